@@ -1,0 +1,148 @@
+//! What the documents point at exists.
+
+use crate::report::{Finding, settle};
+use crate::rust::mentions;
+use crate::tree::{File, file, files, has_extension, rust_files, top};
+
+const GLOSSARY: &str = "docs/glossary.md";
+
+#[test]
+fn relative_links_resolve() {
+    let documents = files()
+        .iter()
+        .filter(|file| has_extension(&file.path, "md"));
+    let findings = documents.flat_map(|document| {
+        let links = links(&document.text).into_iter();
+        let broken = links.filter(|(_, target)| !resolves(document, target));
+        broken.map(|(line, target)| Finding::at(&document.path, line, format!("`{target}`")))
+    });
+    settle(findings.collect(), "point the link at what exists");
+}
+
+#[test]
+fn every_crate_has_a_readme() {
+    let manifests = files()
+        .iter()
+        .filter(|file| file.path.ends_with("Cargo.toml"));
+    let readmes = manifests.map(|file| file.path.replace("Cargo.toml", "README.md"));
+    let missing = readmes.filter(|path| file(path).is_none());
+    settle(
+        missing
+            .map(|path| Finding::whole(&path, "is missing"))
+            .collect(),
+        "say what the crate is for, with an example that compiles",
+    );
+}
+
+#[test]
+fn the_glossary_is_in_order() {
+    let terms = terms();
+    assert!(!terms.is_empty(), "{GLOSSARY} has no terms");
+    let pairs = terms.iter().zip(terms.iter().skip(1));
+    let wrong = pairs.filter(|(a, b)| a.name.to_lowercase() >= b.name.to_lowercase());
+    let findings = wrong.map(|(_, later)| Finding::at(GLOSSARY, later.line, later.name));
+    settle(
+        findings.collect(),
+        "sort the terms, and keep one of two that are the same",
+    );
+}
+
+#[test]
+fn the_glossary_names_types_that_exist() {
+    let unknown = terms().into_iter().flat_map(|term| {
+        let types = term.types.split('`').skip(1).step_by(2);
+        let unknown = types.filter(|name| !is_defined(name));
+        unknown
+            .map(move |name| Finding::at(GLOSSARY, term.line, name))
+            .collect::<Vec<_>>()
+    });
+    settle(
+        unknown.collect(),
+        "use the type's name in code, or leave the column empty",
+    );
+}
+
+/// A row of the glossary's table.
+struct Term {
+    line: usize,
+    name: &'static str,
+    types: &'static str,
+}
+
+fn terms() -> Vec<Term> {
+    let text = file(GLOSSARY).map_or("", |file| file.text.as_str());
+    let rows = (1..).zip(text.lines()).filter_map(|(line, row)| {
+        let mut cells = row.strip_prefix("| ")?.split(" | ");
+        let (name, types) = (cells.next()?.trim(), cells.next()?.trim());
+        (name != "term" && !name.starts_with('-')).then_some(Term { line, name, types })
+    });
+    rows.collect()
+}
+
+fn is_defined(name: &str) -> bool {
+    let definitions = ["struct", "enum", "trait", "type"].map(|kind| format!("{kind} {name}"));
+    let mut sources = rust_files().iter().filter(|file| !file.is_aside());
+    sources.any(|file| {
+        definitions
+            .iter()
+            .any(|what| mentions(file.source.code(), what))
+    })
+}
+
+fn resolves(document: &File, target: &str) -> bool {
+    let outside = target.contains("://") || target.starts_with("mailto:");
+    // A README that is a crate's doc may link to an item: rustdoc checks those.
+    if outside || target.starts_with('#') || target.contains("::") {
+        return true;
+    }
+    let target = target.split_once('#').map_or(target, |(path, _)| path);
+    let folder = document
+        .path
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    top().join(folder).join(target).exists()
+}
+
+/// The target of each `[text](target)` and `[text]: target`, outside code blocks.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut in_code = false;
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.trim_start();
+        if text.starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            found.extend(line_links(text).map(|target| (line, target)));
+        }
+    }
+    found
+}
+
+fn line_links(text: &str) -> impl Iterator<Item = String> {
+    let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let inline = prose
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
+    let mut targets: Vec<String> = inline.map(|(target, _)| target.to_owned()).collect();
+    if let Some((_, target)) = prose.split_once("]: ").filter(|_| prose.starts_with('[')) {
+        targets.push(target.trim().to_owned());
+    }
+    targets.into_iter()
+}
+
+#[test]
+fn links_are_found_outside_code() {
+    let text = "[a](b.md) and [`c`](d.md#e)\n```\n[x](y)\n```\n`[x](y)`\n[f]: g.md\n";
+    let found = links(text);
+    let expected = [(1, "b.md"), (1, "d.md#e"), (6, "g.md")];
+    assert_eq!(
+        found,
+        expected.map(|(line, target)| (line, target.to_owned()))
+    );
+    let document = File {
+        path: "docs/a.md".to_owned(),
+        text: String::new(),
+    };
+    assert!(resolves(&document, "../Cargo.toml#x") && !resolves(&document, "nowhere.md"));
+}

@@ -1,0 +1,109 @@
+//! `docs/invariants.md` names each invariant once, and tests that exist.
+//!
+//! A row says which tests hold it as a path in backticks and then the names of tests in that file,
+//! in backticks too; or it says that no test does yet.
+
+use crate::report::{Finding, settle};
+use crate::rust::positions;
+use crate::tree::{file, has_extension};
+
+const DOCUMENT: &str = "docs/invariants.md";
+const COUNT: usize = 26;
+
+/// What a row without tests has to say.
+const UNHELD: &str = "Not yet held by a test";
+
+#[test]
+fn every_invariant_has_its_row() {
+    let rows = rows();
+    let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
+    let expected: Vec<String> = (1..=COUNT).map(|number| format!("I-{number}")).collect();
+    assert_eq!(
+        ids, expected,
+        "{DOCUMENT} lists each invariant once, in order"
+    );
+}
+
+#[test]
+fn every_named_test_exists() {
+    let findings = rows()
+        .iter()
+        .flat_map(|row| check(row, has_function))
+        .collect();
+    settle(
+        findings,
+        "name a test that exists, or say \"Not yet held by a test\" and what is missing",
+    );
+}
+
+/// A row of the table.
+struct Row<'a> {
+    line: usize,
+    id: &'a str,
+    held_by: &'a str,
+}
+
+fn rows() -> Vec<Row<'static>> {
+    let text = file(DOCUMENT).map_or("", |file| file.text.as_str());
+    (1..)
+        .zip(text.lines())
+        .filter_map(|(line, text)| row(line, text))
+        .collect()
+}
+
+fn row(line: usize, text: &str) -> Option<Row<'_>> {
+    let cells = text.strip_prefix("| I-")?;
+    let (number, _) = cells.split_once(" |")?;
+    let id = &text["| ".len().."| I-".len() + number.len()];
+    let held_by = cells.trim_end_matches(['|', ' ']).rsplit(" | ").next()?;
+    Some(Row { line, id, held_by })
+}
+
+fn check(row: &Row<'_>, exists: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
+    let mut path = "";
+    let mut tests = 0;
+    let mut findings = Vec::new();
+    for quoted in row.held_by.split('`').skip(1).step_by(2) {
+        if has_extension(quoted, "rs") {
+            path = quoted;
+            continue;
+        }
+        tests += 1;
+        if !exists(path, quoted) {
+            let what = format!("{}: no test `{quoted}` in `{path}`", row.id);
+            findings.push(Finding::at(DOCUMENT, row.line, what));
+        }
+    }
+    if tests == 0 && !row.held_by.starts_with(UNHELD) {
+        findings.push(Finding::at(
+            DOCUMENT,
+            row.line,
+            format!("{}: names no test", row.id),
+        ));
+    }
+    findings
+}
+
+fn has_function(path: &str, name: &str) -> bool {
+    let definition = format!("fn {name}");
+    file(path).is_some_and(|file| positions(&file.text, &definition).next().is_some())
+}
+
+#[test]
+fn a_row_is_held_to_its_word() {
+    let table = [
+        ("`a.rs` `yes`", 0),
+        ("`a.rs` `yes`, `no`", 1),
+        ("`b.rs` `yes`", 1),
+        ("by luck", 1),
+        ("`a.rs`", 1),
+        ("Not yet held by a test: a thing is missing", 0),
+    ];
+    for (held_by, findings) in table {
+        let text = format!("| I-7 | what `holds` | {held_by} |");
+        let row = row(1, &text).expect("a row of an invariant");
+        assert_eq!((row.id, row.held_by), ("I-7", held_by));
+        let exists = |path: &str, name: &str| (path, name) == ("a.rs", "yes");
+        assert_eq!(check(&row, exists).len(), findings, "{held_by}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Nothing is left over from the making: no stub, no debug print, no test that does not run.
+
+use crate::report::{Finding, settle};
+use crate::rust::{Source, positions};
+use crate::tree::rust_files;
+
+/// Never right in a finished file.
+const STUBS: [&str; 3] = ["dbg!", "todo!", "unimplemented!"];
+
+/// A library speaks through its results; only a program prints.
+const PRINTS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
+
+#[test]
+fn no_stub_is_left() {
+    settle(
+        over_all(|_| true, &STUBS),
+        "write what belongs there, or take the whole thing out",
+    );
+}
+
+#[test]
+fn libraries_do_not_print() {
+    let in_library = |path: &str| {
+        let program = path.starts_with("fleet-bin/") || path.starts_with("examples/");
+        !program && !path.contains("/examples/") && !path.contains("/benches/")
+    };
+    let mut findings = over_all(in_library, &PRINTS);
+    findings.retain(|finding| !is_test(&finding.path, finding.line));
+    settle(findings, "return it, or record it with `tracing`");
+}
+
+#[test]
+fn every_test_runs() {
+    let findings = rust_files()
+        .iter()
+        .flat_map(|file| ignored(&file.path, &file.source));
+    settle(
+        findings.collect(),
+        "make the test run everywhere: give it what it needs, or a fake of it",
+    );
+}
+
+fn over_all(applies: fn(&str) -> bool, what: &[&str]) -> Vec<Finding> {
+    let files = rust_files().iter().filter(|file| applies(&file.path));
+    files
+        .flat_map(|file| macros(&file.path, &file.source, what))
+        .collect()
+}
+
+fn is_test(path: &str, line: usize) -> bool {
+    rust_files()
+        .iter()
+        .any(|file| file.path == path && file.in_test(line))
+}
+
+fn macros(path: &str, source: &Source, what: &[&str]) -> Vec<Finding> {
+    let lines = source.code_lines().flat_map(|(line, code)| {
+        let found = what.iter().filter(move |name| calls(code, name));
+        found.map(move |name| Finding::at(path, line, format!("`{name}`")))
+    });
+    lines.collect()
+}
+
+fn calls(code: &str, name: &str) -> bool {
+    let bare = name.trim_end_matches('!');
+    positions(code, bare).any(|at| code[at..].starts_with(name))
+}
+
+fn ignored(path: &str, source: &Source) -> Vec<Finding> {
+    let lines = source
+        .code_lines()
+        .filter(|(_, code)| code.contains("#[ignore"));
+    lines
+        .map(|(line, _)| Finding::at(path, line, "an ignored test"))
+        .collect()
+}
+
+#[test]
+fn leftovers_are_found_in_code_only() {
+    let source =
+        Source::new("//! todo!()\nfn f() { todo!(); my_print!(); print!(\"dbg!\") }\n#[ignore]\n");
+    let found = |what| macros("a.rs", &source, what).len();
+    assert_eq!((found(&STUBS), found(&PRINTS)), (1, 1));
+    assert_eq!(
+        ignored("a.rs", &source),
+        [Finding::at("a.rs", 3, "an ignored test")]
+    );
+}

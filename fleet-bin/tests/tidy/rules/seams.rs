@@ -1,0 +1,55 @@
+//! Only one place picks a store and a service manager together.
+
+use crate::report::{Finding, settle};
+use crate::rust::{Source, mentions};
+use crate::tree::rust_files;
+
+const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
+const SERVICE_MANAGERS: [&str; 3] = ["SystemdManager", "NativeManager", "FakeManager"];
+
+#[test]
+fn one_place_picks_the_implementations() {
+    let wires = |path: &str| path.starts_with("fleet-bin/src/") && path.ends_with("/wire_up.rs");
+    let shipped = rust_files()
+        .iter()
+        .filter(|file| !file.is_aside() && !wires(&file.path));
+    let picking = shipped.filter(|file| picks_both(&file.source, |line| file.in_test(line)));
+    let what = "names a store and a service manager";
+    let findings = picking.map(|file| Finding::whole(&file.path, what));
+    settle(
+        findings.collect(),
+        "take them as `dyn Store` and `dyn ServiceManager` from `wire_up`",
+    );
+}
+
+#[test]
+fn the_names_are_those_of_the_code() {
+    let defined = |name: &str| {
+        let definition = format!("struct {name}");
+        let mut files = rust_files().iter();
+        files.any(|file| mentions(file.source.code(), &definition))
+    };
+    let names = STORES.iter().chain(&SERVICE_MANAGERS);
+    let gone = names.filter(|name| !defined(name));
+    let findings = gone.map(|name| Finding::whole(file!(), format!("no `struct {name}`")));
+    settle(findings.collect(), "name the backend as the code does");
+}
+
+fn picks_both(source: &Source, in_test: impl Fn(usize) -> bool) -> bool {
+    let names = |what: &[&str]| {
+        let mut lines = source.code_lines().filter(|(line, _)| !in_test(*line));
+        lines.any(|(_, code)| what.iter().any(|name| mentions(code, name)))
+    };
+    names(&STORES) && names(&SERVICE_MANAGERS)
+}
+
+#[test]
+fn a_second_place_is_found() {
+    let both = Source::new("use a::MemoryStore;\nuse b::NativeManager;\n");
+    assert!(picks_both(&both, |_| false));
+    assert!(!picks_both(&both, |line| line == 2));
+    assert!(!picks_both(
+        &Source::new("use a::{MemoryStore, EtcdStore};"),
+        |_| false
+    ));
+}

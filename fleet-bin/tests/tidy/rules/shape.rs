@@ -1,0 +1,109 @@
+//! The measure of files, functions and lines, and the doc that each file opens with.
+
+use crate::report::{Exception, Finding, settle, settle_except};
+use crate::rust::Source;
+use crate::tree::rust_files;
+
+const MOST_COLUMNS: usize = 100;
+const MOST_FILE_LINES: usize = 500;
+const MOST_FUNCTION_LINES: usize = 70;
+
+/// Files that are longer than they should be. The list may only become shorter.
+const LONG_FILES: &[Exception] = &[];
+
+#[test]
+fn every_file_opens_with_its_doc() {
+    settle(
+        over_all(opens_without_doc),
+        "say in a `//!` line at the very top what the module is for, and why it is there",
+    );
+}
+
+#[test]
+fn lines_fit() {
+    settle(
+        over_all(long_lines),
+        "break the line; rustfmt leaves long strings and comments to you",
+    );
+}
+
+#[test]
+fn files_are_short() {
+    settle_except(
+        over_all(long_file),
+        LONG_FILES,
+        "find the two purposes that the file has, and give each its own",
+    );
+}
+
+#[test]
+fn functions_are_short() {
+    settle(
+        over_all(long_functions),
+        "name a step of the function and take it out",
+    );
+}
+
+fn over_all(rule: fn(&str, &Source) -> Vec<Finding>) -> Vec<Finding> {
+    rust_files()
+        .iter()
+        .flat_map(|file| rule(&file.path, &file.source))
+        .collect()
+}
+
+fn opens_without_doc(path: &str, source: &Source) -> Vec<Finding> {
+    if source.text().starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![Finding::at(path, 1, "does not open with `//!`")]
+}
+
+fn long_lines(path: &str, source: &Source) -> Vec<Finding> {
+    let lines = (1..)
+        .zip(source.text().lines())
+        .map(|(line, text)| (line, text.chars().count()));
+    lines
+        .filter(|&(_, columns)| columns > MOST_COLUMNS)
+        .map(|(line, columns)| Finding::at(path, line, format!("{columns} columns")))
+        .collect()
+}
+
+fn long_file(path: &str, source: &Source) -> Vec<Finding> {
+    let lines = source.text().lines().count();
+    if lines <= MOST_FILE_LINES {
+        return Vec::new();
+    }
+    vec![Finding::whole(
+        path,
+        format!("{lines} lines of at most {MOST_FILE_LINES}"),
+    )]
+}
+
+fn long_functions(path: &str, source: &Source) -> Vec<Finding> {
+    let measured = source.functions().iter().map(|function| {
+        let (first, last) = (*function.lines.start(), *function.lines.end());
+        (first, last + 1 - first, &function.name)
+    });
+    measured
+        .filter(|&(_, lines, _)| lines > MOST_FUNCTION_LINES)
+        .map(|(first, lines, name)| {
+            let what = format!("`{name}` has {lines} lines of at most {MOST_FUNCTION_LINES}");
+            Finding::at(path, first, what)
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_too_long_is_found() {
+    let long = |text: String, rule: fn(&str, &Source) -> Vec<Finding>| {
+        rule("a.rs", &Source::new(&text)).len()
+    };
+    assert_eq!(long("é".repeat(MOST_COLUMNS), long_lines), 0);
+    assert_eq!(long("é".repeat(MOST_COLUMNS + 1), long_lines), 1);
+    assert_eq!(long("\n".repeat(MOST_FILE_LINES), long_file), 0);
+    assert_eq!(long("\n".repeat(MOST_FILE_LINES + 1), long_file), 1);
+    let function = |lines: usize| format!("fn f() {{{}}}", "\n".repeat(lines - 1));
+    assert_eq!(long(function(MOST_FUNCTION_LINES), long_functions), 0);
+    assert_eq!(long(function(MOST_FUNCTION_LINES + 1), long_functions), 1);
+    assert_eq!(long("fn f() {}".to_owned(), opens_without_doc), 1);
+}
