@@ -1,0 +1,214 @@
+//! The contract between an agent and whatever runs units on its machine.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use async_trait::async_trait;
+use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::{Notify, mpsc};
+
+/// Runs units on one machine.
+///
+/// An agent may rely on this, and whoever implements the trait must see to it:
+///
+/// * A unit is *known* from a successful [`load`](Self::load) until a successful
+///   [`unload`](Self::unload), also across restarts of fleet's daemon: what was last asked of it,
+///   its hash, its epoch and its generation are remembered with it.
+/// * The end of the daemon, however sudden, changes no unit, and the next daemon finds them as they
+///   are then.
+/// * Calls about different units do not wait for each other. Calls about one unit take effect in
+///   the order in which they are made.
+/// * A call that fails leaves other units alone, and says what is wrong in a person's words.
+/// * Every change of a unit's state reaches every [`StateChanges`]; changes in quick succession may
+///   be reported as one.
+#[async_trait]
+pub trait ServiceManager: Send + Sync + 'static {
+    /// Takes over a unit's file. Loading a known unit with the same file only records the epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::BadSetting`] when the file asks for what this service manager cannot do;
+    /// the unit then is not known.
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError>;
+
+    /// Reads all files that were taken over. Comes after a batch of loads and before any start.
+    async fn reload(&self) -> Result<(), ServiceError>;
+
+    /// Stops a unit if it runs, waits for its end, and forgets it. An unknown unit is no error.
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError>;
+
+    /// Starts a unit and remembers the generation; returns when its start is over.
+    ///
+    /// A unit that failed before gets a new attempt; one that is active stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::StartFailed`] when the unit did not become active. It counts as launched
+    /// all the same, and its own restart policy goes on.
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
+
+    /// Stops a unit if it is active, starts it again, and remembers the generation.
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
+
+    /// Stops a unit and waits for its end; it stays loaded.
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
+
+    /// One known unit; `None` when it is not known.
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError>;
+
+    /// All known units, in order of their names.
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError>;
+
+    /// Reports which units change from now on.
+    fn changes(&self) -> StateChanges;
+
+    /// The output of a unit, oldest line first.
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
+}
+
+/// A unit as its service manager knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagedUnit {
+    /// Its name.
+    pub unit: UnitName,
+    /// What is loaded, and what was last asked.
+    pub known: KnownUnit,
+    /// What it does.
+    pub state: SystemdState,
+}
+
+/// Why a service manager could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The unit is not known.
+    #[error("{unit} is not loaded")]
+    NotLoaded {
+        /// The unit.
+        unit: UnitName,
+    },
+    /// The unit's file asks for something that this service manager cannot do.
+    #[error("{unit}, line {line}: {problem}")]
+    BadSetting {
+        /// The unit.
+        unit: UnitName,
+        /// The line of its file, from one; zero when it is about the whole file.
+        line: usize,
+        /// What is wrong, and what would do instead.
+        problem: String,
+    },
+    /// The unit did not become active.
+    #[error("{unit} did not start: {problem}")]
+    StartFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened.
+        problem: String,
+    },
+    /// A file or process could not be handled.
+    #[error("cannot {action}")]
+    Io {
+        /// What was attempted.
+        action: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The service manager cannot be reached, or has ended.
+    #[error("the service manager is unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Which lines of a unit's output are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalQuery {
+    /// How many of the latest lines come first; `None` is all that are kept.
+    pub lines: Option<usize>,
+    /// Whether to go on with new lines as they are written.
+    pub follow: bool,
+}
+
+/// Lines of a unit's output.
+#[derive(Debug)]
+pub struct Journal {
+    lines: mpsc::Receiver<String>,
+}
+
+impl Journal {
+    /// How many lines wait between writer and reader; the writer then waits for the reader.
+    const CAPACITY: usize = 256;
+
+    /// A journal and the end that feeds it; the journal ends when that end is dropped.
+    #[must_use]
+    pub fn channel() -> (mpsc::Sender<String>, Self) {
+        let (sender, lines) = mpsc::channel(Self::CAPACITY);
+        (sender, Self { lines })
+    }
+
+    /// The next line, without its line end; `None` when there is no more.
+    pub async fn next(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+}
+
+/// Collects the names of units that changed, for one reader.
+///
+/// It holds each name at most once, so it is bounded by the number of units.
+#[derive(Debug)]
+pub struct StateChanges {
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    changed: Mutex<BTreeSet<UnitName>>,
+    wake: Notify,
+}
+
+impl StateChanges {
+    /// Waits until a unit has changed, and returns all that changed since the last call.
+    pub async fn next(&mut self) -> BTreeSet<UnitName> {
+        loop {
+            let changed = std::mem::take(
+                &mut *self.inbox.changed.lock().unwrap_or_else(PoisonError::into_inner),
+            );
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.inbox.wake.notified().await;
+        }
+    }
+}
+
+/// The sending side of [`StateChanges`], for those who implement a service manager.
+#[derive(Debug, Default)]
+pub struct StateFeed {
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
+}
+
+impl StateFeed {
+    /// A new reader.
+    #[must_use]
+    pub fn subscribe(&self) -> StateChanges {
+        let inbox = Arc::new(Inbox::default());
+        let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(&inbox));
+        StateChanges { inbox }
+    }
+
+    /// Tells every reader that a unit has changed.
+    pub fn report(&self, unit: &UnitName) {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        for inbox in inboxes.iter().filter_map(Weak::upgrade) {
+            inbox.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(unit.clone());
+            inbox.wake.notify_one();
+        }
+    }
+}
