@@ -1,0 +1,218 @@
+//! A unit file: the source byte for byte, and what it says.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
+use crate::hash::UnitHash;
+use crate::lines::Lines;
+use crate::option::UnitOption;
+use crate::parse::{Parsed, byte_order_mark_len, column, parse};
+use crate::write::{OptionError, canonical, check};
+
+/// The text of a unit and the options in it.
+///
+/// The source is kept byte for byte, comments and blank lines included; reading never changes
+/// it. Two unit files are equal when their sources are; they mean the same to a service manager
+/// when their [`hash`](Self::hash)es are equal. A clone shares everything.
+///
+/// ```
+/// use fleet_unitfile::UnitFile;
+///
+/// let unit = UnitFile::parse("[Service]\nExecStart=/usr/bin/web \\\n  --port 80\n")?;
+/// assert_eq!(unit.last("Service", "ExecStart"), Some("/usr/bin/web    --port 80"));
+/// # Ok::<(), fleet_unitfile::ParseError>(())
+/// ```
+#[derive(Clone)]
+pub struct UnitFile(Arc<Inner>);
+
+struct Inner {
+    source: Box<[u8]>,
+    sections: Vec<Arc<str>>,
+    options: Vec<UnitOption>,
+    hash: OnceLock<UnitHash>,
+}
+
+impl UnitFile {
+    /// Reads a source and refuses it where a line of it cannot be read.
+    ///
+    /// The service manager of systemd warns of some such lines and goes on without them; see
+    /// [`parse_collecting`](Self::parse_collecting) for that.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the source.
+    pub fn parse(source: impl AsRef<[u8]>) -> Result<Self, ParseError> {
+        let source = source.as_ref();
+        let mut parsed = parse(source, true);
+        match parsed
+            .diagnostics
+            .pop_if(|last| last.severity() == Severity::Error)
+        {
+            Some(error) => Err(ParseError::new(error)),
+            None => Ok(Self::new(source, parsed).0),
+        }
+    }
+
+    /// Reads a source, goes on without the lines that cannot be read, and tells what is wrong.
+    ///
+    /// Diagnostics are in the order of the source. At most a thousand are kept, and one more
+    /// where the first error comes after those. Where a section header cannot be read, the
+    /// options below it are left out: they belong to no section that is known.
+    pub fn parse_collecting(source: impl AsRef<[u8]>) -> (Self, Vec<Diagnostic>) {
+        let source = source.as_ref();
+        Self::new(source, parse(source, false))
+    }
+
+    /// Writes a unit file that holds the given options; its source is their canonical text.
+    ///
+    /// # Errors
+    ///
+    /// The first option that would not read back as the same, with the rule that it breaks.
+    pub fn from_options(
+        options: impl IntoIterator<Item = UnitOption>,
+    ) -> Result<Self, OptionError> {
+        let options: Vec<UnitOption> = options.into_iter().collect();
+        options.iter().try_for_each(check)?;
+        let (unit, diagnostics) = Self::parse_collecting(canonical_text(&options));
+        debug_assert!(diagnostics.iter().all(|it| it.severity() < Severity::Error));
+        Ok(unit)
+    }
+
+    /// The source, byte for byte as it was given.
+    pub fn source(&self) -> &[u8] {
+        &self.0.source
+    }
+
+    /// The source as text; `None` where a comment of it is not UTF-8.
+    pub fn source_str(&self) -> Option<&str> {
+        str::from_utf8(&self.0.source).ok()
+    }
+
+    /// Every option, in the order of the source.
+    pub fn options(&self) -> &[UnitOption] {
+        &self.0.options
+    }
+
+    /// The names of the sections in the order of their first headers, those without options too.
+    pub fn sections(&self) -> impl Iterator<Item = &str> {
+        self.0.sections.iter().map(|section| &**section)
+    }
+
+    /// Whether the source has a header of this section.
+    pub fn has_section(&self, section: &str) -> bool {
+        self.sections().any(|name| name == section)
+    }
+
+    /// The options of this name in this section, in order. Case counts in both.
+    pub fn values<'a>(
+        &'a self,
+        section: &'a str,
+        name: &'a str,
+    ) -> impl DoubleEndedIterator<Item = &'a UnitOption> {
+        let wanted = move |it: &&UnitOption| it.name() == name && it.section() == section;
+        self.0.options.iter().filter(wanted)
+    }
+
+    /// The value of the last option of this name in this section.
+    pub fn last(&self, section: &str, name: &str) -> Option<&str> {
+        let last = self
+            .options()
+            .iter()
+            .rfind(|it| it.name() == name && it.section() == section);
+        last.map(UnitOption::value)
+    }
+
+    /// The first `Description=` of section `Unit`, or an empty text.
+    pub fn description(&self) -> &str {
+        self.values("Unit", "Description")
+            .next()
+            .map_or("", UnitOption::value)
+    }
+
+    /// The canonical text: only what means something, in one way of writing it.
+    ///
+    /// Options are grouped by section, sections in the order in which they first have an option,
+    /// each option as `Name=value` with the value as it is [written](UnitOption::verbatim), and
+    /// an empty line between sections. It reads back as the same options.
+    pub fn canonical(&self) -> String {
+        canonical_text(self.options())
+    }
+
+    /// The SHA-1 of the canonical text, computed once.
+    pub fn hash(&self) -> UnitHash {
+        let compute = || UnitHash::of_pieces(|piece| canonical(self.options(), piece));
+        *self.0.hash.get_or_init(compute)
+    }
+
+    /// The line and column of a byte offset of the source.
+    ///
+    /// A byte of a line end belongs to the end of its line, and so does an offset past the end.
+    /// This counts lines from the start, so takes time in proportion to the offset.
+    pub fn location(&self, offset: usize) -> Location {
+        let Some(line) = self.line_at(offset) else {
+            return Location { line: 1, column: 1 };
+        };
+        let at = offset.saturating_sub(line.start).min(line.text.len());
+        Location {
+            line: line.number,
+            column: column(line.text, at),
+        }
+    }
+
+    /// The whole physical line that a byte offset of the source stands in, without its end.
+    ///
+    /// What is not UTF-8 is replaced by U+FFFD.
+    pub fn line_text(&self, offset: usize) -> Cow<'_, str> {
+        let line = self.line_at(offset);
+        line.map_or(Cow::Borrowed(""), |line| String::from_utf8_lossy(line.text))
+    }
+
+    fn line_at(&self, offset: usize) -> Option<crate::lines::Line<'_>> {
+        let mut lines = Lines::new(&self.0.source, byte_order_mark_len(&self.0.source));
+        let first = lines.next()?;
+        let before = lines.take_while(|line| line.start <= offset);
+        Some(before.last().unwrap_or(first))
+    }
+
+    fn new(source: &[u8], parsed: Parsed) -> (Self, Vec<Diagnostic>) {
+        let Parsed {
+            sections,
+            options,
+            diagnostics,
+        } = parsed;
+        let hash = OnceLock::new();
+        (
+            Self(Arc::new(Inner {
+                source: source.into(),
+                sections,
+                options,
+                hash,
+            })),
+            diagnostics,
+        )
+    }
+}
+
+impl fmt::Debug for UnitFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnitFile")
+            .field(&String::from_utf8_lossy(self.source()))
+            .finish()
+    }
+}
+
+impl PartialEq for UnitFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.source() == other.source()
+    }
+}
+
+impl Eq for UnitFile {}
+
+fn canonical_text(options: &[UnitOption]) -> String {
+    let mut text = String::new();
+    canonical(options, &mut |piece| text.push_str(piece));
+    text
+}

@@ -1,0 +1,106 @@
+//! The hash that says whether two unit files mean the same.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The SHA-1 of a unit file's canonical text.
+///
+/// Two files with the same hash hold the same options in the same order; comments, blank lines
+/// and the spelling of line ends do not count. It tells contents apart and guards against no
+/// attacker. It is written as 40 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitHash([u8; 20]);
+
+impl UnitHash {
+    /// The hash that has these bytes, as they were taken from [`as_bytes`](Self::as_bytes).
+    pub const fn from_bytes(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+
+    /// The twenty bytes of the hash.
+    pub const fn as_bytes(&self) -> &[u8; 20] {
+        &self.0
+    }
+
+    /// The first seven digits, as tables show them; enough for a person, not for a program.
+    pub fn short(&self) -> String {
+        let mut digits = self.to_string();
+        digits.truncate(7);
+        digits
+    }
+
+    /// The hash of a text that arrives in pieces.
+    pub(crate) fn of_pieces(pieces: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
+        let mut sha1 = sha1_smol::Sha1::new();
+        pieces(&mut |piece| sha1.update(piece.as_bytes()));
+        Self(sha1.digest().bytes())
+    }
+}
+
+impl fmt::Display for UnitHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for UnitHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UnitHash({self})")
+    }
+}
+
+impl FromStr for UnitHash {
+    type Err = ParseHashError;
+
+    /// Reads what `Display` writes: exactly 40 hexadecimal digits in lower case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refusal = || ParseHashError(text.chars().take(48).collect());
+        let digits = text.as_bytes();
+        if digits.len() != 40 {
+            return Err(refusal());
+        }
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(refusal)?;
+            *byte = high << 4 | low;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// The refusal of a text that is not the hash of a unit file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a unit hash: write 40 hexadecimal digits in lower case")]
+pub struct ParseHashError(String);
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_reads_back_from_its_text_only() {
+        let hash = UnitHash::from_bytes([0x0a; 20]);
+        assert_eq!(hash.to_string(), "0a".repeat(20));
+        assert_eq!(hash.short(), "0a0a0a0");
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        assert_eq!(UnitHash::from_bytes(*hash.as_bytes()), hash);
+        for wrong in [
+            "",
+            "0a",
+            &"0A".repeat(20),
+            &"0a".repeat(21),
+            &"0g".repeat(20),
+            &"é".repeat(20),
+        ] {
+            assert!(wrong.parse::<UnitHash>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod diagnostic;
+mod escape;
+mod file;
+mod hash;
+mod join;
+mod lines;
+mod name;
+mod option;
+mod parse;
+mod specifier;
+mod timespan;
+mod unit_type;
+mod value;
+mod words;
+mod write;
+
+pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
+pub use escape::{EscapeError, escape, unescape};
+pub use file::UnitFile;
+pub use hash::{ParseHashError, UnitHash};
+pub use name::{NameError, NameErrorKind, UnitName};
+pub use option::UnitOption;
+pub use specifier::{SpecifierError, expand_specifiers};
+pub use timespan::{Timespan, TimespanError, parse_timespan};
+pub use unit_type::{UnitType, UnknownUnitType};
+pub use value::parse_bool;
+pub use words::{WordError, split_words, split_words_relaxed};
+pub use write::{OptionError, OptionErrorKind};

@@ -1,0 +1,168 @@
+//! Physical lines, by systemd's idea of where a line ends.
+
+/// The length in bytes that no line may reach, whether it is joined or not.
+pub(crate) const MAX_LINE: usize = 1024 * 1024;
+
+/// One physical line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    /// The bytes before the line end.
+    pub(crate) text: &'a [u8],
+    /// The offset of the first byte.
+    pub(crate) start: usize,
+    /// The number of the line, counted from 1.
+    pub(crate) number: usize,
+}
+
+impl Line<'_> {
+    /// Whether the first character that is not a blank starts a comment.
+    ///
+    /// A comment that is too long for a line is none, so that it is refused as any such line.
+    pub(crate) fn is_comment(&self) -> bool {
+        matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
+    }
+
+    /// Whether the line ends in a backslash that no backslash before it escapes.
+    pub(crate) fn continues(&self) -> bool {
+        ends_in_open_backslash(self.text)
+    }
+}
+
+/// The lines of a text.
+///
+/// A line ends at a line feed, a carriage return or a zero byte; a run of different ones is one
+/// line end, and a zero byte is the last of its run. So both `\r\n` and `\n\r` end one line, and
+/// `\n\n` ends two.
+pub(crate) struct Lines<'a> {
+    source: &'a [u8],
+    at: usize,
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines from the offset `at` on, which is where line 1 begins.
+    pub(crate) fn new(source: &'a [u8], at: usize) -> Self {
+        Self {
+            source,
+            at,
+            number: 0,
+        }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let start = self.at;
+        let rest = self.source.get(start..).filter(|rest| !rest.is_empty())?;
+        let length = rest
+            .iter()
+            .position(|&byte| is_line_end(byte))
+            .unwrap_or(rest.len());
+        self.at = start + length + line_end_length(&rest[length..]);
+        self.number += 1;
+        Some(Line {
+            text: &rest[..length],
+            start,
+            number: self.number,
+        })
+    }
+}
+
+/// Whether the backslash that a text ends in, if any, is not itself escaped by one before it.
+pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
+    text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
+}
+
+/// Whether a byte ends a line.
+pub(crate) fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r' | 0)
+}
+
+/// Without the blanks at the start.
+pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|&&byte| is_blank(byte)).count();
+    &text[blanks..]
+}
+
+/// Without the blanks at the end.
+pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
+    let blanks = text
+        .iter()
+        .rev()
+        .take_while(|&&byte| is_blank(byte))
+        .count();
+    &text[..text.len() - blanks]
+}
+
+/// Whether a byte is one of the two blanks that a line can hold.
+pub(crate) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// How many bytes at the start of a text make up one line end.
+fn line_end_length(text: &[u8]) -> usize {
+    let mut length = 0;
+    for &byte in text {
+        let run = &text[..length];
+        if !is_line_end(byte) || run.contains(&byte) || run.contains(&0) {
+            break;
+        }
+        length += 1;
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<&str> {
+        let texts = Lines::new(text.as_bytes(), 0).map(|line| line.text);
+        texts.map(|text| str::from_utf8(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_run_of_different_line_ends_is_one() {
+        for (text, expected) in [
+            ("", &[][..]),
+            ("a", &["a"]),
+            ("a\n", &["a"]),
+            ("a\nb", &["a", "b"]),
+            ("a\n\nb", &["a", "", "b"]),
+            ("a\r\nb\r\n", &["a", "b"]),
+            ("a\r\n\r\nb", &["a", "", "b"]),
+            ("a\n\rb", &["a", "b"]),
+            ("a\rb", &["a", "b"]),
+            ("a\r\rb", &["a", "", "b"]),
+            ("a\0b", &["a", "b"]),
+            ("a\0\nb", &["a", "", "b"]),
+            ("a\n\0b", &["a", "b"]),
+            ("a\n\r\0\nb", &["a", "", "b"]),
+            ("\n", &[""]),
+        ] {
+            assert_eq!(lines(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_knows_its_place() {
+        let line = Lines::new(b"..ab\r\ncd", 2).nth(1).unwrap();
+        assert_eq!((line.start, line.number, line.text), (6, 2, &b"cd"[..]));
+    }
+
+    #[test]
+    fn backslashes_escape_each_other_in_pairs() {
+        for (text, open) in [
+            ("", false),
+            ("a", false),
+            ("\\", true),
+            ("a\\\\", false),
+            ("\\\\\\", true),
+            ("\\a", false),
+        ] {
+            assert_eq!(ends_in_open_backslash(text.as_bytes()), open, "{text}");
+        }
+    }
+}

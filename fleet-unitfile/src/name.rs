@@ -1,0 +1,340 @@
+//! Unit names: what is one, and the parts it is made of.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::unit_type::{UnitType, type_list};
+
+/// The longest name that is accepted, in bytes; a longer one is refused.
+const MAX_BYTES: usize = 255;
+
+/// The name of a unit, such as `web@3.service`; a value of this type is always a valid name.
+///
+/// A name is a *stem*, a dot and a [`UnitType`]. A stem with an `@` is split at the first one
+/// into a *prefix* and an *instance*; a name whose instance is empty is a *template*.
+/// Comparison, ordering and hashing are by text. A clone shares the text.
+///
+/// ```
+/// use fleet_unitfile::{UnitName, UnitType};
+///
+/// let name = UnitName::parse("web@3.service")?;
+/// assert_eq!(name.unit_type(), UnitType::Service);
+/// assert_eq!((name.stem(), name.prefix(), name.instance()), ("web@3", "web", Some("3")));
+/// assert_eq!(name.template(), Some(UnitName::parse("web@.service")?));
+/// # Ok::<(), fleet_unitfile::NameError>(())
+/// ```
+#[derive(Clone)]
+pub struct UnitName {
+    text: Arc<str>,
+    unit_type: UnitType,
+    /// Where the first `@` of the stem is.
+    at: Option<u8>,
+}
+
+impl UnitName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that the text breaks, with what to write instead.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        match check(text) {
+            Ok((unit_type, at)) => Ok(Self {
+                text: text.into(),
+                unit_type,
+                at,
+            }),
+            Err(kind) => Err(NameError {
+                name: excerpt(text),
+                kind,
+            }),
+        }
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The type, taken from the suffix.
+    pub fn unit_type(&self) -> UnitType {
+        self.unit_type
+    }
+
+    /// The name without the dot and the type: `web@3` of `web@3.service`.
+    pub fn stem(&self) -> &str {
+        &self.text[..self.stem_end()]
+    }
+
+    /// The stem up to the first `@`, or all of it where there is none.
+    pub fn prefix(&self) -> &str {
+        &self.text[..self.at.map_or(self.stem_end(), usize::from)]
+    }
+
+    /// What follows the first `@` of the stem: `None` without an `@`, empty for a template.
+    pub fn instance(&self) -> Option<&str> {
+        self.at
+            .map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
+    }
+
+    /// Whether this names a template, such as `web@.service`.
+    pub fn is_template(&self) -> bool {
+        self.instance() == Some("")
+    }
+
+    /// Whether this names an instance of a template, such as `web@3.service`.
+    pub fn is_instance(&self) -> bool {
+        self.instance().is_some_and(|instance| !instance.is_empty())
+    }
+
+    /// The template that this is an instance of; `None` for a template and a plain name.
+    pub fn template(&self) -> Option<Self> {
+        let at = self.at.filter(|_| self.is_instance())?;
+        let text = format!("{}@.{}", self.prefix(), self.unit_type).into();
+        Some(Self {
+            text,
+            unit_type: self.unit_type,
+            at: Some(at),
+        })
+    }
+
+    /// The instance of this template that has the given instance name, taken verbatim.
+    ///
+    /// # Errors
+    ///
+    /// This is not a template, the instance is empty, or the resulting name is not a valid one.
+    pub fn instantiate(&self, instance: &str) -> Result<Self, NameError> {
+        let refuse = |kind| {
+            Err(NameError {
+                name: self.text.to_string(),
+                kind,
+            })
+        };
+        if !self.is_template() {
+            return refuse(NameErrorKind::NotTemplate);
+        }
+        if instance.is_empty() {
+            return refuse(NameErrorKind::EmptyInstance);
+        }
+        Self::parse(&format!("{}@{instance}.{}", self.prefix(), self.unit_type))
+    }
+
+    fn stem_end(&self) -> usize {
+        self.text.len() - self.unit_type.as_str().len() - 1
+    }
+}
+
+/// Why a text is not the name of a unit.
+///
+/// The message names the text, the rule that it breaks, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unit name {name:?} {kind}")]
+pub struct NameError {
+    name: String,
+    kind: NameErrorKind,
+}
+
+impl NameError {
+    /// The rule that the text breaks.
+    pub fn kind(&self) -> NameErrorKind {
+        self.kind
+    }
+
+    /// The refused text; only its beginning, where it is too long for a name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The rules that a text can break as a unit name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameErrorKind {
+    /// The text is empty.
+    Empty,
+    /// The text is longer than 255 bytes.
+    TooLong {
+        /// How long it is, in bytes.
+        bytes: usize,
+    },
+    /// There is no dot, or nothing after the last one.
+    NoType,
+    /// What follows the last dot is not a unit type.
+    UnknownType,
+    /// Nothing stands before the dot, or before the first `@`.
+    EmptyPrefix,
+    /// The stem holds a character that a name must not have.
+    Character {
+        /// The first such character.
+        found: char,
+    },
+    /// There is an `@`, and the type has no templates.
+    TypeWithoutTemplates {
+        /// The type of the name.
+        unit_type: UnitType,
+    },
+    /// An instance was asked of something that is not a template.
+    NotTemplate,
+    /// An instance with an empty name was asked for.
+    EmptyInstance,
+}
+
+impl fmt::Display for NameErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("is empty: write a name such as \"web.service\""),
+            Self::TooLong { bytes } => {
+                write!(f, "is {bytes} bytes long: use at most {MAX_BYTES}")
+            }
+            Self::NoType => f.write_str("has no type: add a suffix such as \".service\""),
+            Self::UnknownType => {
+                write!(
+                    f,
+                    "does not end in a unit type: write one of {}",
+                    type_list()
+                )
+            }
+            Self::EmptyPrefix => f.write_str(
+                "starts with its \"@\" or type: put a name in front, as in \"web@.service\"",
+            ),
+            Self::Character { found } => write!(
+                f,
+                "has the character {found:?}: use ASCII letters, digits and \":-_.\\@\", \
+                 and write any other as an escape such as \"\\x20\"",
+            ),
+            Self::TypeWithoutTemplates { unit_type } => write!(
+                f,
+                "has an \"@\", but a {unit_type} cannot be a template or an instance: \
+                 remove the \"@\"",
+            ),
+            Self::NotTemplate => f.write_str(
+                "is not a template, so has no instances: use a name such as \"web@.service\"",
+            ),
+            Self::EmptyInstance => {
+                f.write_str("needs the name of an instance, to stand after its \"@\"")
+            }
+        }
+    }
+}
+
+/// The type of a valid name, and where its first `@` is.
+fn check(text: &str) -> Result<(UnitType, Option<u8>), NameErrorKind> {
+    if text.is_empty() {
+        return Err(NameErrorKind::Empty);
+    }
+    if text.len() > MAX_BYTES {
+        return Err(NameErrorKind::TooLong { bytes: text.len() });
+    }
+    let (stem, suffix) = text.rsplit_once('.').ok_or(NameErrorKind::NoType)?;
+    if suffix.is_empty() {
+        return Err(NameErrorKind::NoType);
+    }
+    let unit_type: UnitType = suffix.parse().map_err(|_| NameErrorKind::UnknownType)?;
+    check_stem(stem, unit_type).map(|at| (unit_type, at))
+}
+
+fn check_stem(stem: &str, unit_type: UnitType) -> Result<Option<u8>, NameErrorKind> {
+    if let Some(found) = stem.chars().find(|&c| !may_be_in_stem(c)) {
+        return Err(NameErrorKind::Character { found });
+    }
+    let at = stem.find('@');
+    if stem.is_empty() || at == Some(0) {
+        return Err(NameErrorKind::EmptyPrefix);
+    }
+    if at.is_some() && !unit_type.may_be_template() {
+        return Err(NameErrorKind::TypeWithoutTemplates { unit_type });
+    }
+    Ok(at.map(|at| u8::try_from(at).expect("a name is at most 255 bytes long")))
+}
+
+fn may_be_in_stem(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.' | '\\' | '@')
+}
+
+/// The text, or its first characters where it is too long to repeat in a message.
+fn excerpt(text: &str) -> String {
+    let end = text.floor_char_boundary(text.len().min(MAX_BYTES));
+    text[..end].to_owned()
+}
+
+impl FromStr for UnitName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<&str> for UnitName {
+    type Error = NameError;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.text, f)
+    }
+}
+
+impl AsRef<str> for UnitName {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Borrow<str> for UnitName {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for UnitName {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for UnitName {}
+
+impl PartialEq<str> for UnitName {
+    fn eq(&self, other: &str) -> bool {
+        &*self.text == other
+    }
+}
+
+impl PartialEq<&str> for UnitName {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.text == *other
+    }
+}
+
+impl PartialOrd for UnitName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for UnitName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for UnitName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}

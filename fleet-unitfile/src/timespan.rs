@@ -1,0 +1,194 @@
+//! Spans of time, as systemd writes them.
+
+use std::time::Duration;
+
+/// A span of time, which may have no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timespan {
+    /// A span with an end, in whole microseconds.
+    Finite(Duration),
+    /// A span without an end; it is longer than any other.
+    Infinity,
+}
+
+impl Timespan {
+    /// The length, or `None` where it has no end.
+    pub fn as_duration(self) -> Option<Duration> {
+        match self {
+            Self::Finite(duration) => Some(duration),
+            Self::Infinity => None,
+        }
+    }
+}
+
+/// Every unit of time with its length in microseconds; a longer word stands before its prefixes.
+const UNITS: [(&str, u64); 29] = [
+    ("seconds", SECOND),
+    ("second", SECOND),
+    ("sec", SECOND),
+    ("s", SECOND),
+    ("minutes", MINUTE),
+    ("minute", MINUTE),
+    ("min", MINUTE),
+    ("months", MONTH),
+    ("month", MONTH),
+    ("msec", 1000),
+    ("ms", 1000),
+    ("m", MINUTE),
+    ("M", MONTH),
+    ("hours", HOUR),
+    ("hour", HOUR),
+    ("hr", HOUR),
+    ("h", HOUR),
+    ("days", DAY),
+    ("day", DAY),
+    ("d", DAY),
+    ("weeks", 7 * DAY),
+    ("week", 7 * DAY),
+    ("w", 7 * DAY),
+    ("years", YEAR),
+    ("year", YEAR),
+    ("y", YEAR),
+    ("usec", 1),
+    ("us", 1),
+    ("µs", 1),
+];
+
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// 30.4375 days, a twelfth of a year.
+const MONTH: u64 = YEAR / 12;
+/// 365.25 days.
+const YEAR: u64 = 1461 * DAY / 4;
+
+/// Reads a span of time: numbers, each with a unit, that add up; or `infinity`.
+///
+/// A number without a unit counts seconds and may have a fraction. Units: `us` `usec` `µs`,
+/// `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
+/// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days),
+/// `y` `year` `years` (365.25 days). What is less than a microsecond is cut off.
+///
+/// # Errors
+///
+/// A text that is no such sum, or one that does not fit 64 bits of microseconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use fleet_unitfile::{Timespan, parse_timespan};
+///
+/// let time = parse_timespan("1min 30s")?;
+/// assert_eq!(time, Timespan::Finite(Duration::from_secs(90)));
+/// assert_eq!(parse_timespan("infinity")?, Timespan::Infinity);
+/// # Ok::<(), fleet_unitfile::TimespanError>(())
+/// ```
+pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
+    let mut rest = skip_blanks(text);
+    if let Some(after) = rest.strip_prefix("infinity") {
+        let at = text.len() - after.len();
+        let ends = skip_blanks(after).is_empty();
+        return if ends {
+            Ok(Timespan::Infinity)
+        } else {
+            Err(TimespanError::Syntax { at })
+        };
+    }
+    if rest.is_empty() {
+        return Err(TimespanError::Empty);
+    }
+    let mut total = 0;
+    while !rest.is_empty() {
+        let at = text.len() - rest.len();
+        let number = Number::read(rest).ok_or(TimespanError::Syntax { at })?;
+        let (length, after) = unit(number.after);
+        // A second dot must not look like the start of a new number.
+        if length.is_none() && !after.is_empty() && after.len() == number.after.len() {
+            let at = text.len() - after.len();
+            return Err(TimespanError::Syntax { at });
+        }
+        let term = number.times(length.unwrap_or(SECOND));
+        let sum = term
+            .and_then(|term| term.checked_add(total))
+            .filter(|&sum| sum < u64::MAX);
+        total = sum.ok_or(TimespanError::TooLong)?;
+        rest = skip_blanks(after);
+    }
+    Ok(Timespan::Finite(Duration::from_micros(total)))
+}
+
+/// Why a text is not a span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimespanError {
+    /// There is nothing in it.
+    #[error("empty time span: write a number with a unit such as \"5s\", or \"infinity\"")]
+    Empty,
+    /// Something in it is neither a number nor a unit.
+    #[error("no time span from byte {at} on: write numbers with units, such as \"1min 30s\"")]
+    Syntax {
+        /// The offset of what cannot be read, in bytes.
+        at: usize,
+    },
+    /// It is longer than 584,000 years.
+    #[error("time span is too long: write \"infinity\" for one without an end")]
+    TooLong,
+}
+
+/// A decimal number with what follows it.
+struct Number<'a> {
+    whole: u64,
+    fraction: &'a str,
+    after: &'a str,
+}
+
+impl<'a> Number<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let (whole, rest) = digits(text.strip_prefix('+').unwrap_or(text));
+        let (fraction, after) = match rest.strip_prefix('.') {
+            Some(rest) => Some(digits(rest)).filter(|(fraction, _)| !fraction.is_empty())?,
+            None if whole.is_empty() => return None,
+            None => ("", rest),
+        };
+        // More digits than fit make the span too long, whatever the unit.
+        let whole = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().unwrap_or(u64::MAX)
+        };
+        Some(Self {
+            whole,
+            fraction,
+            after,
+        })
+    }
+
+    /// So many units of the given length; `None` where that does not fit.
+    fn times(&self, length: u64) -> Option<u64> {
+        let mut total = self.whole.checked_mul(length)?;
+        let mut place = length / 10;
+        for digit in self.fraction.bytes() {
+            total = total.checked_add(u64::from(digit - b'0') * place)?;
+            place /= 10;
+        }
+        Some(total)
+    }
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(end)
+}
+
+/// The length of the unit at the start of a text after blanks, if there is one, and the rest.
+fn unit(text: &str) -> (Option<u64>, &str) {
+    let text = skip_blanks(text);
+    let found = UNITS
+        .iter()
+        .find_map(|(word, length)| Some((*length, text.strip_prefix(word)?)));
+    found.map_or((None, text), |(length, rest)| (Some(length), rest))
+}
+
+fn skip_blanks(text: &str) -> &str {
+    text.trim_start_matches([' ', '\t', '\n', '\r'])
+}

@@ -1,0 +1,140 @@
+//! The thirteen kinds of unit, each known by the suffix of its unit name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What kind of thing a unit is: the word after the last dot of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnitType {
+    /// A mount point that is mounted when something first looks into it.
+    Automount,
+    /// A bus name that starts a service when it is first called.
+    Busname,
+    /// A device that the kernel announced.
+    Device,
+    /// A mount point.
+    Mount,
+    /// A file or folder whose change starts another unit.
+    Path,
+    /// Processes that were started elsewhere and are only watched.
+    Scope,
+    /// A process, or a few of them, that is started and watched.
+    Service,
+    /// A group of units that share resource limits.
+    Slice,
+    /// A remembered set of running units.
+    Snapshot,
+    /// A socket whose traffic starts a service.
+    Socket,
+    /// A swap device or file.
+    Swap,
+    /// A point at which other units meet.
+    Target,
+    /// A moment, or a rhythm, that starts another unit.
+    Timer,
+}
+
+impl UnitType {
+    /// Every type, in alphabetical order.
+    pub const ALL: [Self; 13] = [
+        Self::Automount,
+        Self::Busname,
+        Self::Device,
+        Self::Mount,
+        Self::Path,
+        Self::Scope,
+        Self::Service,
+        Self::Slice,
+        Self::Snapshot,
+        Self::Socket,
+        Self::Swap,
+        Self::Target,
+        Self::Timer,
+    ];
+
+    /// The suffix without its dot, such as `service`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Automount => "automount",
+            Self::Busname => "busname",
+            Self::Device => "device",
+            Self::Mount => "mount",
+            Self::Path => "path",
+            Self::Scope => "scope",
+            Self::Service => "service",
+            Self::Slice => "slice",
+            Self::Snapshot => "snapshot",
+            Self::Socket => "socket",
+            Self::Swap => "swap",
+            Self::Target => "target",
+            Self::Timer => "timer",
+        }
+    }
+
+    /// Whether a unit of this type may be a template or an instance of one.
+    pub const fn may_be_template(self) -> bool {
+        matches!(
+            self,
+            Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer
+        )
+    }
+}
+
+impl fmt::Display for UnitType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for UnitType {
+    type Err = UnknownUnitType;
+
+    /// Reads a suffix without its dot. Case counts: `Service` is not a type.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|unit_type| unit_type.as_str() == text)
+            .ok_or_else(|| UnknownUnitType(text.to_owned()))
+    }
+}
+
+/// The refusal of a word that is no unit type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a unit type: write one of {types}", types = type_list())]
+pub struct UnknownUnitType(String);
+
+/// All types, as a list for a person to read.
+pub(crate) fn type_list() -> String {
+    UnitType::ALL.map(UnitType::as_str).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_reads_back_from_its_own_word_and_from_no_other_spelling() {
+        for unit_type in UnitType::ALL {
+            assert_eq!(unit_type.to_string().parse(), Ok(unit_type));
+            assert!(
+                unit_type
+                    .as_str()
+                    .to_uppercase()
+                    .parse::<UnitType>()
+                    .is_err()
+            );
+        }
+        assert!(UnitType::ALL.is_sorted());
+        insta::assert_snapshot!("servce".parse::<UnitType>().unwrap_err(), @"");
+    }
+
+    #[test]
+    fn five_types_may_be_templates() {
+        let may: Vec<_> = UnitType::ALL
+            .into_iter()
+            .filter(|t| t.may_be_template())
+            .collect();
+        let words: Vec<_> = may.into_iter().map(UnitType::as_str).collect();
+        assert_eq!(words, ["path", "service", "socket", "target", "timer"]);
+    }
+}

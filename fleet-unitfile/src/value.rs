@@ -1,0 +1,49 @@
+//! Values that are a plain yes or no.
+
+/// Reads a boolean as systemd does, or `None` where the text is none.
+///
+/// True: `1`, `yes`, `y`, `true`, `t`, `on`. False: `0`, `no`, `n`, `false`, `f`, `off`.
+/// Upper and lower case are the same; blanks are not skipped.
+///
+/// ```
+/// assert_eq!(fleet_unitfile::parse_bool("Yes"), Some(true));
+/// assert_eq!(fleet_unitfile::parse_bool("off"), Some(false));
+/// assert_eq!(fleet_unitfile::parse_bool("maybe"), None);
+/// ```
+pub fn parse_bool(text: &str) -> Option<bool> {
+    let is = |word: &&str| text.eq_ignore_ascii_case(word);
+    if ["1", "yes", "y", "true", "t", "on"].iter().any(is) {
+        Some(true)
+    } else if ["0", "no", "n", "false", "f", "off"].iter().any(is) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_for_yes_and_no() {
+        for (words, meaning) in [
+            (
+                &["1", "yes", "y", "true", "t", "on", "YES", "On", "tRuE"][..],
+                Some(true),
+            ),
+            (
+                &["0", "no", "n", "false", "f", "off", "No", "OFF"][..],
+                Some(false),
+            ),
+            (
+                &["", " yes", "yes ", "2", "01", "ye", "enable", "ÿes"][..],
+                None,
+            ),
+        ] {
+            for word in words {
+                assert_eq!(parse_bool(word), meaning, "{word:?}");
+            }
+        }
+    }
+}
