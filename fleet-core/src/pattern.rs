@@ -1,0 +1,195 @@
+//! Glob patterns over unit names, for `Conflicts=` and `Replaces=`.
+
+use std::fmt;
+
+use fleet_unitfile::UnitName;
+
+/// A glob pattern: `*` stands for any text, `?` for one character, `[a-z]` for one out of a class,
+/// `[!a-z]` for one that is not in it.
+///
+/// The pattern must cover the whole name. Two spellings of the old program are read as it meant
+/// them: `[^a]` is `[!a]`, and a run of `*` is one `*`. A backslash stands for itself, since unit
+/// names may hold backslashes.
+///
+/// ```
+/// use fleet_core::Pattern;
+///
+/// let pattern: Pattern = "web@*.service".parse()?;
+/// assert!(pattern.matches(&"web@1.service".parse().unwrap()));
+/// assert!(!pattern.matches(&"db.service".parse().unwrap()));
+/// # Ok::<(), fleet_core::PatternError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pattern {
+    text: String,
+    glob: glob::Pattern,
+}
+
+impl Pattern {
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it covers the whole of `name`.
+    #[must_use]
+    pub fn matches(&self, name: &UnitName) -> bool {
+        self.glob.matches(name.as_str())
+    }
+
+    /// Whether it has no wildcard, so that it covers one text only: itself.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        !self.text.contains(['*', '?', '['])
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+/// A text that is no glob pattern over unit names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{pattern:?} is not a pattern: {message} at column {column}")]
+pub struct PatternError {
+    /// The text.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub message: &'static str,
+    /// Where, in characters from one.
+    pub column: usize,
+}
+
+impl std::str::FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refusal = |message, column| PatternError {
+            pattern: text.to_owned(),
+            message,
+            column,
+        };
+        let modern = modernise(text).map_err(|(message, at)| refusal(message, at + 1))?;
+        let glob =
+            glob::Pattern::new(&modern).map_err(|error| refusal(error.msg, error.pos + 1))?;
+        Ok(Self {
+            text: text.to_owned(),
+            glob,
+        })
+    }
+}
+
+/// Rewrites the old program's spellings into those of the `glob` crate. Refuses what can cover no
+/// unit's name, with the place in characters from zero.
+fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        let end = if c == '[' {
+            class_end(&chars, at)?
+        } else {
+            at + 1
+        };
+        match c {
+            '[' => push_class(&chars[at..end], &mut out),
+            '*' if out.ends_with('*') => {}
+            '*' | '?' => out.push(c),
+            _ if may_be_in_a_name(c) => out.push(c),
+            _ => return Err(("a character that no unit name holds", at)),
+        }
+        at = end;
+    }
+    if out.is_empty() {
+        Err(("there is nothing", 0))
+    } else {
+        Ok(out)
+    }
+}
+
+/// Where the class that opens at `open` ends. A bracket at its very beginning is one of its
+/// characters.
+fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)> {
+    let negated = matches!(chars.get(open + 1), Some('!' | '^'));
+    let first = open + 1 + usize::from(negated);
+    let rest = chars.get(first + 1..).unwrap_or_default();
+    let close = rest.iter().position(|c| *c == ']');
+    close
+        .map(|i| first + i + 2)
+        .ok_or(("a \"[\" that is never closed", open))
+}
+
+fn push_class(class: &[char], out: &mut String) {
+    let negated = class[1] == '^';
+    out.extend(
+        class
+            .iter()
+            .enumerate()
+            .map(|(i, c)| if i == 1 && negated { '!' } else { *c }),
+    );
+}
+
+fn may_be_in_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ":-_.\\@".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_covers_whole_names() {
+        let cases = [
+            ("*", "a.service", true),
+            ("a**e", "a.service", true),
+            ("a***e", "a.service", true),
+            ("[^a].service", "b.service", true),
+            ("[^a].service", "a.service", false),
+            ("[!a].service", "b.service", true),
+            ("[]^a].service", "a.service", true),
+            ("[a^].service", "a.service", true),
+            ("foo", "foo.service", false),
+            ("fo?.service", "foo.service", true),
+            ("FOO.service", "foo.service", false),
+            ("web@[0-9].service", "web@7.service", true),
+            ("web@[0-9].service", "web@77.service", false),
+            ("a\\x2db.service", "a\\x2db.service", true),
+            (".*", ".a.service", true),
+        ];
+        for (pattern, name, expected) in cases {
+            let pattern: Pattern = pattern.parse().unwrap();
+            assert_eq!(
+                pattern.matches(&name.parse().unwrap()),
+                expected,
+                "{pattern} on {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_can_cover_no_name_is_refused_with_its_column() {
+        let cases = [
+            ("web[", 4),
+            ("a**[", 4),
+            ("web[]", 4),
+            ("web[!]", 4),
+            ("web[^", 4),
+            ("a,b", 2),
+            ("{a,b}", 1),
+            ("a]b", 2),
+            ("\"a\"", 1),
+            ("ü*", 1),
+            ("", 1),
+        ];
+        for (pattern, column) in cases {
+            assert_eq!(
+                pattern.parse::<Pattern>().unwrap_err().column,
+                column,
+                "{pattern}"
+            );
+        }
+    }
+}

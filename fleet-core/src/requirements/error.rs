@@ -1,0 +1,328 @@
+//! What can be wrong with an `[X-Fleet]` section.
+
+use std::fmt;
+
+use fleet_unitfile::{Location, NameError, Span, SpecifierError, UnitName};
+
+use super::{FleetOption, MetadataProblem, metadata};
+use crate::{MachineId, MachineIdError, Pattern, PatternError};
+
+/// One thing that is wrong with an `[X-Fleet]` section.
+///
+/// It prints as place, [message](Self::message) and [help](Self::help), in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequirementError {
+    /// Where in the unit file's source, in bytes.
+    pub span: Span,
+    /// Where in the unit file, for people.
+    pub location: Location,
+    kind: RequirementErrorKind,
+}
+
+/// What is wrong, as data.
+///
+/// Where a second option is part of it, `line` is the line of that one, counted from one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequirementErrorKind {
+    /// There is no option of that name.
+    UnknownOption {
+        /// What is written.
+        name: String,
+        /// The option that was probably meant.
+        suggestion: Option<FleetOption>,
+    },
+    /// A `%` in a value is followed by nothing that it could stand for.
+    Specifier {
+        /// The option.
+        option: FleetOption,
+        /// The value, before anything was expanded.
+        value: String,
+        /// What is wrong with it.
+        cause: SpecifierError,
+    },
+    /// A `MachineID=` is the shortened form of an ID.
+    ShortMachineId {
+        /// What is written.
+        value: String,
+    },
+    /// A `MachineID=` is no ID.
+    MachineId {
+        /// What is wrong with it.
+        cause: MachineIdError,
+    },
+    /// `MachineID=` names two machines.
+    SeveralMachineIds {
+        /// The one that was named first.
+        first: MachineId,
+        /// Its line.
+        line: usize,
+        /// The other.
+        second: MachineId,
+    },
+    /// A `MachineMetadata=` is no condition of the form `key=value`.
+    Metadata {
+        /// What is written.
+        value: String,
+        /// What is wrong with it.
+        problem: MetadataProblem,
+    },
+    /// A `MachineOf=` is no unit's name.
+    UnitName {
+        /// What is wrong with it.
+        cause: NameError,
+    },
+    /// A `MachineOf=` names a template, which is never on any machine.
+    PeerIsTemplate {
+        /// The template.
+        peer: UnitName,
+    },
+    /// A `MachineOf=` names the unit itself.
+    PeerIsSelf {
+        /// The unit.
+        peer: UnitName,
+    },
+    /// A `Conflicts=` or `Replaces=` is no pattern.
+    Pattern {
+        /// The option.
+        option: FleetOption,
+        /// What is wrong with it.
+        cause: PatternError,
+    },
+    /// A `Global=` is neither yes nor no.
+    NotABoolean {
+        /// What is written.
+        value: String,
+    },
+    /// Two options cannot be used together.
+    Together {
+        /// The one that comes first in the file, where the error is.
+        one: FleetOption,
+        /// The other.
+        other: FleetOption,
+        /// The other's line.
+        line: usize,
+    },
+    /// The unit must be beside a unit that it keeps away itself.
+    PeerKeptAway {
+        /// The unit that `MachineOf=` names.
+        peer: UnitName,
+        /// `Conflicts` or `Replaces`.
+        option: FleetOption,
+        /// The pattern that covers the peer.
+        pattern: Pattern,
+        /// The pattern's line.
+        line: usize,
+    },
+}
+
+impl RequirementError {
+    pub(super) fn new(span: Span, location: Location, kind: RequirementErrorKind) -> Self {
+        Self {
+            span,
+            location,
+            kind,
+        }
+    }
+
+    /// What is wrong, as data.
+    #[must_use]
+    pub fn kind(&self) -> &RequirementErrorKind {
+        &self.kind
+    }
+
+    /// What is wrong, in words.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.kind.to_string()
+    }
+
+    /// What to write instead.
+    #[must_use]
+    pub fn help(&self) -> String {
+        self.kind.help()
+    }
+}
+
+impl std::error::Error for RequirementError {}
+
+impl fmt::Display for RequirementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.location, self.kind, self.kind.help())
+    }
+}
+
+impl fmt::Display for RequirementErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownOption { name, .. } => write!(f, "[X-Fleet] has no option {name:?}"),
+            Self::Specifier {
+                option,
+                value,
+                cause,
+            } => write!(f, "{option}={value}: {cause}"),
+            Self::ShortMachineId { value } => {
+                write!(f, "MachineID={value} is only the beginning of a machine ID")
+            }
+            Self::MachineId { cause } => write!(f, "MachineID: {cause}"),
+            Self::SeveralMachineIds {
+                first,
+                line,
+                second,
+            } => {
+                write!(f, "MachineID={second} and MachineID={first} (line {line}) ")?;
+                f.write_str("cannot both be the machine")
+            }
+            Self::Metadata { value, problem } => {
+                write!(f, "MachineMetadata={value} is not one condition: {problem}")
+            }
+            Self::UnitName { cause } => write!(f, "MachineOf: {cause}"),
+            Self::PeerIsTemplate { peer } => {
+                write!(
+                    f,
+                    "MachineOf={peer} names a template, which never runs itself"
+                )
+            }
+            Self::PeerIsSelf { peer } => write!(f, "MachineOf={peer} names the unit itself"),
+            Self::Pattern { option, cause } => write!(f, "{option}: {cause}"),
+            Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
+            Self::Together { one, other, line } => {
+                write!(
+                    f,
+                    "{one} cannot be used together with {other} (line {line})"
+                )
+            }
+            Self::PeerKeptAway {
+                peer,
+                option,
+                pattern,
+                line,
+            } => {
+                write!(
+                    f,
+                    "MachineOf={peer} cannot be met: {option}={pattern} (line {line}) "
+                )?;
+                f.write_str("keeps that unit away")
+            }
+        }
+    }
+}
+
+impl RequirementErrorKind {
+    /// What to write instead.
+    pub(super) fn help(&self) -> String {
+        match self {
+            Self::UnknownOption {
+                suggestion: Some(option),
+                ..
+            } => {
+                format!("write {option}, spelled exactly so")
+            }
+            Self::UnknownOption {
+                suggestion: None, ..
+            } => {
+                let all: Vec<_> = FleetOption::ALL
+                    .iter()
+                    .map(|option| option.as_str())
+                    .collect();
+                format!("the options are {}", all.join(", "))
+            }
+            Self::Specifier { .. } => {
+                "write %n (name), %N (name without type), %p (prefix), %i (instance) or %% (a \
+                 percent sign)"
+                    .into()
+            }
+            Self::ShortMachineId { .. } => {
+                "write the entire ID, as \"fleetctl list-machines --full\" prints it".into()
+            }
+            Self::MachineId { .. } => "write the content of the machine's /etc/machine-id".into(),
+            Self::SeveralMachineIds { .. } => "keep one of them".into(),
+            Self::Metadata { value, problem } => metadata_help(value, *problem),
+            Self::UnitName { .. } => "write exact unit names, as in MachineOf=web.service".into(),
+            Self::PeerIsTemplate { .. } => {
+                "name one of its instances, as in MachineOf=web@1.service".into()
+            }
+            Self::PeerIsSelf { .. } => "remove it: a unit is always on its own machine".into(),
+            Self::Pattern { .. } => {
+                "write unit names, with * for any text, ? for one character, [a-z] for a class"
+                    .into()
+            }
+            Self::NotABoolean { .. } => "write true or false".into(),
+            Self::Together { one, other, .. } => together_help(*one, *other),
+            Self::PeerKeptAway { option, .. } => {
+                format!("take the unit out of MachineOf, or narrow the pattern of {option}")
+            }
+        }
+    }
+}
+
+fn metadata_help(value: &str, problem: MetadataProblem) -> String {
+    match metadata::suggestion(value, problem) {
+        Some(suggestion) => format!("write MachineMetadata={suggestion}"),
+        None => "write MachineMetadata=key=value, one \"=\" in each condition".into(),
+    }
+}
+
+fn together_help(one: FleetOption, other: FleetOption) -> String {
+    if [one, other].contains(&FleetOption::Global) {
+        return "remove one of them: beside Global only MachineMetadata and Conflicts have a \
+                meaning"
+            .into();
+    }
+    "remove one of them".into()
+}
+
+/// All that is wrong with an `[X-Fleet]` section, in the order of the file; never empty.
+///
+/// It prints one line for each error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequirementErrors(Vec<RequirementError>);
+
+impl RequirementErrors {
+    /// The errors in the order of the file; `None` if there are none.
+    pub(super) fn new(mut errors: Vec<RequirementError>) -> Option<Self> {
+        errors.sort_by_key(|error| error.span.start); // stable, so of one place as they were found
+        (!errors.is_empty()).then_some(Self(errors))
+    }
+
+    /// The errors, in the order of the file.
+    pub fn iter(&self) -> std::slice::Iter<'_, RequirementError> {
+        self.0.iter()
+    }
+
+    /// The error that comes first in the file.
+    #[must_use]
+    pub fn first(&self) -> &RequirementError {
+        self.0.first().expect("never made without an error")
+    }
+}
+
+impl std::error::Error for RequirementErrors {}
+
+impl fmt::Display for RequirementErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl IntoIterator for RequirementErrors {
+    type Item = RequirementError;
+    type IntoIter = std::vec::IntoIter<RequirementError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a RequirementErrors {
+    type Item = &'a RequirementError;
+    type IntoIter = std::slice::Iter<'a, RequirementError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

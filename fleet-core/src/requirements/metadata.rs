@@ -1,0 +1,109 @@
+//! Reading a `MachineMetadata=` condition: one key, one value.
+
+use std::fmt;
+
+/// What is wrong with a `MachineMetadata=` condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetadataProblem {
+    /// It has no `=`.
+    NoEquals,
+    /// It has more than one `=`.
+    SeveralEquals,
+    /// Nothing stands before the `=`.
+    NoKey,
+    /// Nothing stands after the `=`.
+    NoValue,
+    /// A blank stands in the key or beside the `=`.
+    Blank,
+    /// A control character, for example a tab, stands in it.
+    Control,
+}
+
+impl fmt::Display for MetadataProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoEquals => "it has no \"=\"",
+            Self::SeveralEquals => "it has more than one \"=\"",
+            Self::NoKey => "nothing stands before the \"=\"",
+            Self::NoValue => "nothing stands after the \"=\"",
+            Self::Blank => "a blank stands in the key or beside the \"=\"",
+            Self::Control => "it holds a control character",
+        })
+    }
+}
+
+/// Takes a condition apart into its key and its value.
+pub(super) fn split_pair(text: &str) -> Result<(&str, &str), MetadataProblem> {
+    let (key, value) = text.split_once('=').ok_or(MetadataProblem::NoEquals)?;
+    let blank = |c: char| c == ' ';
+    match (key, value) {
+        _ if value.contains('=') => Err(MetadataProblem::SeveralEquals),
+        _ if text.contains(char::is_control) => Err(MetadataProblem::Control),
+        ("", _) => Err(MetadataProblem::NoKey),
+        (_, "") => Err(MetadataProblem::NoValue),
+        _ if key.contains(blank) || value.starts_with(blank) || value.ends_with(blank) => {
+            Err(MetadataProblem::Blank)
+        }
+        pair => Ok(pair),
+    }
+}
+
+/// The text that was probably meant by one that is no condition.
+pub(super) fn suggestion(text: &str, problem: MetadataProblem) -> Option<String> {
+    if problem == MetadataProblem::Blank {
+        let (key, value) = text.split_once('=')?;
+        let pair = format!("{}={}", key.trim(), value.trim());
+        return split_pair(&pair).is_ok().then_some(pair);
+    }
+    let bare = text.replace('"', " ");
+    let pairs: Vec<&str> = bare.split_whitespace().collect();
+    let several = pairs.len() > 1 && pairs.iter().all(|pair| split_pair(pair).is_ok());
+    several.then(|| {
+        pairs
+            .iter()
+            .map(|p| format!("\"{p}\""))
+            .collect::<Vec<_>>()
+            .join(" ")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_one_key_and_one_value() {
+        let cases = [
+            ("a=b", Ok(("a", "b"))),
+            ("a=b c", Ok(("a", "b c"))),
+            ("a", Err(MetadataProblem::NoEquals)),
+            ("a=b=c", Err(MetadataProblem::SeveralEquals)),
+            ("=b", Err(MetadataProblem::NoKey)),
+            ("a=", Err(MetadataProblem::NoValue)),
+            ("a = b", Err(MetadataProblem::Blank)),
+            ("a=b ", Err(MetadataProblem::Blank)),
+            ("a=b\tc", Err(MetadataProblem::Control)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split_pair(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_suggestion_is_always_readable() {
+        let cases = [
+            ("a=b c=d", Some("\"a=b\" \"c=d\"")),
+            ("\"a=b\" \"c=d", Some("\"a=b\" \"c=d\"")),
+            ("a=b\tc=d", Some("\"a=b\" \"c=d\"")),
+            ("a = b", Some("a=b")),
+            ("a b = c", None),
+            ("a=b=c", None),
+            ("a=b c", None),
+        ];
+        for (text, expected) in cases {
+            let problem = split_pair(text).err().unwrap_or(MetadataProblem::NoEquals);
+            assert_eq!(suggestion(text, problem).as_deref(), expected, "{text:?}");
+        }
+    }
+}

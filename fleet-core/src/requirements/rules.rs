@@ -1,0 +1,82 @@
+//! Which options cannot be used together.
+
+use fleet_unitfile::Span;
+
+use super::FleetOption::{self, Conflicts, Global, MachineId, MachineOf, Replaces};
+use super::RequirementErrorKind;
+use super::reader::{Placed, Reader};
+
+/// Pairs of options of which a unit may have only one.
+///
+/// A unit that names its machine has no say in its neighbours and replaces nobody; a global unit is
+/// on every machine that fits; a unit that replaces another is meant to be where the other was.
+/// `MachineID` with `Conflicts` is allowed, unlike in the old program: together they only leave
+/// fewer machines to choose from, and the documents do not forbid it.
+const NOT_TOGETHER: [(FleetOption, FleetOption); 6] = [
+    (MachineId, MachineOf),
+    (MachineId, Global),
+    (MachineId, Replaces),
+    (MachineOf, Global),
+    (Global, Replaces),
+    (Conflicts, Replaces),
+];
+
+/// Tests the options of a unit against each other.
+pub(super) fn check(reader: &mut Reader<'_>) {
+    check_pairs(reader);
+    check_peers(reader);
+}
+
+fn check_pairs(reader: &mut Reader<'_>) {
+    for (a, b) in NOT_TOGETHER {
+        let (Some(&at_a), Some(&at_b)) = (reader.given.get(&a), reader.given.get(&b)) else {
+            continue;
+        };
+        let (one, other) = if at_a <= at_b {
+            ((a, at_a), (b, at_b))
+        } else {
+            ((b, at_b), (a, at_a))
+        };
+        let line = reader.line(other.1);
+        let kind = RequirementErrorKind::Together {
+            one: one.0,
+            other: other.0,
+            line,
+        };
+        reader.refuse(one.1, kind);
+    }
+}
+
+/// No unit may be wanted beside this one and kept away at once.
+fn check_peers(reader: &mut Reader<'_>) {
+    for (span, kind) in peers_kept_away(reader) {
+        reader.refuse(span, kind);
+    }
+}
+
+fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
+    let lists = [(Conflicts, &reader.conflicts), (Replaces, &reader.replaces)];
+    let mut found = Vec::new();
+    for peer in &reader.machine_of {
+        for (option, patterns) in lists {
+            let covering = patterns
+                .iter()
+                .find(|pattern| pattern.value.matches(&peer.value));
+            let Some(Placed {
+                value: pattern,
+                span,
+            }) = covering
+            else {
+                continue;
+            };
+            let kind = RequirementErrorKind::PeerKeptAway {
+                peer: peer.value.clone(),
+                option,
+                pattern: pattern.clone(),
+                line: reader.line(*span),
+            };
+            found.push((peer.span, kind));
+        }
+    }
+    found
+}

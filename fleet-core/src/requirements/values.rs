@@ -1,0 +1,91 @@
+//! How one line of an option becomes values.
+
+use super::FleetOption;
+
+/// The values of a line; none if nothing is assigned.
+pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
+    let values = if is_quoted(line) {
+        unquote(line)
+    } else {
+        vec![line.to_owned()]
+    };
+    if option.takes_units() {
+        return values
+            .iter()
+            .flat_map(|v| v.split_whitespace())
+            .map(str::to_owned)
+            .collect();
+    }
+    values
+        .into_iter()
+        .filter(|value| !value.is_empty())
+        .collect()
+}
+
+/// Whether the line holds several values: it starts and ends with a quotation mark.
+fn is_quoted(line: &str) -> bool {
+    line.starts_with('"') && line.ends_with('"')
+}
+
+/// Splits at blanks outside quotes and drops the quotes. A backslash is a character like any other,
+/// and so is a tab; the old program split at spaces alone.
+fn unquote(line: &str) -> Vec<String> {
+    let mut values = vec![String::new()];
+    let mut inside = false;
+    for c in line.chars() {
+        match c {
+            '"' => inside = !inside,
+            ' ' if !inside => values.push(String::new()),
+            _ => values
+                .last_mut()
+                .expect("there is always a value being read")
+                .push(c),
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_line_holds_several_values() {
+        let cases: [(&str, &[&str]); 14] = [
+            ("", &[]),
+            ("\"\"", &[]),
+            ("\"", &[]),
+            ("a=b", &["a=b"]),
+            ("\"a=b\" \"c=d\"", &["a=b", "c=d"]),
+            ("\"a b\"", &["a b"]),
+            ("a=b c=d", &["a=b c=d"]),
+            ("\"a=b\"  \"c=d\"", &["a=b", "c=d"]),
+            ("\"a=b\"\"c=d\"", &["a=bc=d"]),
+            ("\"a\" b \"c\"", &["a", "b", "c"]),
+            ("\"a\" \"", &["a"]),
+            ("'a' 'b'", &["'a' 'b'"]),
+            ("\"a=b\" \"c=d", &["\"a=b\" \"c=d"]),
+            ("\"a\\\"\t\"b\"", &["a\\\tb"]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(
+                split(FleetOption::MachineMetadata, line),
+                expected,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn unit_names_are_split_at_blanks_always() {
+        for option in [
+            FleetOption::MachineOf,
+            FleetOption::Conflicts,
+            FleetOption::Replaces,
+        ] {
+            for line in ["a b\tc", "\"a\" \"b\" \"c\"", "\"a b\" \"c\"", "a  b   c"] {
+                assert_eq!(split(option, line), ["a", "b", "c"], "{option}={line}");
+            }
+        }
+    }
+}
