@@ -7,3 +7,4 @@ mod report;
 mod rules;
 mod rust;
 mod tree;
+mod workspace;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand};
+use cargo_metadata::{Dependency, DependencyKind};
 
 use crate::report::{Finding, settle};
-use crate::tree::top;
+use crate::workspace::metadata;
 
 /// What a crate may depend on, tests and examples aside.
 struct Room {
@@ -159,18 +159,9 @@ impl Room {
     }
 }
 
-fn metadata() -> Metadata {
-    let manifest = top().join("Cargo.toml");
-    let command = MetadataCommand::new()
-        .manifest_path(manifest)
-        .no_deps()
-        .exec();
-    command.expect("cargo can describe the workspace that it builds")
-}
-
 fn over_all(rule: impl Fn(&Room, &Dependency) -> Option<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for package in metadata().packages {
+    for package in &metadata().packages {
         let Some(room) = ROOMS.iter().find(|room| room.name == package.name.as_str()) else {
             continue;
         };

@@ -5,23 +5,18 @@ use std::collections::BTreeSet;
 use crate::report::{Finding, settle};
 use crate::rust::{is_word, positions};
 use crate::tree::{RustFile, rust_files};
+use crate::workspace::targets;
 
 #[test]
 fn every_file_is_reached() {
     let all: BTreeSet<&str> = rust_files().iter().map(|file| file.path.as_str()).collect();
+    let roots: BTreeSet<String> = targets().map(|(_, root)| root).collect();
     let mut reached: BTreeSet<String> = BTreeSet::new();
-    let mut next: Vec<String> = all
-        .iter()
-        .filter(|path| is_root(path))
-        .map(|path| (*path).to_owned())
-        .collect();
+    let mut next: Vec<String> = roots.iter().cloned().collect();
     while let Some(path) = next.pop() {
         if let Some(file) = rust_files().iter().find(|file| file.path == path) {
-            next.extend(
-                children(file)
-                    .into_iter()
-                    .filter(|child| all.contains(child.as_str())),
-            );
+            let children = children(file, roots.contains(&path)).into_iter();
+            next.extend(children.filter(|child| all.contains(child.as_str())));
         }
         reached.insert(path);
     }
@@ -33,17 +28,29 @@ fn every_file_is_reached() {
     );
 }
 
+#[test]
+fn integration_tests_share_a_binary() {
+    let loose = targets().filter(|(target, root)| target.is_test() && !root.ends_with("/main.rs"));
+    settle(
+        loose
+            .map(|(_, root)| Finding::whole(&root, "is a test binary by itself"))
+            .collect(),
+        "make it a module of `tests/it/main.rs`: linking is what makes tests slow",
+    );
+}
+
 /// The files that the `mod` lines of `file` may mean.
-fn children(file: &RustFile) -> Vec<String> {
-    let folder = folder_of_children(&file.path);
-    let named = declared(file.source.code()).into_iter();
-    named
-        .flat_map(|name| {
-            [
-                format!("{folder}/{name}.rs"),
-                format!("{folder}/{name}/mod.rs"),
-            ]
-        })
+fn children(file: &RustFile, is_root: bool) -> Vec<String> {
+    let folder = folder_of_children(&file.path, is_root);
+    let files = |name| {
+        [
+            format!("{folder}/{name}.rs"),
+            format!("{folder}/{name}/mod.rs"),
+        ]
+    };
+    declared(file.source.code())
+        .into_iter()
+        .flat_map(files)
         .collect()
 }
 
@@ -60,47 +67,21 @@ fn declared(code: &str) -> Vec<String> {
     names.collect()
 }
 
-fn folder_of_children(path: &str) -> String {
+fn folder_of_children(path: &str, is_root: bool) -> String {
     let (folder, name) = path.rsplit_once('/').expect("a Rust file lies in a crate");
     let stem = name.trim_end_matches(".rs");
-    if is_root(path) || stem == "mod" {
+    if is_root || stem == "mod" {
         folder.to_owned()
     } else {
         format!("{folder}/{stem}")
     }
 }
 
-/// Whether cargo starts here: `src/lib.rs`, `src/main.rs`, or a file or a folder's `main.rs` right
-/// below `src/bin`, `tests`, `examples` or `benches`.
-fn is_root(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    matches!(
-        parts[..],
-        ["build.rs"]
-            | ["src", "lib.rs" | "main.rs"]
-            | ["src", "bin", _]
-            | ["src", "bin", _, "main.rs"]
-            | ["tests" | "examples" | "benches", _]
-            | ["tests" | "examples" | "benches", _, "main.rs"]
-    )
-}
-
 #[test]
-fn roots_and_children_are_told_apart() {
-    for path in [
-        "c/src/lib.rs",
-        "c/src/bin/d.rs",
-        "c/tests/it/main.rs",
-        "c/examples/e.rs",
-    ] {
-        assert!(is_root(path), "{path}");
-    }
-    for path in ["c/src/a.rs", "c/tests/it/a.rs", "c/src/a/mod.rs"] {
-        assert!(!is_root(path), "{path}");
-    }
-    assert_eq!(folder_of_children("c/tests/it/main.rs"), "c/tests/it");
-    assert_eq!(folder_of_children("c/src/a.rs"), "c/src/a");
-    assert_eq!(folder_of_children("c/src/a/mod.rs"), "c/src/a");
+fn the_folder_below_a_file_is_known() {
+    assert_eq!(folder_of_children("c/tests/it/main.rs", true), "c/tests/it");
+    assert_eq!(folder_of_children("c/src/a.rs", false), "c/src/a");
+    assert_eq!(folder_of_children("c/src/a/mod.rs", false), "c/src/a");
     assert_eq!(
         declared("mod a;\npub(crate) mod b ;\nmod c { mod d; }"),
         ["a", "b", "d"]
