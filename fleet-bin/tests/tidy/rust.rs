@@ -80,6 +80,40 @@ pub(crate) fn positions<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item 
         })
 }
 
+/// Every name that the code takes from right under `parent`, with its line: from `parent::name`,
+/// and from `parent::{name, other::{…}}` the names `name` and `other`.
+pub(crate) fn names_under(code: &str, parent: &str) -> Vec<(usize, String)> {
+    let mut names = Vec::new();
+    for at in positions(code, parent) {
+        if let Some(path) = code[at + parent.len()..].strip_prefix("::") {
+            let line = line_of(code, at);
+            names.extend(first_segments(path).into_iter().map(|name| (line, name)));
+        }
+    }
+    names
+}
+
+/// The first name of a path, or of each path of a group in braces.
+fn first_segments(path: &str) -> Vec<String> {
+    let word = |text: &str| {
+        let text = text.trim_start().chars();
+        text.take_while(|&c| is_word(c)).collect::<String>()
+    };
+    let Some(group) = path.strip_prefix('{') else {
+        return vec![word(path)];
+    };
+    let outermost = group.chars().scan(1_u32, |depth, c| {
+        *depth = match c {
+            '{' => *depth + 1,
+            '}' => *depth - 1,
+            _ => *depth,
+        };
+        (*depth > 0).then_some((*depth, c))
+    });
+    let outermost = outermost.filter(|(depth, _)| *depth == 1).map(|(_, c)| c);
+    outermost.collect::<String>().split(',').map(word).collect()
+}
+
 /// The 1-based line of a byte offset.
 pub(crate) fn line_of(code: &str, at: usize) -> usize {
     1 + code[..at].matches('\n').count()
@@ -98,4 +132,12 @@ fn a_path_is_found_as_whole_words_only() {
     ));
     assert!(!mentions("let t = MyInstant::now();", "Instant::now"));
     assert!(!mentions("let t = Instant::nowhere();", "Instant::now"));
+}
+
+#[test]
+fn names_are_found_in_paths_and_groups() {
+    let code = "use std::{\n    fmt::{self, Debug}, fs,\n};\nfn f() { std::env::args() }";
+    let found = names_under(code, "std");
+    let expected = [(1, "fmt"), (1, "fs"), (1, ""), (4, "env")];
+    assert_eq!(found, expected.map(|(line, name)| (line, name.to_owned())));
 }

@@ -1,7 +1,7 @@
 //! The pure crates can reach no clock, environment, file, socket, process, thread or chance.
 
 use crate::report::{Finding, settle};
-use crate::rust::{Source, is_word, line_of, mentions, positions};
+use crate::rust::{Source, mentions, names_under};
 use crate::tree::{PURE, file, rust_files};
 
 /// Modules of `std` that reach outside. Not `net`: an address is a value, a socket is not.
@@ -72,53 +72,36 @@ fn pure_crates_reach_nothing_outside() {
     );
 }
 
+/// A module elsewhere may promise the same, in a line of its doc.
+#[test]
+fn modules_that_say_so_are_pure() {
+    let promise = |text: &str| text.lines().any(|line| line.starts_with("//! Pure: "));
+    let promising = rust_files()
+        .iter()
+        .filter(|file| promise(file.source.text()));
+    let findings = promising.flat_map(|file| {
+        let mut found = reaches(&file.path, &file.source);
+        let runtimes = names_under(file.source.code(), "tokio").into_iter();
+        let what = |name| format!("`tokio::{name}`");
+        found.extend(runtimes.map(|(line, name)| Finding::at(&file.path, line, what(name))));
+        found.retain(|finding| !file.in_test(finding.line));
+        found
+    });
+    settle(
+        findings.collect(),
+        "take it as an argument, or take back the promise",
+    );
+}
+
 fn reaches(path: &str, source: &Source) -> Vec<Finding> {
     let words = source.code_lines().flat_map(|(line, code)| {
         let found = WORDS.iter().filter(move |word| mentions(code, word));
         found.map(move |word| Finding::at(path, line, format!("`{word}`")))
     });
-    let modules = std_modules(source.code()).into_iter();
+    let modules = names_under(source.code(), "std").into_iter();
     let modules = modules.filter(|(_, module)| OUTSIDE.contains(&module.as_str()));
     let modules = modules.map(|(line, module)| Finding::at(path, line, format!("`std::{module}`")));
     words.chain(modules).collect()
-}
-
-/// Every module of `std` that the code names, `use std::{fs, io}` included.
-fn std_modules(code: &str) -> Vec<(usize, String)> {
-    let starts = positions(code, "std").filter(|at| code[at + 3..].starts_with("::"));
-    let named = starts.flat_map(|at| {
-        let line = line_of(code, at);
-        first_segments(&code[at + "std::".len()..])
-            .into_iter()
-            .map(move |name| (line, name))
-    });
-    named.collect()
-}
-
-/// The first name of a path, or of each path of a group in braces.
-fn first_segments(path: &str) -> Vec<String> {
-    let word = |text: &str| {
-        text.trim()
-            .chars()
-            .take_while(|&c| is_word(c))
-            .collect::<String>()
-    };
-    let Some(group) = path.strip_prefix('{') else {
-        return vec![word(path)];
-    };
-    let outermost = group.chars().scan(1_u32, |depth, c| {
-        *depth = match c {
-            '{' => *depth + 1,
-            '}' => *depth - 1,
-            _ => *depth,
-        };
-        (*depth > 0).then_some((*depth, c))
-    });
-    let outermost: String = outermost
-        .filter(|(depth, _)| *depth == 1)
-        .map(|(_, c)| c)
-        .collect();
-    outermost.split(',').map(word).collect()
 }
 
 #[test]
