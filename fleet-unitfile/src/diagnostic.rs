@@ -166,7 +166,7 @@ impl Diagnostic {
 
     /// What is wrong, in a few words, with the start of the text in question.
     pub fn message(&self) -> String {
-        format!("{} in {:?}", self.kind.what(), self.excerpt)
+        format!("{} in \"{}\"", self.kind.what(), self.excerpt)
     }
 
     /// What to write instead.
@@ -214,13 +214,20 @@ impl ParseError {
     }
 }
 
-/// The first forty characters of a text, for a message.
+/// The first forty characters of a text, for a message; control characters are escaped.
 fn excerpt(text: &[u8]) -> String {
-    let head = &text[..text.len().min(4 * 41)];
-    let head = String::from_utf8_lossy(head);
-    let mut excerpt: String = head.chars().take(40).collect();
-    if excerpt.len() < text.len() && head.chars().nth(40).is_some() {
-        excerpt.push('…');
+    const MOST: usize = 40;
+    let head = String::from_utf8_lossy(&text[..text.len().min(4 * (MOST + 1))]);
+    let mut excerpt = String::new();
+    for (index, character) in head.chars().enumerate() {
+        match character {
+            _ if index == MOST => {
+                excerpt.push('…');
+                break;
+            }
+            _ if character.is_control() => excerpt.extend(character.escape_default()),
+            _ => excerpt.push(character),
+        }
     }
     excerpt
 }

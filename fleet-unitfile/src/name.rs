@@ -255,10 +255,10 @@ fn may_be_in_stem(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.' | '\\' | '@')
 }
 
-/// The text, or its first characters where it is too long to repeat in a message.
+/// The text, or as much of it as a name could hold where it is longer.
 fn excerpt(text: &str) -> String {
-    let end = text.floor_char_boundary(text.len().min(MAX_BYTES));
-    text[..end].to_owned()
+    let end = (0..=text.len().min(MAX_BYTES)).rfind(|&end| text.is_char_boundary(end));
+    text[..end.unwrap_or_default()].to_owned()
 }
 
 impl FromStr for UnitName {

@@ -1,0 +1,28 @@
+//! Tests of the crate's public interface.
+
+mod canonical;
+mod corpus;
+mod grammar;
+mod names;
+mod properties;
+mod values;
+
+/// Breaks long lines at blanks, so that a snapshot of messages fits the page.
+fn folded(text: &str) -> String {
+    let mut folded = String::new();
+    for line in text.lines() {
+        let mut column = 0;
+        for word in line.split(' ') {
+            let fits = column + word.len() < 88;
+            folded.push_str(match column {
+                0 => "",
+                _ if fits => " ",
+                _ => "\n    ",
+            });
+            folded.push_str(word);
+            column = if fits { column } else { 4 } + 1 + word.len();
+        }
+        folded.push('\n');
+    }
+    folded
+}

@@ -1,0 +1,227 @@
+//! Properties over every text, half of it made of the bytes that mean something.
+
+use fleet_unitfile::{
+    Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers, parse_timespan,
+    split_words, split_words_relaxed, unescape,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Sources that are mostly nearly right, from pieces that fall apart in interesting places.
+fn source() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        8 => prop::sample::select(vec![
+            "[A]", "[B]", "[", "]", "K=v", "L=", "=", "\\", "\\\\", "#", ";", " ", "\t", "\n",
+            "\n", "\n", "\r\n", "\r", "\0", "\\\n", "\\\n#c\n", "\\ \n", "\u{feff}", "ä",
+            "\u{a0}", "\u{fffe}", "'", "\"", "%",
+        ])
+        .prop_map(|piece| piece.as_bytes().to_vec()),
+        1 => vec(any::<u8>(), 0..4),
+    ];
+    let start = prop::sample::select(vec!["", "[A]\n", "\u{feff}[A]\n"]);
+    (start, vec(piece, 0..24)).prop_map(|(start, pieces)| [start.into(), pieces.concat()].concat())
+}
+
+/// A text of the characters that mean something in some grammar of this crate.
+fn text() -> impl Strategy<Value = String> {
+    "[ \\\\\"'%xnNpiuU0-9a-fsm.@:;\\-/\t\r\nä\u{0}]{0,16}"
+}
+
+/// The joined lines of a source, written down as slowly and plainly as the rule can be said.
+fn naively_joined(source: &[u8]) -> Vec<Vec<u8>> {
+    let source = source.strip_prefix(b"\xef\xbb\xbf").unwrap_or(source);
+    let (mut logical, mut open) = (Vec::new(), None::<Vec<u8>>);
+    for line in naive_lines(source) {
+        let text = line.iter().position(|&byte| byte != b' ' && byte != b'\t');
+        if text.is_some_and(|at| line[at] == b'#' || line[at] == b';') {
+            continue;
+        }
+        let mut joined = open.take().unwrap_or_default();
+        joined.extend(line);
+        let mut escaped = false;
+        for &byte in &joined {
+            escaped = !escaped && byte == b'\\';
+        }
+        if escaped {
+            *joined.last_mut().unwrap() = b' ';
+            open = Some(joined);
+        } else {
+            logical.push(joined);
+        }
+    }
+    logical.extend(open);
+    logical
+}
+
+fn naive_lines(source: &[u8]) -> Vec<Vec<u8>> {
+    let (mut lines, mut line, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+    for &byte in source {
+        let is_end = b"\n\r\0".contains(&byte);
+        if !ends.is_empty() && (!is_end || ends.contains(&byte) || ends.contains(&0)) {
+            lines.push(std::mem::take(&mut line));
+            ends.clear();
+        }
+        if is_end {
+            ends.push(byte);
+        } else {
+            line.push(byte);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+/// The options of a source, by the plainest reading of the grammar; `None` where it is wrong.
+fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
+    let (mut options, mut section) = (Vec::new(), None::<String>);
+    for line in naively_joined(source) {
+        let line = String::from_utf8(line).ok()?;
+        let line = line.trim_matches([' ', '\t']);
+        if line.contains('\u{fffe}') {
+            return None;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            let name = header.strip_suffix(']')?;
+            let wrong = |c: char| c < ' ' || "]\"'\\\u{7f}".contains(c);
+            if name.is_empty() || name.contains(wrong) {
+                return None;
+            }
+            section = Some(name.to_owned());
+        } else if !line.is_empty() {
+            let (name, value) = line.split_once('=')?;
+            let (name, value) = (
+                name.trim_matches([' ', '\t']),
+                value.trim_matches([' ', '\t']),
+            );
+            if name.is_empty() {
+                return None;
+            }
+            options.push((section.clone()?, name.to_owned(), value.to_owned()));
+        }
+    }
+    Some(options)
+}
+
+fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
+    let triple = |it: &UnitOption| {
+        (
+            it.section().to_owned(),
+            it.name().to_owned(),
+            it.value().to_owned(),
+        )
+    };
+    unit.options().iter().map(triple).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn reading_agrees_with_the_plain_reading(source in source()) {
+        let read = UnitFile::parse(&source).ok().map(|unit| triples(&unit));
+        prop_assert_eq!(read, naively_read(&source));
+    }
+
+    #[test]
+    fn any_bytes_are_kept_and_both_ways_of_reading_agree(source in source()) {
+        let (unit, diagnostics) = UnitFile::parse_collecting(&source);
+        prop_assert_eq!(unit.source(), &source[..]);
+        let error = diagnostics.iter().find(|it| it.severity() == Severity::Error);
+        match UnitFile::parse(&source) {
+            Ok(strict) => {
+                prop_assert!(error.is_none());
+                prop_assert_eq!(strict.options(), unit.options());
+            }
+            Err(refusal) => prop_assert_eq!(Some(refusal.diagnostic()), error),
+        }
+    }
+
+    #[test]
+    fn spans_stay_in_the_source_and_lead_back_to_their_places(source in source()) {
+        let (unit, diagnostics) = UnitFile::parse_collecting(&source);
+        for diagnostic in &diagnostics {
+            let span = diagnostic.span();
+            prop_assert!(span.start <= span.end && span.end <= source.len());
+            prop_assert_eq!(unit.location(span.start), diagnostic.location());
+        }
+        for option in unit.options() {
+            let (span, value) = (option.span(), option.value_span());
+            prop_assert!(span.start < span.end && span.end <= source.len());
+            prop_assert!(span.start < value.start && value.end == span.end);
+            // The blank that may guard a backslash at the end is outside of the span.
+            let written = String::from_utf8_lossy(&source[value.start..value.end]) + " ";
+            let again = UnitOption::new(option.section(), option.name(), written);
+            prop_assert_eq!(again.value(), option.value());
+        }
+    }
+
+    #[test]
+    fn canonical_text_reads_back_as_the_same(source in source()) {
+        let (unit, _) = UnitFile::parse_collecting(&source);
+        let canonical = unit.canonical();
+        let again = UnitFile::parse(&canonical).expect("canonical text is valid");
+        prop_assert_eq!(again.canonical(), canonical);
+        prop_assert_eq!(again.hash(), unit.hash());
+        let rewritten = UnitFile::from_options(unit.options().iter().cloned());
+        let rewritten = rewritten.expect("what was read can be written");
+        prop_assert_eq!(rewritten.hash(), unit.hash());
+        let mut by_section = triples(&unit);
+        let order: Vec<_> = by_section.iter().map(|(section, ..)| section.clone()).collect();
+        by_section.sort_by_key(|(section, ..)| order.iter().position(|it| it == section));
+        prop_assert_eq!(triples(&again), by_section);
+    }
+
+    #[test]
+    fn an_option_of_plain_texts_is_itself(source in source()) {
+        let (unit, _) = UnitFile::parse_collecting(&source);
+        for option in unit.options() {
+            let plain = UnitOption::new(option.section(), option.name(), option.verbatim());
+            prop_assert_eq!(&plain, option);
+            prop_assert_eq!(plain.value(), option.value());
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_for_writing_reads_back(
+        texts in vec((text(), text(), text()), 1..4),
+    ) {
+        let options = texts.iter().map(|(section, name, value)| {
+            UnitOption::new(format!("A{section}"), format!("K{name}"), value)
+        });
+        let mut options: Vec<_> = options.collect();
+        if let Ok(unit) = UnitFile::from_options(options.clone()) {
+            let order: Vec<_> = options.iter().map(|it| it.section().to_owned()).collect();
+            options.sort_by_key(|it| order.iter().position(|section| section == it.section()));
+            prop_assert_eq!(unit.options(), &options[..]);
+        }
+    }
+
+    #[test]
+    fn escaping_is_undone(text in any::<String>()) {
+        let escaped = escape(&text);
+        let name = format!("a{escaped}.service");
+        prop_assert!(UnitName::parse(&name).is_ok() || name.len() > 255);
+        prop_assert_eq!(unescape(&escaped), Ok(text));
+    }
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in prop_oneof![text(), any::<String>()]) {
+        let name = UnitName::parse(r"a@b\x20c.service").unwrap();
+        let percents = text.matches('%').count();
+        prop_assert!(expand_specifiers(&text, &name).is_ok() || percents > 0);
+        let (strict, relaxed) = (split_words(&text), split_words_relaxed(&text));
+        prop_assert!(strict.is_err() || strict == relaxed);
+        let (_, _) = (parse_timespan(&text), unescape(&text));
+        if let Ok(name) = UnitName::parse(&text) {
+            prop_assert_eq!(name.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn quoted_words_are_split_where_they_were_joined(words in vec("[ a\"\\\\ä\t]{0,6}", 0..5)) {
+        let quoted: Vec<_> = words.iter().map(|word| {
+            format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+        }).collect();
+        prop_assert_eq!(split_words(&quoted.join(" ")), Ok(words));
+    }
+}
