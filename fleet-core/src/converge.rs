@@ -7,8 +7,8 @@ use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{Epoch, Generation, TargetState, Task, TaskReason, Unit};
 
-/// A unit that was given to this machine. It should have it as the unit's desired state says: loaded,
-/// launched, or, if that is inactive, not at all.
+/// A unit that was given to this machine. It should have it as the unit's desired state says:
+/// loaded, launched, or, if that is inactive, not at all.
 #[derive(Debug, Clone)]
 pub struct DesiredUnit {
     /// The unit with its desired state.

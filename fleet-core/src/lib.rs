@@ -1,16 +1,6 @@
 //! The nouns of a fleet cluster and the rules by which they change.
 //!
-//! Everything here is pure: no clock, no socket, no file, no thread. The other crates bring those;
-//! this one says what a unit, a machine and a placement are, what a unit file's `[X-Fleet]` section
-//! demands, which changes of a desired state make sense, and what a machine has to do to reach it.
-//!
-//! | question | answered by |
-//! |---|---|
-//! | What does this unit demand of a machine? | [`Requirements::parse`] |
-//! | May `fleetctl stop` follow `fleetctl submit`? | [`Verb::apply`] |
-//! | What must this machine do next? | [`converge`] |
-//! | Why does this unit not run? | [`Reason`] |
-//! | What did the cluster look like at one revision? | [`Snapshot`] |
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod converge;

@@ -32,7 +32,8 @@ counter! {
     Revision
 }
 counter! {
-    /// The number of a leader's reign. Each election raises it; a write under an older term is refused.
+    /// The number of a leader's reign. Each election raises it; a write under an older term is
+    /// refused.
     Term
 }
 counter! {

@@ -53,13 +53,13 @@ impl fmt::Display for Pattern {
 
 /// A text that is no glob pattern over unit names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{pattern:?} is not a pattern: {message} at column {column}")]
+#[error("{pattern:?} is not a pattern: character {column} {message}")]
 pub struct PatternError {
     /// The text.
     pub pattern: String,
-    /// What is wrong with it.
+    /// What is wrong with that character.
     pub message: &'static str,
-    /// Where, in characters from one.
+    /// The character that is wrong, counted from one.
     pub column: usize,
 }
 
@@ -73,8 +73,8 @@ impl std::str::FromStr for Pattern {
             column,
         };
         let modern = modernise(text).map_err(|(message, at)| refusal(message, at + 1))?;
-        let glob =
-            glob::Pattern::new(&modern).map_err(|error| refusal(error.msg, error.pos + 1))?;
+        let glob = glob::Pattern::new(&modern)
+            .map_err(|error| refusal("is not understood", error.pos + 1))?;
         Ok(Self {
             text: text.to_owned(),
             glob,
@@ -99,12 +99,12 @@ fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
             '*' if out.ends_with('*') => {}
             '*' | '?' => out.push(c),
             _ if may_be_in_a_name(c) => out.push(c),
-            _ => return Err(("a character that no unit name holds", at)),
+            _ => return Err(("is in no unit's name", at)),
         }
         at = end;
     }
     if out.is_empty() {
-        Err(("there is nothing", 0))
+        Err(("is missing", 0))
     } else {
         Ok(out)
     }
@@ -119,7 +119,7 @@ fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)
     let close = rest.iter().position(|c| *c == ']');
     close
         .map(|i| first + i + 2)
-        .ok_or(("a \"[\" that is never closed", open))
+        .ok_or(("is a \"[\" that is never closed", open))
 }
 
 fn push_class(class: &[char], out: &mut String) {
@@ -166,6 +166,56 @@ mod tests {
                 expected,
                 "{pattern} on {name}"
             );
+        }
+    }
+
+    /// Whether the pattern covers the name, by trying everything; it knows `*`, `?` and classes of
+    /// single characters.
+    fn naive(pattern: &[char], name: &[char]) -> bool {
+        let Some((first, rest)) = pattern.split_first() else {
+            return name.is_empty();
+        };
+        if *first == '*' {
+            return (0..=name.len()).any(|taken| naive(rest, &name[taken..]));
+        }
+        let Some((c, others)) = name.split_first() else {
+            return false;
+        };
+        match first {
+            '?' => naive(rest, others),
+            '[' => {
+                let end = rest
+                    .iter()
+                    .position(|c| *c == ']')
+                    .expect("the class is closed");
+                let negated = matches!(rest[0], '^' | '!');
+                let class = &rest[usize::from(negated)..end];
+                class.contains(c) != negated && naive(&rest[end + 1..], others)
+            }
+            _ => first == c && naive(rest, others),
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn matching_agrees_with_trying_everything(
+            pattern in "([ab.*?]|\\[[\\^!]?[ab.]{1,2}\\]){1,6}",
+            stem in "[ab.]{1,6}",
+        ) {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
+            let name: UnitName = format!("{stem}.path").parse().unwrap();
+            let pattern = format!("{pattern}.path");
+            let found = pattern.parse::<Pattern>().unwrap().matches(&name);
+            let expected = naive(&chars(&pattern), &chars(name.as_str()));
+            proptest::prop_assert_eq!(found, expected, "{} on {}", pattern, name);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused_within_itself(text in ".{0,12}|[a*?!^\\[\\]]{0,8}") {
+            if let Err(error) = text.parse::<Pattern>() {
+                proptest::prop_assert!(error.column <= text.chars().count().max(1));
+                proptest::prop_assert_ne!(error.message, "is not understood");
+            }
         }
     }
 

@@ -243,7 +243,7 @@ impl fmt::Display for Reason {
             Self::PeerUnknown { peer } => {
                 write!(
                     f,
-                    "MachineOf={peer} names a unit that is not known: submit it, or correct the name"
+                    "MachineOf={peer} names an unknown unit: submit it, or correct the name"
                 )
             }
             Self::PeerInactive { peer } => {

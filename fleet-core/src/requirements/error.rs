@@ -5,7 +5,7 @@ use std::fmt;
 use fleet_unitfile::{Location, NameError, Span, SpecifierError, UnitName};
 
 use super::{FleetOption, MetadataProblem, metadata};
-use crate::{MachineId, MachineIdError, Pattern, PatternError};
+use crate::{MachineId, Pattern, PatternError};
 
 /// One thing that is wrong with an `[X-Fleet]` section.
 ///
@@ -48,8 +48,8 @@ pub enum RequirementErrorKind {
     },
     /// A `MachineID=` is no ID.
     MachineId {
-        /// What is wrong with it.
-        cause: MachineIdError,
+        /// What is written.
+        value: String,
     },
     /// `MachineID=` names two machines.
     SeveralMachineIds {
@@ -69,6 +69,8 @@ pub enum RequirementErrorKind {
     },
     /// A `MachineOf=` is no unit's name.
     UnitName {
+        /// What is written.
+        value: String,
         /// What is wrong with it.
         cause: NameError,
     },
@@ -102,6 +104,13 @@ pub enum RequirementErrorKind {
         other: FleetOption,
         /// The other's line.
         line: usize,
+    },
+    /// An option is given more values than it may have.
+    TooMany {
+        /// The option.
+        option: FleetOption,
+        /// How many it may have.
+        limit: usize,
     },
     /// The unit must be beside a unit that it keeps away itself.
     PeerKeptAway {
@@ -156,15 +165,13 @@ impl fmt::Display for RequirementErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownOption { name, .. } => write!(f, "[X-Fleet] has no option {name:?}"),
-            Self::Specifier {
-                option,
-                value,
-                cause,
-            } => write!(f, "{option}={value}: {cause}"),
+            Self::Specifier { option, value, .. } => {
+                write!(f, "{option}={value} cannot be expanded")
+            }
             Self::ShortMachineId { value } => {
                 write!(f, "MachineID={value} is only the beginning of a machine ID")
             }
-            Self::MachineId { cause } => write!(f, "MachineID: {cause}"),
+            Self::MachineId { value } => write!(f, "MachineID={value} is not a machine ID"),
             Self::SeveralMachineIds {
                 first,
                 line,
@@ -176,7 +183,7 @@ impl fmt::Display for RequirementErrorKind {
             Self::Metadata { value, problem } => {
                 write!(f, "MachineMetadata={value} is not one condition: {problem}")
             }
-            Self::UnitName { cause } => write!(f, "MachineOf: {cause}"),
+            Self::UnitName { value, .. } => write!(f, "MachineOf={value} is not a unit's name"),
             Self::PeerIsTemplate { peer } => {
                 write!(
                     f,
@@ -191,6 +198,9 @@ impl fmt::Display for RequirementErrorKind {
                     f,
                     "{one} cannot be used together with {other} (line {line})"
                 )
+            }
+            Self::TooMany { option, limit } => {
+                write!(f, "{option} is given more than {limit} values")
             }
             Self::PeerKeptAway {
                 peer,
@@ -227,18 +237,14 @@ impl RequirementErrorKind {
                     .collect();
                 format!("the options are {}", all.join(", "))
             }
-            Self::Specifier { .. } => {
-                "write %n (name), %N (name without type), %p (prefix), %i (instance) or %% (a \
-                 percent sign)"
-                    .into()
-            }
+            Self::Specifier { cause, .. } => specifier_help(cause),
             Self::ShortMachineId { .. } => {
                 "write the entire ID, as \"fleetctl list-machines --full\" prints it".into()
             }
             Self::MachineId { .. } => "write the content of the machine's /etc/machine-id".into(),
             Self::SeveralMachineIds { .. } => "keep one of them".into(),
             Self::Metadata { value, problem } => metadata_help(value, *problem),
-            Self::UnitName { .. } => "write exact unit names, as in MachineOf=web.service".into(),
+            Self::UnitName { cause, .. } => cause.to_string(),
             Self::PeerIsTemplate { .. } => {
                 "name one of its instances, as in MachineOf=web@1.service".into()
             }
@@ -249,10 +255,18 @@ impl RequirementErrorKind {
             }
             Self::NotABoolean { .. } => "write true or false".into(),
             Self::Together { one, other, .. } => together_help(*one, *other),
+            Self::TooMany { .. } => "use patterns, or leave some out".into(),
             Self::PeerKeptAway { option, .. } => {
                 format!("take the unit out of MachineOf, or narrow the pattern of {option}")
             }
         }
+    }
+}
+
+fn specifier_help(cause: &SpecifierError) -> String {
+    match std::error::Error::source(cause) {
+        Some(source) => format!("{cause}: {source}"),
+        None => cause.to_string(),
     }
 }
 
@@ -273,6 +287,8 @@ fn together_help(one: FleetOption, other: FleetOption) -> String {
 }
 
 /// All that is wrong with an `[X-Fleet]` section, in the order of the file; never empty.
+///
+/// Of more than a hundred errors, the first hundred that were found.
 ///
 /// It prints one line for each error.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_unitfile::{Span, UnitFile, UnitName, UnitOption, expand_specifiers, parse_bool};
 
+use super::report::Reports;
 use super::{
-    FleetOption, Parsed, RequirementError, RequirementErrorKind, RequirementErrors,
-    RequirementWarning, RequirementWarningKind, Requirements, SECTION, Strictness, metadata, rules,
+    FleetOption, MetadataProblem, Parsed, RequirementErrorKind as Kind, RequirementErrors,
+    RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness, metadata, rules,
     values,
 };
 use crate::{MachineId, Pattern};
+
+/// How many values an option may have. They are compared with each other, and with each other
+/// unit's, so their number must not be the sender's choice.
+const MAX_VALUES: usize = 256;
 
 /// A value and where it stands.
 pub(super) struct Placed<T> {
@@ -21,16 +26,18 @@ pub(super) struct Placed<T> {
 pub(super) struct Reader<'a> {
     name: &'a UnitName,
     file: &'a UnitFile,
-    strictness: Strictness,
-    /// Where each option was first given, unless it was taken back since.
-    pub(super) given: BTreeMap<FleetOption, Span>,
+    pub(super) reports: Reports<'a>,
+    /// Where each option but `Global=` was first given, unless it was taken back since.
+    given: BTreeMap<FleetOption, Span>,
+    /// How many values each option was given, unless they were taken back since.
+    counts: BTreeMap<FleetOption, usize>,
+    /// Where `Global=` was said to be true, unless it was taken back since.
+    global: Option<Span>,
     machine_id: Option<Placed<MachineId>>,
     pub(super) machine_of: Vec<Placed<UnitName>>,
     metadata: BTreeMap<String, BTreeSet<String>>,
     pub(super) conflicts: Vec<Placed<Pattern>>,
     pub(super) replaces: Vec<Placed<Pattern>>,
-    errors: Vec<RequirementError>,
-    warnings: Vec<RequirementWarning>,
 }
 
 impl<'a> Reader<'a> {
@@ -38,15 +45,15 @@ impl<'a> Reader<'a> {
         Self {
             name,
             file,
-            strictness,
+            reports: Reports::new(file, strictness),
             given: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            global: None,
             machine_id: None,
             machine_of: Vec::new(),
             metadata: BTreeMap::new(),
             conflicts: Vec::new(),
             replaces: Vec::new(),
-            errors: Vec::new(),
-            warnings: Vec::new(),
         }
     }
 
@@ -63,13 +70,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What was read, if nothing is wrong with it.
-    pub(super) fn finish(mut self) -> Result<Parsed, RequirementErrors> {
-        if let Some(errors) = RequirementErrors::new(self.errors) {
-            return Err(errors);
-        }
-        self.warnings.sort_by_key(|warning| warning.span.start);
+    pub(super) fn finish(self) -> Result<Parsed, RequirementErrors> {
+        let warnings = self.reports.finish()?;
         let requirements = Requirements {
-            global: self.given.contains_key(&FleetOption::Global),
+            global: self.global.is_some(),
             machine_id: self.machine_id.map(|id| id.value),
             machine_of: distinct(self.machine_of),
             metadata: self.metadata,
@@ -78,34 +82,16 @@ impl<'a> Reader<'a> {
         };
         Ok(Parsed {
             requirements,
-            warnings: self.warnings,
+            warnings,
         })
     }
 
-    /// Records something that is wrong under either strictness.
-    pub(super) fn refuse(&mut self, span: Span, kind: RequirementErrorKind) {
-        let location = self.file.location(span.start);
-        self.errors
-            .push(RequirementError::new(span, location, kind));
-    }
-
-    /// The line of a place, counted from one.
-    pub(super) fn line(&self, span: Span) -> usize {
-        self.file.location(span.start).line
-    }
-
-    /// Records something that the old program ignored.
-    fn object(&mut self, span: Span, kind: RequirementErrorKind) {
-        match self.strictness {
-            Strictness::Refuse => self.refuse(span, kind),
-            Strictness::Warn => self.warn(span, RequirementWarningKind::Ignored(kind)),
+    /// Where an option stands that the unit uses.
+    pub(super) fn used(&self, option: FleetOption) -> Option<Span> {
+        match option {
+            FleetOption::Global => self.global,
+            _ => self.given.get(&option).copied(),
         }
-    }
-
-    fn warn(&mut self, span: Span, kind: RequirementWarningKind) {
-        let location = self.file.location(span.start);
-        self.warnings
-            .push(RequirementWarning::new(span, location, kind));
     }
 
     fn look_for_misnamed_sections(&mut self) {
@@ -114,10 +100,10 @@ impl<'a> Reader<'a> {
         for option in file.options() {
             let name = option.section();
             if is_misnamed(name) && seen.insert(name) {
-                let kind = RequirementWarningKind::SectionName {
+                let kind = WarningKind::SectionName {
                     name: name.to_owned(),
                 };
-                self.warn(option.span(), kind);
+                self.reports.warn(option.span(), kind);
             }
         }
     }
@@ -131,10 +117,46 @@ impl<'a> Reader<'a> {
         if values.is_empty() {
             return self.take_back(key);
         }
-        self.given.entry(key).or_insert(span);
-        for value in values {
-            self.read_value(key, &value, span);
+        if key != FleetOption::Global {
+            self.given.entry(key).or_insert(span);
         }
+        let mut from = option.value_span().start;
+        for value in values {
+            if self.may_have_one_more(key, span) {
+                let span = self.find(&value, from, option);
+                from = from.max(span.end);
+                self.read_value(key, &value, span);
+            }
+        }
+    }
+
+    /// Where a value of the option stands, if it can be found as it is at or after `from`;
+    /// otherwise the whole option.
+    fn find(&self, value: &str, from: usize, option: &UnitOption) -> Span {
+        let end = option.value_span().end;
+        let text = self
+            .file
+            .source()
+            .get(from..end)
+            .and_then(|text| str::from_utf8(text).ok());
+        let at = text.and_then(|text| text.find(value));
+        at.map_or(option.span(), |at| Span {
+            start: from + at,
+            end: from + at + value.len(),
+        })
+    }
+
+    /// Counts one more value of an option, and says whether it may have it. The first that it may
+    /// not have is recorded.
+    fn may_have_one_more(&mut self, option: FleetOption, span: Span) -> bool {
+        let count = self.counts.entry(option).or_default();
+        *count += 1;
+        let count = *count;
+        if count == MAX_VALUES + 1 {
+            let limit = MAX_VALUES;
+            self.reports.refuse(span, Kind::TooMany { option, limit });
+        }
+        count <= MAX_VALUES
     }
 
     /// The option of that name, new or old.
@@ -145,26 +167,26 @@ impl<'a> Reader<'a> {
         let name = name.to_owned();
         let Some(option) = FleetOption::from_old_spelling(&name) else {
             let suggestion = FleetOption::nearest(&name);
-            self.object(
-                span,
-                RequirementErrorKind::UnknownOption { name, suggestion },
-            );
+            self.reports
+                .object(span, Kind::UnknownOption { name, suggestion });
             return None;
         };
-        self.warn(span, RequirementWarningKind::OldSpelling { name, option });
+        self.reports
+            .warn(span, WarningKind::OldSpelling { name, option });
         Some(option)
     }
 
     /// Forgets all that an option was given.
     fn take_back(&mut self, key: FleetOption) {
         self.given.remove(&key);
+        self.counts.remove(&key);
         match key {
             FleetOption::MachineId => self.machine_id = None,
             FleetOption::MachineOf => self.machine_of.clear(),
             FleetOption::MachineMetadata => self.metadata.clear(),
             FleetOption::Conflicts => self.conflicts.clear(),
             FleetOption::Replaces => self.replaces.clear(),
-            FleetOption::Global => {}
+            FleetOption::Global => self.global = None,
         }
     }
 
@@ -192,9 +214,9 @@ impl<'a> Reader<'a> {
             Ok(expanded) => Some(expanded),
             Err(cause) => {
                 let value = value.to_owned();
-                self.refuse(
+                self.reports.refuse(
                     span,
-                    RequirementErrorKind::Specifier {
+                    Kind::Specifier {
                         option,
                         value,
                         cause,
@@ -207,43 +229,43 @@ impl<'a> Reader<'a> {
 
     fn read_machine_id(&mut self, value: String, span: Span) {
         if MachineId::looks_short(&value) {
-            return self.refuse(span, RequirementErrorKind::ShortMachineId { value });
+            return self.reports.refuse(span, Kind::ShortMachineId { value });
         }
-        let second: MachineId = match value.parse() {
-            Ok(id) => id,
-            Err(cause) => return self.refuse(span, RequirementErrorKind::MachineId { cause }),
+        let Ok(second) = value.parse::<MachineId>() else {
+            return self.reports.refuse(span, Kind::MachineId { value });
         };
         match &self.machine_id {
             None => {
-                self.machine_id = Some(Placed {
-                    value: second,
-                    span,
-                })
+                let value = second;
+                self.machine_id = Some(Placed { value, span });
             }
             Some(first) if first.value == second => {}
-            Some(Placed {
-                value: first,
-                span: at,
-            }) => {
-                let (first, line) = (first.clone(), self.line(*at));
-                let kind = RequirementErrorKind::SeveralMachineIds {
-                    first,
-                    line,
-                    second,
-                };
-                self.refuse(span, kind);
+            Some(first) => {
+                let line = self.reports.line(first.span);
+                let first = first.value.clone();
+                self.reports.refuse(
+                    span,
+                    Kind::SeveralMachineIds {
+                        first,
+                        line,
+                        second,
+                    },
+                );
             }
         }
     }
 
     fn read_peer(&mut self, value: &str, span: Span) {
         match UnitName::parse(value) {
-            Err(cause) => self.refuse(span, RequirementErrorKind::UnitName { cause }),
+            Err(cause) => {
+                let value = value.to_owned();
+                self.reports.refuse(span, Kind::UnitName { value, cause });
+            }
             Ok(peer) if peer == *self.name => {
-                self.refuse(span, RequirementErrorKind::PeerIsSelf { peer });
+                self.reports.refuse(span, Kind::PeerIsSelf { peer });
             }
             Ok(peer) if peer.is_template() => {
-                self.refuse(span, RequirementErrorKind::PeerIsTemplate { peer });
+                self.reports.refuse(span, Kind::PeerIsTemplate { peer });
             }
             Ok(value) => self.machine_of.push(Placed { value, span }),
         }
@@ -252,41 +274,38 @@ impl<'a> Reader<'a> {
     /// Reads a condition. It is taken apart before anything is expanded, so that no unit's name can
     /// add a condition of its own.
     fn read_metadata(&mut self, text: &str, span: Span) {
-        let option = FleetOption::MachineMetadata;
         let (key, value) = match metadata::split_pair(text) {
-            Ok((key, value)) => (
-                self.expand(option, key, span),
-                self.expand(option, value, span),
-            ),
+            Ok(pair) => pair,
             Err(problem) => return self.object_to_metadata(text, problem, span),
         };
-        let (Some(key), Some(value)) = (key, value) else {
+        let option = FleetOption::MachineMetadata;
+        if self.expand(option, text, span).is_none() {
             return;
-        };
+        }
+        let expand = |part| expand_specifiers(part, self.name).expect("the whole was expanded");
+        let (key, value) = (expand(key), expand(value));
         match metadata::split_pair(&format!("{key}={value}")) {
             Ok(_) => _ = self.metadata.entry(key).or_default().insert(value),
             Err(problem) => self.object_to_metadata(&format!("{key}={value}"), problem, span),
         }
     }
 
-    fn object_to_metadata(&mut self, text: &str, problem: metadata::MetadataProblem, span: Span) {
+    fn object_to_metadata(&mut self, text: &str, problem: MetadataProblem, span: Span) {
         let value = text.to_owned();
-        self.object(span, RequirementErrorKind::Metadata { value, problem });
+        self.reports.object(span, Kind::Metadata { value, problem });
     }
 
     fn read_pattern(&mut self, option: FleetOption, value: &str, span: Span) {
         let pattern: Pattern = match value.parse() {
             Ok(pattern) => pattern,
             Err(cause) => {
-                return self.object(span, RequirementErrorKind::Pattern { option, cause });
+                return self.reports.object(span, Kind::Pattern { option, cause });
             }
         };
         if pattern.is_exact() && UnitName::parse(value).is_err() {
             let pattern = pattern.clone();
-            self.warn(
-                span,
-                RequirementWarningKind::MatchesNothing { option, pattern },
-            );
+            self.reports
+                .warn(span, WarningKind::MatchesNothing { option, pattern });
         }
         let list = match option {
             FleetOption::Replaces => &mut self.replaces,
@@ -300,12 +319,9 @@ impl<'a> Reader<'a> {
 
     fn read_global(&mut self, value: String, span: Span) {
         match parse_bool(&value) {
-            Some(true) => {}
-            Some(false) => _ = self.given.remove(&FleetOption::Global),
-            None => {
-                self.given.remove(&FleetOption::Global);
-                self.refuse(span, RequirementErrorKind::NotABoolean { value });
-            }
+            Some(true) => _ = self.global.get_or_insert(span),
+            Some(false) => self.global = None,
+            None => self.reports.refuse(span, Kind::NotABoolean { value }),
         }
     }
 }

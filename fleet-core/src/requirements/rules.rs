@@ -29,28 +29,23 @@ pub(super) fn check(reader: &mut Reader<'_>) {
 
 fn check_pairs(reader: &mut Reader<'_>) {
     for (a, b) in NOT_TOGETHER {
-        let (Some(&at_a), Some(&at_b)) = (reader.given.get(&a), reader.given.get(&b)) else {
+        let (Some(at_a), Some(at_b)) = (reader.used(a), reader.used(b)) else {
             continue;
         };
-        let (one, other) = if at_a <= at_b {
-            ((a, at_a), (b, at_b))
-        } else {
-            ((b, at_b), (a, at_a))
-        };
-        let line = reader.line(other.1);
-        let kind = RequirementErrorKind::Together {
-            one: one.0,
-            other: other.0,
-            line,
-        };
-        reader.refuse(one.1, kind);
+        let mut in_order = [(at_a, a), (at_b, b)];
+        in_order.sort_unstable();
+        let [(span, one), (other_span, other)] = in_order;
+        let line = reader.reports.line(other_span);
+        reader
+            .reports
+            .refuse(span, RequirementErrorKind::Together { one, other, line });
     }
 }
 
 /// No unit may be wanted beside this one and kept away at once.
 fn check_peers(reader: &mut Reader<'_>) {
     for (span, kind) in peers_kept_away(reader) {
-        reader.refuse(span, kind);
+        reader.reports.refuse(span, kind);
     }
 }
 
@@ -73,7 +68,7 @@ fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
                 peer: peer.value.clone(),
                 option,
                 pattern: pattern.clone(),
-                line: reader.line(*span),
+                line: reader.reports.line(*span),
             };
             found.push((peer.span, kind));
         }

@@ -95,7 +95,7 @@ impl fmt::Display for RequirementWarningKind {
             Self::MatchesNothing { option, pattern } => {
                 write!(
                     f,
-                    "{option}={pattern} matches no unit: a pattern covers the whole name"
+                    "{option}={pattern} matches no unit, for a pattern covers whole names"
                 )
             }
             Self::Ignored(kind) => write!(f, "ignored: {kind}"),

@@ -1,0 +1,155 @@
+//! Circles of `MachineOf=` and `Replaces=`, against a naive search.
+
+use fleet_core::TargetState::Inactive;
+use fleet_core::{Requirements, Snapshot, Strictness, Unit, machine_of_cycle, replaces_cycle};
+use fleet_unitfile::{UnitFile, UnitName};
+use proptest::prelude::*;
+
+fn unit(name: &str, section: &str) -> Unit {
+    let file = UnitFile::parse(format!("[X-Fleet]\n{section}\n")).unwrap();
+    let name: UnitName = name.parse().unwrap();
+    let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+    Unit::new(name, file, parsed.requirements, Inactive)
+}
+
+fn known(units: &[(&str, &str)]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    units
+        .iter()
+        .for_each(|(name, section)| snapshot.put_unit(unit(name, section)));
+    snapshot
+}
+
+#[test]
+fn a_circle_is_spelled_out_from_the_new_unit() {
+    let known = known(&[
+        ("b.service", "MachineOf=x.service c.service"),
+        ("c.service", "MachineOf=a.service"),
+        ("x.service", ""),
+    ]);
+    let found = machine_of_cycle(&known, &unit("a.service", "MachineOf=b.service")).unwrap();
+    insta::assert_snapshot!(found, @"
+MachineOf leads in a circle: a.service -> b.service -> c.service -> a.service
+");
+    assert_eq!(
+        machine_of_cycle(&known, &unit("a.service", "MachineOf=x.service")),
+        None
+    );
+    assert_eq!(
+        machine_of_cycle(&known, &unit("d.service", "MachineOf=b.service")),
+        None
+    );
+}
+
+#[test]
+fn the_shortest_circle_is_shown() {
+    let known = known(&[
+        ("b.service", "MachineOf=c.service"),
+        ("c.service", "MachineOf=a.service"),
+        ("d.service", "MachineOf=a.service"),
+    ]);
+    let new = unit("a.service", "MachineOf=b.service d.service");
+    insta::assert_snapshot!(machine_of_cycle(&known, &new).unwrap(), @"
+MachineOf leads in a circle: a.service -> d.service -> a.service
+");
+}
+
+#[test]
+fn new_content_takes_the_place_of_the_old() {
+    let known = known(&[
+        ("a.service", "MachineOf=b.service"),
+        ("b.service", "MachineOf=x.service"),
+    ]);
+    assert_eq!(
+        machine_of_cycle(&known, &unit("b.service", "MachineOf=y.service")),
+        None
+    );
+    assert!(machine_of_cycle(&known, &unit("b.service", "MachineOf=a.service")).is_some());
+    assert_eq!(machine_of_cycle(&known, &unit("a.service", "")), None);
+}
+
+#[test]
+fn patterns_replace_in_circles_of_any_length() {
+    let known = known(&[
+        ("b1.service", "Replaces=c*"),
+        ("c1.service", "Replaces=a*"),
+        ("c0.service", ""),
+        ("b@.service", "Replaces=a*"),
+    ]);
+    let found = replaces_cycle(&known, &unit("a1.service", "Replaces=b*")).unwrap();
+    insta::assert_snapshot!(found, @"
+Replaces leads in a circle: a1.service -> b1.service -> c1.service -> a1.service
+");
+    assert_eq!(
+        replaces_cycle(&known, &unit("a1.service", "Replaces=c0*")),
+        None
+    );
+    // Its own pattern covering its own name is no circle, and a template replaces nobody.
+    assert_eq!(
+        replaces_cycle(&known, &unit("d1.service", "Replaces=d*")),
+        None
+    );
+    assert_eq!(
+        replaces_cycle(&known, &unit("a1.service", "Replaces=b@*")),
+        None
+    );
+}
+
+/// The names that the generated units have.
+fn name(index: usize) -> String {
+    format!("u{index}.service")
+}
+
+/// Whether `target` can be reached from `from`, by trying all ways.
+fn reaches(edges: &[Vec<usize>], from: usize, target: usize, seen: &mut Vec<usize>) -> bool {
+    edges[from].iter().any(|&next| {
+        next == target
+            || (!seen.contains(&next) && {
+                seen.push(next);
+                reaches(edges, next, target, seen)
+            })
+    })
+}
+
+fn edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
+    proptest::collection::vec(proptest::collection::vec(0_usize..7, 0..3), 7).prop_map(
+        |mut edges| {
+            for (from, to) in edges.iter_mut().enumerate() {
+                to.retain(|next| *next != from);
+            }
+            edges
+        },
+    )
+}
+
+fn section(option: &str, to: &[usize]) -> String {
+    to.iter()
+        .map(|next| format!("{option}={}\n", name(*next)))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_circle_is_found_if_and_only_if_there_is_one(edges in edges(), new in 0_usize..7) {
+        let machine_of: fn(&_, &_) -> _ = machine_of_cycle;
+        let finders = [("MachineOf", machine_of), ("Replaces", replaces_cycle)];
+        for (option, find) in finders {
+            let mut known = Snapshot::default();
+            for (from, to) in edges.iter().enumerate().filter(|(from, _)| *from != new) {
+                known.put_unit(unit(&name(from), &section(option, to)));
+            }
+            let new_unit = unit(&name(new), &section(option, &edges[new]));
+            let found = find(&known, &new_unit);
+            prop_assert_eq!(found.is_some(), reaches(&edges, new, new, &mut Vec::new()));
+            let Some(cycle) = found else { continue };
+            // Each unit leads to the next, the last one to the first, and none comes twice.
+            let index = |u: &UnitName| (0..7).find(|i| name(*i) == u.as_str()).unwrap();
+            let way: Vec<usize> = cycle.units.iter().map(index).collect();
+            prop_assert_eq!(way[0], new);
+            for (i, from) in way.iter().enumerate() {
+                prop_assert!(edges[*from].contains(&way[(i + 1) % way.len()]));
+                prop_assert!(!way[..i].contains(from));
+            }
+        }
+    }
+}

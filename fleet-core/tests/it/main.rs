@@ -1,0 +1,10 @@
+//! Tests of the crate as its users see it.
+
+mod convergence;
+mod cycles;
+mod reasons;
+mod refusals;
+mod requirements;
+mod snapshot;
+mod transitions;
+mod wrap;

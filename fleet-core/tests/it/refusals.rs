@@ -1,0 +1,364 @@
+//! What is refused or warned of in `[X-Fleet]` sections, word for word.
+
+use fleet_core::{
+    FleetOption, RequirementErrorKind, RequirementWarning, RequirementWarningKind, Requirements,
+    Strictness,
+};
+use fleet_unitfile::{Span, UnitFile};
+
+use crate::requirements::parse;
+use crate::wrap::wrap;
+
+/// All errors of a section of `foo@1.service`; its lines begin at line 2 of the file.
+fn errors(lines: &str) -> String {
+    match parse("foo@1.service", lines, Strictness::Refuse) {
+        Ok(parsed) => panic!("accepted: {lines}\n{parsed:?}"),
+        Err(errors) => wrap(&errors.to_string()),
+    }
+}
+
+/// All warnings of a section of `foo@1.service`.
+fn warnings(lines: &str, strictness: Strictness) -> String {
+    let warnings = parse("foo@1.service", lines, strictness).unwrap().warnings;
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    wrap(&texts.join("\n"))
+}
+
+#[test]
+fn unknown_options() {
+    let lines = "machineid=a\nMachineMeta=a=b\nX-Global=true\nAfter=a.service\nMachineBootID=a";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 1: [X-Fleet] has no option "machineid": write MachineID, spelled exactly so
+line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, spelled
+    exactly so
+line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
+line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
+    MachineMetadata, Conflicts, Global, Replaces
+line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
+    exactly so
+"#);
+}
+
+#[test]
+fn malformed_metadata() {
+    let lines = "MachineMetadata=a=b=c\nMachineMetadata=a=\nMachineMetadata==b\n\
+                 MachineMetadata=a\nMachineMetadata=a=b c=d\nMachineMetadata=\"a=b\" \"c=d\n\
+                 MachineMetadata=a = b\nMachineMetadata=\"a=b\" \"c\"\n\
+                 MachineMetadata=\"a=b\"\t\"c=d\"";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 17: MachineMetadata=a=b=c is not one condition: it has more than one "=":
+    write MachineMetadata=key=value, one "=" in each condition
+line 3, column 17: MachineMetadata=a= is not one condition: nothing stands after the "=":
+    write MachineMetadata=key=value, one "=" in each condition
+line 4, column 17: MachineMetadata==b is not one condition: nothing stands before the "=":
+    write MachineMetadata=key=value, one "=" in each condition
+line 5, column 17: MachineMetadata=a is not one condition: it has no "=": write
+    MachineMetadata=key=value, one "=" in each condition
+line 6, column 17: MachineMetadata=a=b c=d is not one condition: it has more than one "=":
+    write MachineMetadata="a=b" "c=d"
+line 7, column 17: MachineMetadata="a=b" "c=d is not one condition: it has more than one
+    "=": write MachineMetadata="a=b" "c=d"
+line 8, column 17: MachineMetadata=a = b is not one condition: a blank stands in the key
+    or beside the "=": write MachineMetadata=a=b
+line 9, column 24: MachineMetadata=c is not one condition: it has no "=": write
+    MachineMetadata=key=value, one "=" in each condition
+line 10, column 1: MachineMetadata=a=b	c=d is not one condition: it has more than one "=":
+    write MachineMetadata="a=b" "c=d"
+"#);
+}
+
+#[test]
+fn bad_patterns() {
+    insta::assert_snapshot!(errors("Conflicts=web[ a,b\nReplaces={a,b}\nX-Conflicts=\"a"), @r#"
+line 2, column 1: Conflicts cannot be used together with Replaces (line 3): remove one of
+    them
+line 2, column 11: Conflicts: "web[" is not a pattern: character 4 is a "[" that is never
+    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+line 2, column 16: Conflicts: "a,b" is not a pattern: character 2 is in no unit's name:
+    write unit names, with * for any text, ? for one character, [a-z] for a class
+line 3, column 10: Replaces: "{a,b}" is not a pattern: character 1 is in no unit's name:
+    write unit names, with * for any text, ? for one character, [a-z] for a class
+line 4, column 13: Conflicts: "\"a" is not a pattern: character 1 is in no unit's name:
+    write unit names, with * for any text, ? for one character, [a-z] for a class
+"#);
+}
+
+#[test]
+fn bad_unit_names() {
+    let lines = "MachineOf=foo\nMachineOf=a.service,b.service\nMachineOf=foo@1.service\n\
+                 MachineOf=db@.service\nMachineOf=*.service\n\
+                 MachineOf=a.service \\\nConflicts=b*";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 11: MachineOf=foo is not a unit's name: unit name "foo" has no type: add a
+    suffix such as ".service"
+line 3, column 11: MachineOf=a.service,b.service is not a unit's name: unit name
+    "a.service,b.service" has the character ',': use ASCII letters, digits and ":-_.\@",
+    and write any other as an escape such as "\x20"
+line 4, column 11: MachineOf=foo@1.service names the unit itself: remove it: a unit is
+    always on its own machine
+line 5, column 11: MachineOf=db@.service names a template, which never runs itself: name
+    one of its instances, as in MachineOf=web@1.service
+line 6, column 11: MachineOf=*.service is not a unit's name: unit name "*.service" has the
+    character '*': use ASCII letters, digits and ":-_.\@", and write any other as an
+    escape such as "\x20"
+line 8, column 1: MachineOf=Conflicts=b* is not a unit's name: unit name "Conflicts=b*"
+    has no type: add a suffix such as ".service"
+"#);
+}
+
+#[test]
+fn bad_machine_ids() {
+    let lines = "MachineID=148a18ff\nMachineID=148a18ff...\nMachineID=a b\n\
+                 MachineID=one\nX-ConditionMachineID=two";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the
+    entire ID, as "fleetctl list-machines --full" prints it
+line 3, column 11: MachineID=148a18ff... is only the beginning of a machine ID: write the
+    entire ID, as "fleetctl list-machines --full" prints it
+line 4, column 11: MachineID=a b is not a machine ID: write the content of the machine's
+    /etc/machine-id
+line 6, column 22: MachineID=two and MachineID=one (line 5) cannot both be the machine:
+    keep one of them
+"#);
+}
+
+#[test]
+fn bad_truth_values_and_specifiers() {
+    let lines = "Global=12\nGlobal='true'\nConflicts=%H*\nMachineMetadata=load=50%\nMachineOf=%j";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 8: Global=12 is neither yes nor no: write true or false
+line 3, column 8: Global='true' is neither yes nor no: write true or false
+line 4, column 11: Conflicts=%H* cannot be expanded: unknown specifier "%H" at byte 0: use
+    %n, %N, %p or %i, and %% for a percent sign
+line 5, column 17: MachineMetadata=load=50% cannot be expanded: percent sign at the end,
+    byte 7: write %% for a percent sign
+line 6, column 11: MachineOf=%j cannot be expanded: unknown specifier "%j" at byte 0: use
+    %n, %N, %p or %i, and %% for a percent sign
+"#);
+}
+
+#[test]
+fn an_empty_instance_leaves_half_a_condition() {
+    let error = parse("foo.service", "MachineMetadata=role=%i", Strictness::Refuse).unwrap_err();
+    insta::assert_snapshot!(wrap(&error.to_string()), @r#"
+line 2, column 17: MachineMetadata=role= is not one condition: nothing stands after the
+    "=": write MachineMetadata=key=value, one "=" in each condition
+"#);
+}
+
+#[test]
+fn options_that_cannot_be_used_together() {
+    let id = "MachineID=a";
+    let of = "MachineOf=b.service";
+    let global = "Global=true";
+    let replaces = "Replaces=c*";
+    let conflicts = "Conflicts=d*";
+    let pairs = [
+        (id, of),
+        (global, id),
+        (id, replaces),
+        (global, of),
+        (global, replaces),
+        (replaces, conflicts),
+    ];
+    let texts = pairs.map(|(one, other)| errors(&format!("{one}\n{other}")));
+    insta::assert_snapshot!(texts.concat(), @"
+line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
+    them
+line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
+    them: beside Global only MachineMetadata and Conflicts have a meaning
+line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
+    them
+line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
+    them: beside Global only MachineMetadata and Conflicts have a meaning
+line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
+    them: beside Global only MachineMetadata and Conflicts have a meaning
+line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
+    them
+");
+    for (one, other) in pairs {
+        // The order is no excuse, and nor is the other strictness or an old spelling.
+        for lines in [format!("{other}\n{one}"), format!("X-Condition{id}\n{of}")] {
+            assert!(
+                parse("a.service", &lines, Strictness::Warn).is_err(),
+                "{lines}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_the_unit_keeps_away() {
+    let lines = "Conflicts=x*\nMachineOf=a.service db.service\nConflicts=d*";
+    insta::assert_snapshot!(errors(lines), @"
+line 3, column 21: MachineOf=db.service cannot be met: Conflicts=d* (line 4) keeps that
+    unit away: take the unit out of MachineOf, or narrow the pattern of Conflicts
+");
+    insta::assert_snapshot!(errors("MachineOf=a.service\nReplaces=b* a*"), @"
+line 2, column 11: MachineOf=a.service cannot be met: Replaces=a* (line 3) keeps that unit
+    away: take the unit out of MachineOf, or narrow the pattern of Replaces
+");
+}
+
+#[test]
+fn all_errors_of_a_file_in_its_order() {
+    let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
+    them: beside Global only MachineMetadata and Conflicts have a meaning
+line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
+    them: beside Global only MachineMetadata and Conflicts have a meaning
+line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
+    them
+line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the
+    entire ID, as "fleetctl list-machines --full" prints it
+line 4, column 1: [X-Fleet] has no option "Conflict": write Conflicts, spelled exactly so
+line 6, column 11: Conflicts: "[" is not a pattern: character 1 is a "[" that is never
+    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+"#);
+}
+
+#[test]
+fn an_error_knows_its_place_to_the_byte() {
+    let text = "[X-Fleet]\nConflicts=a* b[ c*\n";
+    let errors = parse("a.service", "Conflicts=a* b[ c*", Strictness::Refuse).unwrap_err();
+    let error = errors.first();
+    let Span { start, end } = error.span;
+    assert_eq!(&text[start..end], "b[");
+    assert_eq!((error.location.line, error.location.column), (2, 14));
+    let RequirementErrorKind::Pattern {
+        option: FleetOption::Conflicts,
+        cause,
+    } = error.kind()
+    else {
+        panic!("{error:?}");
+    };
+    assert_eq!((cause.pattern.as_str(), cause.column), ("b[", 2));
+}
+
+#[test]
+fn the_number_of_values_is_bounded() {
+    let values = |count| vec!["a.service"; count].join(" ");
+    assert!(
+        parse(
+            "b.service",
+            &format!("MachineOf={}", values(256)),
+            Strictness::Refuse
+        )
+        .is_ok()
+    );
+    let split = format!(
+        "MachineOf={}\nX-ConditionMachineOf={}",
+        values(200),
+        values(57)
+    );
+    let error = parse("b.service", &split, Strictness::Refuse).unwrap_err();
+    insta::assert_snapshot!(wrap(&error.to_string()), @"
+line 3, column 1: MachineOf is given more than 256 values: use patterns, or leave some out
+");
+}
+
+#[test]
+fn the_number_of_reports_is_bounded() {
+    let lines = "Nonsense=1\n".repeat(1000);
+    let errors = parse("b.service", &lines, Strictness::Refuse).unwrap_err();
+    assert_eq!(errors.iter().len(), 100);
+    let warnings = parse("b.service", &lines, Strictness::Warn)
+        .unwrap()
+        .warnings;
+    assert_eq!(warnings.len(), 100);
+}
+
+#[test]
+fn old_spellings_are_warned_of() {
+    let lines = "X-ConditionMachineMetadata=a=b\nX-Conflicts=c*\nMachineMetadata=d=e";
+    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+line 2, column 1: X-ConditionMachineMetadata is the old name of MachineMetadata: write
+    MachineMetadata
+line 3, column 1: X-Conflicts is the old name of Conflicts: write Conflicts
+");
+    let lines = "X-ConditionMachineID=a\nX-ConditionMachineBootID=a";
+    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+line 2, column 1: X-ConditionMachineID is the old name of MachineID: write MachineID
+line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write MachineID
+");
+}
+
+#[test]
+fn a_pattern_that_forgets_the_type_is_warned_of() {
+    let lines = "Conflicts=monitor web*.service db.service";
+    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+line 2, column 11: Conflicts=monitor matches no unit, for a pattern covers whole names:
+    write the whole name, as in monitor.service, or monitor*
+");
+}
+
+#[test]
+fn sections_that_look_like_the_right_one_are_warned_of() {
+    for (section, misnamed) in [
+        ("x-fleet", true),
+        ("X-FLEET", true),
+        ("Fleet", true),
+        ("XFleet", true),
+        ("X_Fleet", true),
+        ("X-Fleets", false),
+        ("X-Fleet", false),
+        ("Unit", false),
+    ] {
+        let file = UnitFile::parse(format!("[{section}]\nConflicts=a*\nConflicts=b*\n")).unwrap();
+        let name = "a.service".parse().unwrap();
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+        let kinds: Vec<_> = parsed
+            .warnings
+            .iter()
+            .map(RequirementWarning::kind)
+            .collect();
+        let expected = RequirementWarningKind::SectionName {
+            name: section.to_owned(),
+        };
+        let expected: &[_] = if misnamed { &[&expected] } else { &[] };
+        assert_eq!(kinds, expected, "{section}");
+    }
+    let file = UnitFile::parse("[x-fleet]\nConflicts=a*\n").unwrap();
+    let name = "a.service".parse().unwrap();
+    let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+    assert_eq!(parsed.requirements, Requirements::default());
+    insta::assert_snapshot!(wrap(&parsed.warnings[0].to_string()), @"
+line 2, column 1: section [x-fleet] is not read by fleet: did you mean [X-Fleet]?
+");
+}
+
+#[test]
+fn a_lenient_reader_ignores_what_the_old_program_ignored() {
+    let lines = "Conflict=a*\nMachineMetadata=a=b=c\nMachineMetadata=d=e\nConflicts=[ f*";
+    let parsed = parse("foo@1.service", lines, Strictness::Warn).unwrap();
+    assert_eq!(parsed.requirements.metadata.len(), 1);
+    assert_eq!(parsed.requirements.conflicts, ["f*".parse().unwrap()]);
+    insta::assert_snapshot!(warnings(lines, Strictness::Warn), @r#"
+line 2, column 1: ignored: [X-Fleet] has no option "Conflict": write Conflicts, spelled
+    exactly so
+line 3, column 17: ignored: MachineMetadata=a=b=c is not one condition: it has more than
+    one "=": write MachineMetadata=key=value, one "=" in each condition
+line 5, column 11: ignored: Conflicts: "[" is not a pattern: character 1 is a "[" that is
+    never closed: write unit names, with * for any text, ? for one character, [a-z] for a
+    class
+"#);
+}
+
+#[test]
+fn a_lenient_reader_still_refuses_what_could_not_be_obeyed() {
+    for lines in [
+        "MachineID=148a18ff",
+        "MachineOf=foo",
+        "MachineOf=foo@1.service",
+        "Conflicts=%H",
+        "Global=maybe",
+        "Global=true\nReplaces=a*",
+        "MachineOf=a.service\nConflicts=a*",
+    ] {
+        assert!(
+            parse("foo@1.service", lines, Strictness::Warn).is_err(),
+            "{lines}"
+        );
+    }
+}
