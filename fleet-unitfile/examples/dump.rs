@@ -4,8 +4,9 @@
 //!
 //! The options go to standard output as an array of `{"section", "name", "value"}`, values as
 //! systemd reads them. Diagnostics go to standard error as `FILE:LINE:COLUMN: message`, each
-//! with its help. Exit code: 0 where the file is valid, 1 where it is not or cannot be read, 2
-//! for a wrong call.
+//! with its help on a line of its own; one about a suspicious line that is read all the same says
+//! `warning:`. Exit code: 0 where the file is valid, 1 where it is not or cannot be read, 2 for a
+//! wrong call.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -47,13 +48,15 @@ fn dump(path: &str) -> io::Result<bool> {
 
 fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
     let (place, message) = (diagnostic.location(), diagnostic.message());
+    let warning = match diagnostic.severity() {
+        Severity::Warning => "warning: ",
+        Severity::Error => "",
+    };
     let mut stderr = io::stderr().lock();
     writeln!(
         stderr,
-        "{path}:{}:{}: {}: {message}",
-        place.line,
-        place.column,
-        diagnostic.severity()
+        "{path}:{}:{}: {warning}{message}",
+        place.line, place.column
     )?;
     writeln!(stderr, "  help: {}", diagnostic.help())
 }

@@ -150,11 +150,10 @@ impl<'a> Number<'a> {
             None if whole.is_empty() => return None,
             None => ("", rest),
         };
-        // More digits than fit make the span too long, whatever the unit.
-        let whole = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().unwrap_or(u64::MAX)
+        let whole = match whole {
+            "" => 0,
+            // What does not fit a signed number makes the span too long, whatever the unit.
+            _ => whole.parse::<i64>().map_or(u64::MAX, i64::unsigned_abs),
         };
         Some(Self {
             whole,

@@ -5,6 +5,7 @@ mod corpus;
 mod grammar;
 mod names;
 mod properties;
+mod systemd;
 mod values;
 
 /// Breaks long lines at blanks, so that a snapshot of messages fits the page.
