@@ -4,8 +4,8 @@ use crate::report::{Finding, settle};
 use crate::rust::{Source, mentions};
 use crate::tree::rust_files;
 
-const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
-const SERVICE_MANAGERS: [&str; 3] = ["SystemdManager", "NativeManager", "FakeManager"];
+const STORES: [&str; 2] = ["MemoryStore", "EmbeddedStore"];
+const SERVICE_MANAGERS: [&str; 2] = ["NativeManager", "FakeManager"];
 
 #[test]
 fn one_place_picks_the_implementations() {
@@ -49,7 +49,7 @@ fn a_second_place_is_found() {
     assert!(picks_both(&both, |_| false));
     assert!(!picks_both(&both, |line| line == 2));
     assert!(!picks_both(
-        &Source::new("use a::{MemoryStore, EtcdStore};"),
+        &Source::new("use a::{MemoryStore, EmbeddedStore};"),
         |_| false
     ));
 }
