@@ -1,1 +1,26 @@
-//! placeholder
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod clock;
+mod codec;
+mod keyspace;
+mod layout;
+mod memory;
+mod mirror;
+mod registry;
+mod store;
+mod watch;
+
+pub use codec::CodecError;
+pub use keyspace::{EndedLease, Keyspace, Outcome};
+pub use layout::{ContentId, ContentIdError, Key, Layout};
+pub use memory::MemoryStore;
+pub use mirror::{Mirror, MirrorClosed, MirrorStatus, Progress};
+pub use registry::{
+    ExpectUnit, Leadership, MachineRecord, MetadataChange, NewUnit, Place, PlacementWrites,
+    Presence, Registry, RegistryError, Unplace, UnusedContent,
+};
+pub use store::{
+    Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,
+};
+pub use watch::{Change, Changes, Watch, WatchSender};

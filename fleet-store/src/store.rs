@@ -1,5 +1,6 @@
-//! The contract between fleet and whatever keeps its memory.
+//! Pure: the contract between fleet and whatever keeps its memory, as a trait and its words.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use crate::Watch;
 
 /// A small revisioned key-value store.
 ///
-/// Keys are texts, ordered by their bytes; values are bytes. Every committed transaction that
-/// writes makes the next [`Revision`], whole or not at all, and all clients see the revisions in
-/// the same order. A client that implements or uses this trait may rely on this:
+/// Keys are texts, ordered by their bytes; values are bytes. Every transaction that writes something
+/// makes the next [`Revision`], whole or not at all, and all clients see the revisions in the same
+/// order. Whoever implements this trait promises, and whoever uses it may rely on, this:
 ///
 /// * **Reads** return one consistent state and say which. A read begun after a commit was
 ///   acknowledged sees that commit.
@@ -21,10 +22,12 @@ use crate::Watch;
 ///   of power).
 /// * **Watches** deliver every change under their prefix after the revision they start from, in
 ///   order, exactly once, and never half of a revision. A watch that cannot go on ends with an
-///   error; it never falls silent.
+///   error; it never falls silent. It holds a bounded number of revisions for a slow reader and is
+///   cut off beyond that; it never holds a writer up.
 /// * **Leases** end when they were not renewed for their time to live, as measured by the store.
-///   All keys bound to a lease are deleted in one revision when it ends. After a restart of the
-///   store every lease has its whole time to live again.
+///   All keys bound to a lease are deleted in one revision when it ends, and no name of a lease is
+///   given twice. After a restart of the store every lease has its whole time to live again.
+/// * **Bounds**: a transaction within those of [`Transaction::check`] is never too large.
 /// * **Errors** never mean *absent*. [`StoreError::Unknown`] says that a commit may or may not have
 ///   happened; everything else says that it did not. Reads, renewals and watches may be repeated
 ///   after any error; a commit may be repeated after [`StoreError::Unavailable`].
@@ -34,13 +37,19 @@ pub trait Store: Send + Sync + 'static {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError>;
 
     /// Checks the conditions and applies the writes, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`] when
+    /// all conditions hold and a key is to be bound to a lease that has ended.
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError>;
 
     /// Watches the keys that start with `prefix`, from the first change after revision `after`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Compacted`] when changes since then are no longer kept.
+    /// [`StoreError::Compacted`] when changes since then are no longer kept;
+    /// [`StoreError::Invalid`] when `after` is a revision that was not made yet.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError>;
 
     /// Makes a lease that ends unless renewed within `ttl`. The store may lengthen a very short one.
@@ -108,6 +117,11 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// How many conditions, and how many writes, a transaction may have.
+    pub const MAX_OPERATIONS: usize = 128;
+    /// How many bytes the keys and values of a transaction may have together.
+    pub const MAX_BYTES: usize = 1 << 20;
+
     /// A transaction that does nothing.
     #[must_use]
     pub fn new() -> Self {
@@ -124,7 +138,11 @@ impl Transaction {
     /// Adds a write of `value` under `key`, bound to no lease.
     #[must_use]
     pub fn put(self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
-        self.write(Write::Put { key: key.into(), value: value.into(), lease: None })
+        self.write(Write::Put {
+            key: key.into(),
+            value: value.into(),
+            lease: None,
+        })
     }
 
     /// Adds a write of `value` under `key` that goes when `lease` ends.
@@ -135,7 +153,11 @@ impl Transaction {
         value: impl Into<Vec<u8>>,
         lease: LeaseId,
     ) -> Self {
-        self.write(Write::Put { key: key.into(), value: value.into(), lease: Some(lease) })
+        self.write(Write::Put {
+            key: key.into(),
+            value: value.into(),
+            lease: Some(lease),
+        })
     }
 
     /// Adds a deletion of `key`. Deleting an absent key does nothing.
@@ -149,6 +171,55 @@ impl Transaction {
     pub fn write(mut self, write: Write) -> Self {
         self.writes.push(write);
         self
+    }
+
+    /// The bytes of all keys and values.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let conditions = self.conditions.iter().map(Condition::size);
+        let writes = self.writes.iter().map(Write::size);
+        conditions.chain(writes).sum()
+    }
+
+    /// Whether a store has to take it: every backend calls this first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] when it is over the bounds, writes a key twice or names an empty one.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let most = Self::MAX_OPERATIONS;
+        if self.conditions.len() > most || self.writes.len() > most {
+            let text = format!("more than {most} conditions or writes in one transaction");
+            return Err(StoreError::Invalid(text));
+        }
+        if self.size() > Self::MAX_BYTES {
+            let text = format!("more than {} bytes in one transaction", Self::MAX_BYTES);
+            return Err(StoreError::Invalid(text));
+        }
+        self.check_keys()
+    }
+
+    fn check_keys(&self) -> Result<(), StoreError> {
+        let mut written = BTreeSet::new();
+        if let Some(twice) = self
+            .writes
+            .iter()
+            .map(Write::key)
+            .find(|key| !written.insert(*key))
+        {
+            return Err(StoreError::Invalid(format!(
+                "key {twice:?} is written twice"
+            )));
+        }
+        let mut all = self
+            .conditions
+            .iter()
+            .map(|c| c.key.as_str())
+            .chain(written);
+        if all.any(str::is_empty) {
+            return Err(StoreError::Invalid("a key is empty".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -177,22 +248,43 @@ pub enum Expect {
 impl Condition {
     /// `key` does not exist.
     pub fn absent(key: impl Into<String>) -> Self {
-        Self { key: key.into(), expect: Expect::Absent }
+        Self {
+            key: key.into(),
+            expect: Expect::Absent,
+        }
     }
 
     /// `key` exists.
     pub fn present(key: impl Into<String>) -> Self {
-        Self { key: key.into(), expect: Expect::Present }
+        Self {
+            key: key.into(),
+            expect: Expect::Present,
+        }
     }
 
     /// `key` has exactly this value.
     pub fn value(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
-        Self { key: key.into(), expect: Expect::Value(value.into()) }
+        Self {
+            key: key.into(),
+            expect: Expect::Value(value.into()),
+        }
     }
 
     /// `key` was last written by exactly this revision.
     pub fn modified_at(key: impl Into<String>, revision: Revision) -> Self {
-        Self { key: key.into(), expect: Expect::ModifiedAt(revision) }
+        Self {
+            key: key.into(),
+            expect: Expect::ModifiedAt(revision),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let value = if let Expect::Value(value) = &self.expect {
+            value.len()
+        } else {
+            0
+        };
+        self.key.len() + value
     }
 }
 
@@ -213,6 +305,23 @@ pub enum Write {
         /// The key.
         key: String,
     },
+}
+
+impl Write {
+    /// The key that is written.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => key,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Put { key, value, .. } => key.len() + value.len(),
+            Self::Delete { key } => key.len(),
+        }
+    }
 }
 
 /// What became of a transaction.
@@ -245,7 +354,7 @@ pub enum StoreError {
     /// Changes as old as that are no longer kept; read again and watch from there.
     #[error("changes up to revision {oldest} are no longer kept")]
     Compacted {
-        /// The oldest revision that can still be watched from.
+        /// The oldest revision after which all changes are kept.
         oldest: Revision,
     },
     /// The watch fell too far behind, or lost its connection; read again and watch from there.

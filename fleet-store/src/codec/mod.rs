@@ -1,0 +1,129 @@
+//! Pure: the values of the store, as versioned JSON.
+//!
+//! The wire types here mirror the nouns of `fleet_core` and are free to change without them. Each
+//! value says its format in the field `v`. A value of a newer format is an error, and so is a
+//! damaged one: it is never guessed at, and it never keeps another value from being read. The
+//! encoding of one format never changes: some values are compared byte for byte in conditions.
+
+mod reason;
+mod record;
+mod state;
+
+use fleet_core::{Epoch, Generation, MachineId, Metadata, Placement, TargetState};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ContentId;
+use crate::registry::MachineRecord;
+
+/// The only format so far.
+const FORMAT: u32 = 1;
+
+/// Why a value cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// It was written by a newer version of fleet.
+    #[error("format {found} is newer than format {FORMAT}: upgrade fleet on this machine")]
+    Newer {
+        /// The value's format.
+        found: u32,
+    },
+    /// It is not what is kept under such a key.
+    #[error("the value is damaged")]
+    Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No format knows how to write it.
+    #[error("the format cannot hold {0}")]
+    Unsupported(&'static str),
+}
+
+impl CodecError {
+    fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Damaged(error.into())
+    }
+}
+
+/// What is kept of a unit beside its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnitRecord {
+    pub(crate) content: ContentId,
+    pub(crate) desired: TargetState,
+    pub(crate) generation: Generation,
+}
+
+/// A machine's word that it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) machine: MachineRecord,
+    /// Tells one life of the machine from a copy of the machine.
+    pub(crate) token: String,
+    /// Tells one joining from the next.
+    pub(crate) joined: u64,
+}
+
+/// A leader's word that it leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeaderClaim {
+    pub(crate) machine: MachineId,
+    pub(crate) term: u64,
+}
+
+pub(crate) use reason::{decode_reason, encode_reason};
+pub(crate) use record::{
+    decode_claim, decode_placement, decode_term, decode_text, decode_unit, encode_claim,
+    encode_leader, encode_placement, encode_term, encode_text, encode_unit,
+};
+pub(crate) use state::{decode_state, encode_state};
+
+/// A wire type with a field `v`.
+trait Wire: Serialize + DeserializeOwned {
+    fn format(&self) -> u32;
+}
+
+macro_rules! wire {
+    ($($name:ty),+ $(,)?) => {
+        $(impl crate::codec::Wire for $name {
+            fn format(&self) -> u32 {
+                self.v
+            }
+        })+
+    };
+}
+use wire;
+
+fn encode(value: &impl Wire) -> Vec<u8> {
+    serde_json::to_vec(value).expect("wire types have text keys and write to memory")
+}
+
+fn decode<T: Wire>(bytes: &[u8]) -> Result<T, CodecError> {
+    match serde_json::from_slice::<T>(bytes) {
+        Ok(value) if value.format() == FORMAT => Ok(value),
+        Ok(value) => Err(other_format(value.format())),
+        Err(error) => Err(explain(bytes, error)),
+    }
+}
+
+/// A newer format may look different altogether, so its number is looked for alone.
+fn explain(bytes: &[u8], error: serde_json::Error) -> CodecError {
+    #[derive(serde::Deserialize)]
+    struct Probe {
+        v: u32,
+    }
+    match serde_json::from_slice::<Probe>(bytes) {
+        Ok(probe) if probe.v != FORMAT => other_format(probe.v),
+        _ => CodecError::damaged(error),
+    }
+}
+
+fn other_format(found: u32) -> CodecError {
+    if found > FORMAT {
+        return CodecError::Newer { found };
+    }
+    CodecError::damaged(format!("there is no format {found}"))
+}
+
+/// Reads a noun out of its text.
+fn parse<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, CodecError> {
+    text.parse()
+        .map_err(|_| CodecError::damaged(format!("{text:?} is not {what}")))
+}

@@ -1,0 +1,156 @@
+//! Pure: the wire forms of records: units, placements, claims, terms and metadata.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, MachineRecord, Metadata, Placement,
+    UnitRecord, decode, encode, parse, wire,
+};
+
+#[derive(Serialize, Deserialize)]
+struct WireUnit {
+    v: u32,
+    content: String,
+    desired: String,
+    generation: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WirePlacement {
+    v: u32,
+    machine: String,
+    epoch: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireClaim {
+    v: u32,
+    id: String,
+    token: String,
+    joined: u64,
+    address: Option<IpAddr>,
+    metadata: BTreeMap<String, String>,
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireLeader {
+    v: u32,
+    machine: String,
+    term: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireTerm {
+    v: u32,
+    term: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireText {
+    v: u32,
+    value: String,
+}
+
+wire!(
+    WireUnit,
+    WirePlacement,
+    WireClaim,
+    WireLeader,
+    WireTerm,
+    WireText
+);
+
+pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
+    encode(&WireUnit {
+        v: FORMAT,
+        content: record.content.to_string(),
+        desired: record.desired.as_str().to_owned(),
+        generation: record.generation.0,
+    })
+}
+
+pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
+    let wire: WireUnit = decode(bytes)?;
+    Ok(UnitRecord {
+        content: parse(&wire.content, "a content's identity")?,
+        desired: parse(&wire.desired, "a state")?,
+        generation: Generation(wire.generation),
+    })
+}
+
+pub(crate) fn encode_placement(placement: &Placement) -> Vec<u8> {
+    let machine = placement.machine.to_string();
+    encode(&WirePlacement {
+        v: FORMAT,
+        machine,
+        epoch: placement.epoch.0,
+    })
+}
+
+pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Placement, CodecError> {
+    let wire: WirePlacement = decode(bytes)?;
+    let machine = parse(&wire.machine, "a machine ID")?;
+    Ok(Placement {
+        machine,
+        epoch: Epoch(wire.epoch),
+    })
+}
+
+pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
+    let machine = &claim.machine;
+    encode(&WireClaim {
+        v: FORMAT,
+        id: machine.id.to_string(),
+        token: claim.token.clone(),
+        joined: claim.joined,
+        address: machine.address,
+        metadata: machine.metadata.clone(),
+        version: machine.version.clone(),
+    })
+}
+
+pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
+    let wire: WireClaim = decode(bytes)?;
+    let machine = MachineRecord {
+        id: parse(&wire.id, "a machine ID")?,
+        address: wire.address,
+        metadata: Metadata::from_iter(wire.metadata),
+        version: wire.version,
+    };
+    Ok(Claim {
+        machine,
+        token: wire.token,
+        joined: wire.joined,
+    })
+}
+
+pub(crate) fn encode_leader(leader: &LeaderClaim) -> Vec<u8> {
+    encode(&WireLeader {
+        v: FORMAT,
+        machine: leader.machine.to_string(),
+        term: leader.term,
+    })
+}
+
+pub(crate) fn encode_term(term: u64) -> Vec<u8> {
+    encode(&WireTerm { v: FORMAT, term })
+}
+
+pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
+    decode::<WireTerm>(bytes).map(|wire| wire.term)
+}
+
+pub(crate) fn encode_text(value: &str) -> Vec<u8> {
+    encode(&WireText {
+        v: FORMAT,
+        value: value.to_owned(),
+    })
+}
+
+pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {
+    decode::<WireText>(bytes).map(|wire| wire.value)
+}

@@ -1,0 +1,114 @@
+//! Pure: the wire form of a unit's state. The machine and the unit are in the key.
+
+use fleet_core::{Epoch, ExitStatus, Generation, MachineId, SystemdState, TargetState, UnitState};
+use fleet_unitfile::UnitName;
+use serde::{Deserialize, Serialize};
+
+use super::{CodecError, FORMAT, decode, encode, parse, wire};
+
+#[derive(Serialize, Deserialize)]
+struct WireState {
+    v: u32,
+    hash: String,
+    asked: String,
+    epoch: u64,
+    generation: u64,
+    load: String,
+    active: String,
+    sub: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    main_pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit: Option<WireExit>,
+    #[serde(default)]
+    restarts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireExit {
+    Code(i32),
+    Signal(i32),
+    Unknown,
+}
+
+wire!(WireState);
+
+/// How many bytes of a problem are kept: enough to say it, not enough to crowd others out.
+const MOST_PROBLEM: usize = 4096;
+
+pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
+    let systemd = &state.systemd;
+    encode(&WireState {
+        v: FORMAT,
+        hash: state.hash.to_string(),
+        asked: state.asked.as_str().to_owned(),
+        epoch: state.epoch.0,
+        generation: state.generation.0,
+        load: systemd.load.as_str().to_owned(),
+        active: systemd.active.as_str().to_owned(),
+        sub: systemd.sub.clone(),
+        result: systemd.result.clone(),
+        main_pid: systemd.main_pid,
+        exit: systemd.exit.map(WireExit::from),
+        restarts: systemd.restarts,
+        problem: state.problem.as_deref().map(shorten),
+    })
+}
+
+pub(crate) fn decode_state(
+    unit: UnitName,
+    machine: MachineId,
+    bytes: &[u8],
+) -> Result<UnitState, CodecError> {
+    let wire: WireState = decode(bytes)?;
+    let systemd = SystemdState {
+        load: parse(&wire.load, "a load state")?,
+        active: parse(&wire.active, "an active state")?,
+        sub: wire.sub,
+        result: wire.result,
+        main_pid: wire.main_pid,
+        exit: wire.exit.map(ExitStatus::from),
+        restarts: wire.restarts,
+    };
+    Ok(UnitState {
+        unit,
+        machine,
+        hash: parse(&wire.hash, "a unit file's hash")?,
+        asked: parse::<TargetState>(&wire.asked, "a state")?,
+        epoch: Epoch(wire.epoch),
+        generation: Generation(wire.generation),
+        systemd,
+        problem: wire.problem,
+    })
+}
+
+fn shorten(text: &str) -> String {
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=text.len().min(MOST_PROBLEM)).rev().find(fits);
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+impl From<ExitStatus> for WireExit {
+    fn from(exit: ExitStatus) -> Self {
+        match exit {
+            ExitStatus::Code(code) => Self::Code(code),
+            ExitStatus::Signal(signal) => Self::Signal(signal),
+            ExitStatus::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<WireExit> for ExitStatus {
+    fn from(wire: WireExit) -> Self {
+        match wire {
+            WireExit::Code(code) => Self::Code(code),
+            WireExit::Signal(signal) => Self::Signal(signal),
+            WireExit::Unknown => Self::Unknown,
+        }
+    }
+}

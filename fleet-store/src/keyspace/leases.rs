@@ -1,0 +1,101 @@
+//! Pure: leases, when they end, and the keys bound to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+
+use crate::{LeaseId, StoreError};
+
+/// The leases that have not ended, and those that should have but were not yet told so.
+#[derive(Debug, Clone)]
+pub(super) struct Leases {
+    last: LeaseId,
+    leases: BTreeMap<LeaseId, Lease>,
+    /// The keys of each lease, of those too that this keyspace only hears of.
+    keys: BTreeMap<LeaseId, BTreeSet<Arc<str>>>,
+    ends: BTreeSet<(Timestamp, LeaseId)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    ttl: Duration,
+    end: Timestamp,
+}
+
+impl Leases {
+    /// No lease; the next one granted comes after `last`.
+    pub(super) fn after(last: LeaseId) -> Self {
+        Self {
+            last,
+            leases: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            ends: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
+        self.last = LeaseId(self.last.0 + 1);
+        self.insert(now, self.last, ttl);
+        self.last
+    }
+
+    pub(super) fn insert(&mut self, now: Timestamp, id: LeaseId, ttl: Duration) {
+        let ttl = ttl.max(Duration::from_millis(1)); // the unit of time here
+        let end = now.after(ttl);
+        if let Some(before) = self.leases.insert(id, Lease { ttl, end }) {
+            self.ends.remove(&(before.end, id));
+        }
+        self.ends.insert((end, id));
+    }
+
+    /// Whether the lease still lasts: one whose time is over does not, even if nobody ended it yet.
+    pub(super) fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
+        let lease = self.leases.get(&id).filter(|lease| now < lease.end);
+        lease
+            .map(|lease| lease.ttl)
+            .ok_or(StoreError::LeaseLost(id))
+    }
+
+    pub(super) fn renew(&mut self, now: Timestamp, id: LeaseId) -> Result<(), StoreError> {
+        let ttl = self.check(now, id)?;
+        self.insert(now, id, ttl);
+        Ok(())
+    }
+
+    /// Ends a lease and returns its keys; nothing if there is no such lease.
+    pub(super) fn end(&mut self, id: LeaseId) -> Option<BTreeSet<Arc<str>>> {
+        let lease = self.leases.remove(&id)?;
+        self.ends.remove(&(lease.end, id));
+        Some(self.keys.remove(&id).unwrap_or_default())
+    }
+
+    /// The leases whose time is over, the earliest first.
+    pub(super) fn due(&self, now: Timestamp) -> Vec<LeaseId> {
+        let over = self.ends.iter().take_while(|(end, _)| *end <= now);
+        over.map(|(_, id)| *id).collect()
+    }
+
+    pub(super) fn next_end(&self) -> Option<Timestamp> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// Notes that a key went from one lease, or none, to another, or none.
+    pub(super) fn rebind(&mut self, key: &Arc<str>, from: Option<LeaseId>, to: Option<LeaseId>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from
+            && let Some(keys) = self.keys.get_mut(&from)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.keys.remove(&from);
+            }
+        }
+        if let Some(to) = to {
+            self.keys.entry(to).or_default().insert(key.clone());
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Pure: the state machine below the backends that keep everything in this process.
+//!
+//! It holds what the [`Store`](crate::Store) contract speaks of, and is handed the time.
+
+mod history;
+mod leases;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{Revision, Timestamp};
+
+use crate::{Change, Changes, Commit, Condition, Entry, Expect, LeaseId, Listing};
+use crate::{StoreError, Transaction, Write};
+use history::History;
+use leases::Leases;
+
+/// Keys with values and revisions, the leases that some of them are bound to, and the changes of
+/// late: a whole store but for durability, clients and a clock.
+///
+/// Operations that change something return the [`Changes`], so that the owner can make them durable
+/// and hand them to watchers. Every moment that it is given must come from the same clock.
+///
+/// ```
+/// use fleet_core::{Revision, Timestamp};
+/// use fleet_store::{Commit, Keyspace, Transaction};
+///
+/// let mut keyspace = Keyspace::new();
+/// let now = Timestamp::from_millis(0);
+/// let outcome = keyspace.apply(now, &Transaction::new().put("a", "1"))?;
+/// assert_eq!(outcome.commit, Commit::Applied(Revision(1)));
+/// assert_eq!(keyspace.read("").entries.len(), 1);
+/// # Ok::<(), fleet_store::StoreError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    revision: Revision,
+    keys: BTreeMap<Arc<str>, Stored>,
+    leases: Leases,
+    history: History,
+}
+
+#[derive(Debug, Clone)]
+struct Stored {
+    value: Arc<[u8]>,
+    modified: Revision,
+    lease: Option<LeaseId>,
+}
+
+/// What applying a transaction did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer to whoever committed it.
+    pub commit: Commit,
+    /// The revision that it made, unless it wrote nothing.
+    pub changes: Option<Changes>,
+}
+
+/// A lease that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedLease {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The revision that deleted the keys bound to it, if there were any.
+    pub changes: Option<Changes>,
+}
+
+impl Keyspace {
+    /// How many changes are kept for watches that start in the past, unless told otherwise.
+    pub const HISTORY: usize = 10_000;
+
+    /// An empty keyspace, at revision zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::restore(Revision::ZERO, LeaseId(0), Vec::new())
+    }
+
+    /// The keyspace as it was at `revision`, with nothing known of how it came to be: no lease, and
+    /// no change that a watch could start before. `last_lease` is the last lease ever granted.
+    #[must_use]
+    pub fn restore(revision: Revision, last_lease: LeaseId, entries: Vec<Entry>) -> Self {
+        let mut leases = Leases::after(last_lease);
+        let stored = |entry: Entry| {
+            let key: Arc<str> = entry.key.into();
+            leases.rebind(&key, None, entry.lease);
+            let (modified, lease) = (entry.modified, entry.lease);
+            (
+                key,
+                Stored {
+                    value: entry.value.into(),
+                    modified,
+                    lease,
+                },
+            )
+        };
+        let keys = entries.into_iter().map(stored).collect();
+        Self {
+            revision,
+            keys,
+            leases,
+            history: History::new(revision, Self::HISTORY),
+        }
+    }
+
+    /// Keeps at most `changes` changes for watches that start in the past. More than that are kept
+    /// only while a single revision made them.
+    #[must_use]
+    pub fn with_history(mut self, changes: usize) -> Self {
+        self.history = History::new(self.revision, changes);
+        self
+    }
+
+    /// The number of the present state.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// All entries whose key starts with `prefix`.
+    #[must_use]
+    pub fn read(&self, prefix: &str) -> Listing {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let under = self
+            .keys
+            .range::<str, _>(from)
+            .take_while(|(key, _)| key.starts_with(prefix));
+        let entries = under.map(|(key, stored)| stored.entry(key)).collect();
+        Listing {
+            revision: self.revision,
+            entries,
+        }
+    }
+
+    /// The changes under `prefix` that were made after the revision `after`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Compacted`] when they are no longer kept, [`StoreError::Invalid`] when that
+    /// revision was not made yet.
+    pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
+        if after > self.revision {
+            let text = format!(
+                "revision {after} was not made yet: {} is the last",
+                self.revision
+            );
+            return Err(StoreError::Invalid(text));
+        }
+        let changes = self.history.after(after)?;
+        Ok(changes
+            .filter_map(|changes| changes.under(prefix))
+            .collect())
+    }
+
+    /// Checks the conditions and applies the writes, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`] when
+    /// all conditions hold and a key is to be bound to a lease that has ended. Nothing happened.
+    pub fn apply(
+        &mut self,
+        now: Timestamp,
+        transaction: &Transaction,
+    ) -> Result<Outcome, StoreError> {
+        transaction.check()?;
+        if let Some(commit) = self.refusal(&transaction.conditions) {
+            return Ok(Outcome {
+                commit,
+                changes: None,
+            });
+        }
+        let mut changes = Vec::new();
+        for write in &transaction.writes {
+            changes.extend(self.change(now, write)?);
+        }
+        let changes = self.make_revision(changes);
+        Ok(Outcome {
+            commit: Commit::Applied(self.revision),
+            changes,
+        })
+    }
+
+    /// Takes over a revision that another keyspace made from the same state as this one has. No
+    /// lease is needed: when the leases of that other keyspace end, it tells by further changes.
+    pub fn absorb(&mut self, changes: &Changes) {
+        self.revision = changes.revision;
+        self.write(changes);
+    }
+
+    /// Makes a lease that ends unless renewed within `ttl`, which is lengthened to a millisecond.
+    pub fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
+        self.leases.grant(now, ttl)
+    }
+
+    /// Makes the lease `lease` once more, with the whole of `ttl`, as it was before a restart.
+    pub fn restore_lease(&mut self, now: Timestamp, lease: LeaseId, ttl: Duration) {
+        self.leases.insert(now, lease, ttl);
+    }
+
+    /// Gives a lease its whole time to live again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::LeaseLost`] when it has ended, or should have by now.
+    pub fn renew(&mut self, now: Timestamp, lease: LeaseId) -> Result<(), StoreError> {
+        self.leases.renew(now, lease)
+    }
+
+    /// Ends a lease and deletes the keys bound to it; nothing if it has ended before.
+    pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
+        let keys = self.leases.end(lease)?;
+        let deleted = keys.into_iter().map(|key| Change {
+            key,
+            value: None,
+            lease: None,
+        });
+        let changes = self.make_revision(deleted.collect());
+        Some(EndedLease { lease, changes })
+    }
+
+    /// Ends the leases whose time is over, the earliest first: one revision for each that had keys.
+    pub fn expire(&mut self, now: Timestamp) -> Vec<EndedLease> {
+        let due = self.leases.due(now);
+        due.into_iter()
+            .filter_map(|lease| self.revoke(lease))
+            .collect()
+    }
+
+    /// When the next lease will end if none is renewed.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.leases.next_end()
+    }
+
+    /// The refusal by the first condition that does not hold, if there is one.
+    fn refusal(&self, conditions: &[Condition]) -> Option<Commit> {
+        let condition = conditions
+            .iter()
+            .position(|condition| !self.holds(condition))?;
+        let key = conditions[condition].key.as_str();
+        let found = self.keys.get(key).map(|stored| stored.entry(key));
+        Some(Commit::Refused { condition, found })
+    }
+
+    fn holds(&self, condition: &Condition) -> bool {
+        let stored = self.keys.get(condition.key.as_str());
+        match &condition.expect {
+            Expect::Absent => stored.is_none(),
+            Expect::Present => stored.is_some(),
+            Expect::Value(value) => stored.is_some_and(|stored| *stored.value == **value),
+            Expect::ModifiedAt(revision) => stored.is_some_and(|s| s.modified == *revision),
+        }
+    }
+
+    /// What a write changes: nothing if it deletes an absent key.
+    fn change(&self, now: Timestamp, write: &Write) -> Result<Option<Change>, StoreError> {
+        match write {
+            Write::Put { key, value, lease } => {
+                if let Some(lease) = *lease {
+                    self.leases.check(now, lease)?;
+                }
+                let value = Some(value.as_slice().into());
+                Ok(Some(Change {
+                    key: self.shared(key),
+                    value,
+                    lease: *lease,
+                }))
+            }
+            Write::Delete { key } => {
+                let found = self.keys.get_key_value(key.as_str());
+                let change = |key: &Arc<str>| Change {
+                    key: key.clone(),
+                    value: None,
+                    lease: None,
+                };
+                Ok(found.map(|(key, _)| change(key)))
+            }
+        }
+    }
+
+    /// The key as it is kept already, or a new one.
+    fn shared(&self, key: &str) -> Arc<str> {
+        self.keys
+            .get_key_value(key)
+            .map_or_else(|| key.into(), |(key, _)| key.clone())
+    }
+
+    /// Makes the next revision out of `changes`, unless there are none.
+    fn make_revision(&mut self, mut changes: Vec<Change>) -> Option<Changes> {
+        if changes.is_empty() {
+            return None;
+        }
+        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        self.revision = self.revision.next();
+        let changes = Changes {
+            revision: self.revision,
+            changes,
+        };
+        self.write(&changes);
+        Some(changes)
+    }
+
+    fn write(&mut self, changes: &Changes) {
+        for Change { key, value, lease } in &changes.changes {
+            let lease = *lease;
+            let stored = value.clone().map(|value| Stored {
+                value,
+                modified: changes.revision,
+                lease,
+            });
+            let before = match stored {
+                Some(stored) => self.keys.insert(key.clone(), stored),
+                None => self.keys.remove(key),
+            };
+            self.leases
+                .rebind(key, before.and_then(|stored| stored.lease), lease);
+        }
+        self.history.push(changes.clone());
+    }
+}
+
+impl Default for Keyspace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stored {
+    fn entry(&self, key: &str) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            value: self.value.to_vec(),
+            modified: self.modified,
+            lease: self.lease,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Pure: which key holds what.
+//!
+//! | key, after the prefix | value |
+//! |---|---|
+//! | `units/<unit>` | what is wanted of the unit, and which content it has |
+//! | `contents/<id>` | the bytes of a unit file, once for all units that have it |
+//! | `placements/<unit>` | the machine that runs it, and since which epoch |
+//! | `reasons/<unit>` | why it has no machine |
+//! | `states/<machine>/<unit>` | its state there; bound to the presence of the machine |
+//! | `machines/<machine>` | the claim of a machine that is present; is its presence |
+//! | `metadata/<machine>/<key>` | metadata that was set at run time |
+//! | `engine/leader` | who leads, in which term; goes when the leader does |
+//! | `engine/term` | the last term; stays |
+//!
+//! A placement's key names the unit alone, so no two machines can ever hold one at the same time,
+//! whatever the writers do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fleet_core::MachineId;
+use fleet_unitfile::UnitName;
+
+/// The identity of a unit file's bytes: their SHA-1.
+///
+/// Unlike a [`UnitHash`](fleet_unitfile::UnitHash) it tells comments and line ends apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentId([u8; 20]);
+
+impl ContentId {
+    /// The identity of these bytes.
+    #[must_use]
+    pub fn of(source: &[u8]) -> Self {
+        Self(sha1_smol::Sha1::from(source).digest().bytes())
+    }
+}
+
+impl fmt::Display for ContentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentId({self})")
+    }
+}
+
+/// A text that is no content's identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} does not identify a content: 40 lower-case hexadecimal digits do")]
+pub struct ContentIdError(String);
+
+impl FromStr for ContentId {
+    type Err = ContentIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ContentIdError(text.to_owned());
+        let lower = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if text.len() != 40 || !text.bytes().all(lower) {
+            return Err(error());
+        }
+        let mut id = [0; 20];
+        for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| error())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| error())?;
+        }
+        Ok(Self(id))
+    }
+}
+
+/// What a key of a cluster holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Key {
+    /// A unit's record.
+    Unit(UnitName),
+    /// The bytes of a unit file.
+    Content(ContentId),
+    /// A unit's placement.
+    Placement(UnitName),
+    /// Why a unit has no machine.
+    Reason(UnitName),
+    /// The state of a unit on a machine.
+    State(MachineId, UnitName),
+    /// The claim of a machine that is present.
+    Machine(MachineId),
+    /// One pair of a machine's run-time metadata.
+    Metadata(MachineId, String),
+    /// Who leads.
+    Leader,
+    /// The last term.
+    Term,
+}
+
+/// The keys of one cluster: those under one prefix.
+///
+/// ```
+/// use fleet_store::{Key, Layout};
+///
+/// let layout = Layout::new("/fleet/");
+/// let key = Key::Unit("web.service".parse()?);
+/// assert_eq!(layout.key(&key), "/fleet/units/web.service");
+/// assert_eq!(layout.parse("/fleet/units/web.service"), Some(key));
+/// # Ok::<(), fleet_unitfile::NameError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    prefix: String,
+}
+
+impl Layout {
+    /// The prefix unless told otherwise.
+    pub const DEFAULT_PREFIX: &str = "/fleet/";
+
+    /// The keys under `prefix`; a `/` at its end is added where it lacks.
+    #[must_use]
+    pub fn new(prefix: &str) -> Self {
+        let slash = if prefix.ends_with('/') { "" } else { "/" };
+        Self {
+            prefix: format!("{prefix}{slash}"),
+        }
+    }
+
+    /// What every key starts with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The text of a key.
+    #[must_use]
+    pub fn key(&self, key: &Key) -> String {
+        let prefix = &self.prefix;
+        match key {
+            Key::Unit(unit) => format!("{prefix}units/{unit}"),
+            Key::Content(id) => format!("{prefix}contents/{id}"),
+            Key::Placement(unit) => format!("{prefix}placements/{unit}"),
+            Key::Reason(unit) => format!("{prefix}reasons/{unit}"),
+            Key::State(machine, unit) => format!("{prefix}states/{machine}/{unit}"),
+            Key::Machine(machine) => format!("{prefix}machines/{machine}"),
+            Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
+            Key::Leader => format!("{prefix}engine/leader"),
+            Key::Term => format!("{prefix}engine/term"),
+        }
+    }
+
+    /// What both the leader's key and the term's start with, and no other.
+    pub(crate) fn engine(&self) -> String {
+        format!("{}engine/", self.prefix)
+    }
+
+    /// What the key holds; nothing if it is none of this cluster's, or of a kind that only another
+    /// version knows.
+    #[must_use]
+    pub fn parse(&self, key: &str) -> Option<Key> {
+        let (kind, rest) = key.strip_prefix(&self.prefix)?.split_once('/')?;
+        let below = || rest.split_once('/');
+        Some(match kind {
+            "units" => Key::Unit(rest.parse().ok()?),
+            "contents" => Key::Content(rest.parse().ok()?),
+            "placements" => Key::Placement(rest.parse().ok()?),
+            "reasons" => Key::Reason(rest.parse().ok()?),
+            "states" => {
+                let (machine, unit) = below()?;
+                Key::State(machine.parse().ok()?, unit.parse().ok()?)
+            }
+            "machines" => Key::Machine(rest.parse().ok()?),
+            "metadata" => {
+                let (machine, name) = below()?;
+                Key::Metadata(machine.parse().ok()?, name.to_owned())
+            }
+            "engine" if rest == "leader" => Key::Leader,
+            "engine" if rest == "term" => Key::Term,
+            _ => return None,
+        })
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_PREFIX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_keys() -> Vec<Key> {
+        let unit: UnitName = "web@1.service".parse().unwrap();
+        let machine: MachineId = "m-1".parse().unwrap();
+        vec![
+            Key::Unit(unit.clone()),
+            Key::Content(ContentId::of(b"[Unit]\n")),
+            Key::Placement(unit.clone()),
+            Key::Reason(unit.clone()),
+            Key::State(machine.clone(), unit),
+            Key::Machine(machine.clone()),
+            Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),
+            Key::Metadata(machine, String::new()),
+            Key::Leader,
+            Key::Term,
+        ]
+    }
+
+    #[test]
+    fn every_key_reads_back() {
+        let layout = Layout::new("x");
+        for key in all_keys() {
+            let text = layout.key(&key);
+            assert!(text.starts_with("x/"), "{text}");
+            assert_eq!(layout.parse(&text), Some(key), "{text}");
+            assert_eq!(Layout::new("y/").parse(&text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_not_taken_for_one() {
+        let layout = Layout::default();
+        let texts = [
+            "/fleet/units/none",
+            "/fleet/contents/abc",
+            "/fleet/contents/DA39A3EE5E6B4B0D3255BFEF95601890AFD80709",
+            "/fleet/contents/+a39a3ee5e6b4b0d3255bfef95601890afd80709",
+            "/fleet/states/m",
+            "/fleet/machines/a/b",
+            "/fleet/engine/other",
+            "/fleet/future/a",
+            "/fleet/units",
+            "/fleet",
+            "",
+        ];
+        for text in texts {
+            assert_eq!(layout.parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn contents_are_told_apart_by_their_bytes() {
+        assert_eq!(
+            ContentId::of(b"").to_string(),
+            "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+        );
+        assert_ne!(ContentId::of(b"[Unit]\n"), ContentId::of(b"[Unit]\r\n"));
+    }
+}

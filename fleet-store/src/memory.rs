@@ -1,0 +1,153 @@
+//! A store that lives as long as the process.
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::{Revision, Timestamp};
+use tokio::sync::watch as signal;
+
+use crate::clock::Clock;
+use crate::watch::Watchers;
+use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+
+/// A [`Store`] without a file: for tests, and for a cluster in one process that may be forgotten.
+///
+/// Leases are measured by tokio's clock, so a test with paused time decides when they end.
+#[derive(Debug)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    inner: Mutex<Inner>,
+    /// When the next lease ends, for the task that ends it.
+    next_expiry: signal::Sender<Option<Timestamp>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    keyspace: Keyspace,
+    watchers: Watchers,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: a task ends the leases, until the store is dropped.
+    #[must_use]
+    pub fn new() -> Self {
+        let (next_expiry, expiry) = signal::channel(None);
+        let inner = Inner {
+            keyspace: Keyspace::new(),
+            watchers: Watchers::default(),
+        };
+        let shared = Shared {
+            clock: Clock::start(),
+            inner: Mutex::new(inner),
+            next_expiry,
+        };
+        let shared = Arc::new(shared);
+        drop(tokio::spawn(end_leases(
+            Arc::downgrade(&shared),
+            shared.clock,
+            expiry,
+        )));
+        Self { shared }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("nothing panics while it holds the keyspace")
+    }
+
+    /// Changes the keyspace, then tells the watches and the task that ends leases.
+    fn change<T>(&self, work: impl FnOnce(&mut Keyspace, &mut Vec<Changes>) -> T) -> T {
+        let mut inner = self.lock();
+        let mut made = Vec::new();
+        let result = work(&mut inner.keyspace, &mut made);
+        made.iter()
+            .for_each(|changes| inner.watchers.publish(changes));
+        let next = inner.keyspace.next_expiry();
+        self.next_expiry
+            .send_if_modified(|known| std::mem::replace(known, next) != next);
+        result
+    }
+
+    fn expire(&self) {
+        self.change(|keyspace, made| {
+            let ended = keyspace.expire(self.clock.now());
+            made.extend(ended.into_iter().filter_map(|ended| ended.changes));
+        });
+    }
+}
+
+/// Ends leases when their time is over, until the store is gone.
+async fn end_leases(
+    store: Weak<Shared>,
+    clock: Clock,
+    mut expiry: signal::Receiver<Option<Timestamp>>,
+) {
+    loop {
+        let next = *expiry.borrow_and_update();
+        tokio::select! {
+            changed = expiry.changed() => if changed.is_err() { return },
+            () = clock.wait_until(next) => match store.upgrade() {
+                Some(store) => store.expire(),
+                None => return,
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        Ok(self.shared.lock().keyspace.read(prefix))
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        let now = self.shared.clock.now();
+        self.shared.change(|keyspace, made| {
+            let outcome = keyspace.apply(now, &transaction)?;
+            made.extend(outcome.changes);
+            Ok(outcome.commit)
+        })
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        let mut inner = self.shared.lock();
+        let backlog = inner.keyspace.changes_after(after, prefix)?;
+        Ok(inner.watchers.add(prefix, backlog))
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        let now = self.shared.clock.now();
+        Ok(self.shared.change(|keyspace, _| keyspace.grant(now, ttl)))
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        let now = self.shared.clock.now();
+        self.shared.change(|keyspace, _| keyspace.renew(now, lease))
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.shared.change(|keyspace, made| {
+            made.extend(keyspace.revoke(lease).and_then(|ended| ended.changes));
+        });
+        Ok(())
+    }
+}

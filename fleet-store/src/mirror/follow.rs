@@ -1,0 +1,130 @@
+//! The task that keeps a mirror current: read all, watch, and begin again when the watch is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Revision;
+use tokio::sync::watch as signal;
+
+use super::{Progress, Shared};
+use crate::clock::wait;
+use crate::{Listing, Registry, StoreError, Watch};
+
+/// The pause before the first new attempt; each failure doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+pub(super) struct Follower {
+    registry: Registry,
+    shared: Arc<Shared>,
+    tell: signal::Sender<Progress>,
+}
+
+/// Why the mirror cannot take over what the store says.
+#[derive(Debug, thiserror::Error)]
+enum Setback {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "the store is at revision {found}, before the known revision {known}: it lags behind, or \
+         an older copy was restored; if that was on purpose, restart this daemon"
+    )]
+    WentBack { found: Revision, known: Revision },
+}
+
+impl Follower {
+    pub(super) fn new(
+        registry: Registry,
+        shared: Arc<Shared>,
+        tell: signal::Sender<Progress>,
+    ) -> Self {
+        Self {
+            registry,
+            shared,
+            tell,
+        }
+    }
+
+    /// Follows for ever; whoever started it aborts it.
+    pub(super) async fn run(self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let setback = match self.resync().await {
+                Ok(watch) => self.follow(watch, &mut pause).await.into(),
+                Err(setback) => setback,
+            };
+            self.lose();
+            report(&setback, pause);
+            wait(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Reads all and begins to watch from there.
+    async fn resync(&self) -> Result<Watch, Setback> {
+        let store = self.registry.store();
+        let prefix = self.registry.layout().prefix();
+        let listing = store.read(prefix).await?;
+        self.refuse_older(&listing)?;
+        // Only with the watch in hand is the listing taken for current.
+        let watch = store.watch(prefix, listing.revision).await?;
+        let revision = listing.revision;
+        let view = self.shared.read(|state| state.view.relist(listing));
+        self.shared.change(|state| {
+            state.view = view;
+            state.behind_since = None;
+        });
+        self.tell.send_replace(Progress {
+            revision,
+            is_current: true,
+        });
+        Ok(watch)
+    }
+
+    /// A store that looks older than it was, perhaps empty, must not stop anything.
+    fn refuse_older(&self, listing: &Listing) -> Result<(), Setback> {
+        let known = self.shared.read(|state| state.view.snapshot().revision);
+        if listing.revision < known {
+            return Err(Setback::WentBack {
+                found: listing.revision,
+                known,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes over change by change until the watch is lost. The first change shows that the store
+    /// is well, so the pauses may be short again.
+    async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> StoreError {
+        loop {
+            match watch.next().await {
+                Ok(changes) => {
+                    *pause = FIRST_PAUSE;
+                    self.shared.change(|state| state.view.apply(&changes));
+                    let revision = changes.revision;
+                    self.tell.send_replace(Progress {
+                        revision,
+                        is_current: true,
+                    });
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn lose(&self) {
+        self.shared.lose();
+        self.tell
+            .send_modify(|progress| progress.is_current = false);
+    }
+}
+
+fn report(setback: &Setback, pause: Duration) {
+    let error = setback as &dyn std::error::Error;
+    tracing::warn!(
+        error,
+        ?pause,
+        "the mirror lost the store and will read it again"
+    );
+}

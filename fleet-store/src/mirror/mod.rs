@@ -1,0 +1,208 @@
+//! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
+
+mod follow;
+mod view;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use fleet_core::{Revision, Snapshot, Timestamp};
+use tokio::sync::watch as signal;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::{Registry, UnusedContent};
+use view::View;
+
+/// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
+///
+/// One task reads the whole cluster once and then watches it. When the watch is lost it reads all
+/// again, after a pause that grows with each failure. Meanwhile the last snapshot stays readable,
+/// but the mirror [is not current](Self::is_current): the state of the cluster is unknown then,
+/// and *unknown* must not be taken for *absent*. Whoever stops units looks at
+/// [`current`](Self::current) alone.
+///
+/// The task ends with the last handle, or by [`shutdown`](Self::shutdown).
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    shared: Arc<Shared>,
+    progress: signal::Receiver<Progress>,
+    /// Ends the task with the last handle.
+    task: Arc<Task>,
+}
+
+/// How far a mirror has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The revision of the snapshot.
+    pub revision: Revision,
+    /// Whether the watch that keeps it current is alive.
+    pub is_current: bool,
+}
+
+/// Whether a mirror follows its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MirrorStatus {
+    /// It does.
+    Synced,
+    /// It has lost the store, or has not found it yet.
+    Behind {
+        /// For how long.
+        lasting: Duration,
+    },
+}
+
+/// The mirror was shut down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the mirror was shut down")]
+pub struct MirrorClosed;
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    view: View,
+    /// Since when the view may be behind the store; nothing while it is current.
+    behind_since: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Mirror {
+    /// Begins to follow the cluster of `registry`.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn start(registry: &Registry) -> Self {
+        let clock = Clock::start();
+        let view = View::new(registry.layout().clone());
+        let state = State {
+            view,
+            behind_since: Some(clock.now()),
+        };
+        let shared = Arc::new(Shared {
+            clock,
+            state: RwLock::new(state),
+        });
+        let (tell, progress) = signal::channel(Progress::default());
+        let follower = follow::Follower::new(registry.clone(), shared.clone(), tell);
+        let task = tokio::spawn(follower.run()).abort_handle();
+        Self {
+            shared,
+            progress,
+            task: Arc::new(Task(task)),
+        }
+    }
+
+    /// The last known snapshot, current or not. It is empty, at revision zero, until the store was
+    /// read for the first time.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.read(|state| state.view.snapshot().clone())
+    }
+
+    /// The snapshot if it is current: complete, and followed by a watch that is alive.
+    #[must_use]
+    pub fn current(&self) -> Option<Arc<Snapshot>> {
+        self.shared.read(|state| {
+            state
+                .behind_since
+                .is_none()
+                .then(|| state.view.snapshot().clone())
+        })
+    }
+
+    /// Whether the snapshot follows the store at this moment.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.status() == MirrorStatus::Synced
+    }
+
+    /// Whether the mirror follows its store, and if not, for how long it has not.
+    #[must_use]
+    pub fn status(&self) -> MirrorStatus {
+        let since = self.shared.read(|state| state.behind_since);
+        since.map_or(MirrorStatus::Synced, |since| MirrorStatus::Behind {
+            lasting: self.shared.clock.now().since(since),
+        })
+    }
+
+    /// Waits until the mirror has come as far as `revision`, so that a write can be read. It waits
+    /// while the store is away, too: set a limit where a person waits.
+    ///
+    /// # Errors
+    ///
+    /// [`MirrorClosed`] when it was shut down before.
+    pub async fn wait_for(&self, revision: Revision) -> Result<Arc<Snapshot>, MirrorClosed> {
+        self.wait_until(|progress| progress.revision >= revision)
+            .await
+    }
+
+    /// Waits until the mirror is current, for example after its start.
+    ///
+    /// # Errors
+    ///
+    /// [`MirrorClosed`] when it was shut down before.
+    pub async fn wait_current(&self) -> Result<Arc<Snapshot>, MirrorClosed> {
+        self.wait_until(|progress| progress.is_current).await
+    }
+
+    /// Wakes a loop whenever the snapshot, or its being current, has changed. The receiver fails
+    /// when the mirror was shut down.
+    #[must_use]
+    pub fn subscribe(&self) -> signal::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// The stored contents that no unit has, for [`Registry::collect_contents`].
+    #[must_use]
+    pub fn unused_contents(&self) -> Vec<UnusedContent> {
+        self.shared.read(|state| state.view.unused_contents())
+    }
+
+    /// Ends the following, for all handles. The last snapshot stays readable and is not current.
+    pub fn shutdown(&self) {
+        self.task.0.abort();
+        self.shared.lose();
+    }
+
+    async fn wait_until(
+        &self,
+        reached: impl FnMut(&Progress) -> bool,
+    ) -> Result<Arc<Snapshot>, MirrorClosed> {
+        let mut progress = self.progress.clone();
+        progress.wait_for(reached).await.map_err(|_| MirrorClosed)?;
+        Ok(self.snapshot())
+    }
+}
+
+impl Shared {
+    fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that the view is not current from now on, if it was until now.
+    fn lose(&self) {
+        let now = self.clock.now();
+        self.change(|state| {
+            state.behind_since.get_or_insert(now);
+        });
+    }
+}

@@ -1,0 +1,235 @@
+//! Leadership: one engine at a time, and writes that only the present leader can make.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fleet_core::{Epoch, MachineId, Placement, Reason, Revision, Term};
+use fleet_unitfile::UnitName;
+
+use super::batch::pack;
+use super::{Registry, RegistryError, unchanged};
+use crate::codec::{
+    LeaderClaim, decode_term, encode_leader, encode_placement, encode_reason, encode_term,
+};
+use crate::{Commit, Condition, Key, LeaseId, StoreError, Transaction};
+
+/// The right to decide on placements, in one term.
+///
+/// Every write through it has as a condition that this very leadership still lasts, so a leader
+/// that was overtaken without noticing cannot write. Dropping it does not end it.
+#[derive(Debug)]
+pub struct Leadership {
+    registry: Registry,
+    term: Term,
+    lease: LeaseId,
+    elected: Revision,
+    /// The stored claim, which no other leadership ever has: the term is in it.
+    claim: Vec<u8>,
+}
+
+/// What an engine has decided, to be written by [`Leadership::commit`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlacementWrites {
+    /// Placements that go.
+    pub unplace: Vec<Unplace>,
+    /// Units that get a machine, or another one.
+    pub place: Vec<Place>,
+    /// What each unit without a machine gets as its reason; nothing takes the old one away. The
+    /// reason of a unit that is placed goes by itself.
+    pub reasons: Vec<(UnitName, Option<Reason>)>,
+}
+
+/// A placement to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The unit.
+    pub unit: UnitName,
+    /// The machine that is to run it.
+    pub machine: MachineId,
+    /// The revision that this was decided on.
+    pub epoch: Epoch,
+    /// The placement that the decision saw, and that this one takes the place of.
+    pub was: Option<Placement>,
+}
+
+/// A placement to be taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unplace {
+    /// The unit.
+    pub unit: UnitName,
+    /// The placement that the decision saw.
+    pub was: Placement,
+}
+
+impl PlacementWrites {
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.unplace.is_empty() && self.place.is_empty() && self.reasons.is_empty()
+    }
+}
+
+impl Registry {
+    /// Tries to become the leader for `ttl`, and as long as that is renewed. The result is nothing
+    /// while someone else leads.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Value`] when the stored term cannot be read: then nobody may lead, since
+    /// nobody knows which term would be a new one.
+    pub async fn campaign(
+        &self,
+        candidate: &MachineId,
+        ttl: Duration,
+    ) -> Result<Option<Leadership>, RegistryError> {
+        let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
+        let entries = self.store.read(&self.layout.engine()).await?.entries;
+        if entries.iter().any(|entry| entry.key == leader_key) {
+            return Ok(None);
+        }
+        let before = entries.iter().find(|entry| entry.key == term_key);
+        let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
+        let last = last.map_err(|source| RegistryError::Value {
+            key: term_key.clone(),
+            source,
+        })?;
+        let term = Term(last).next();
+        let claim = encode_leader(&LeaderClaim {
+            machine: candidate.clone(),
+            term: term.0,
+        });
+        let claiming = |lease| {
+            Transaction::new()
+                .when(Condition::absent(&leader_key))
+                .when(unchanged(&term_key, before))
+                .put_leased(leader_key.clone(), claim.clone(), lease)
+                .put(term_key.clone(), encode_term(term.0))
+        };
+        let (lease, commit) = self.with_lease(ttl, claiming).await?;
+        let Commit::Applied(elected) = commit else {
+            return Ok(None);
+        };
+        Ok(Some(Leadership {
+            registry: self.clone(),
+            term,
+            lease,
+            elected,
+            claim,
+        }))
+    }
+}
+
+impl Leadership {
+    /// The term of this leadership; a later one is higher.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The revision that it began with: a leader waits for its mirror to come that far before it
+    /// decides on anything.
+    #[must_use]
+    pub fn elected(&self) -> Revision {
+        self.elected
+    }
+
+    /// Gives the leadership its whole time to live again.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Deposed`] when it has ended; [`RegistryError::Store`] says nothing of it.
+    pub async fn renew(&self) -> Result<(), RegistryError> {
+        match self.registry.store.renew(self.lease).await {
+            Err(StoreError::LeaseLost(_)) => Err(RegistryError::Deposed { term: self.term }),
+            other => Ok(other?),
+        }
+    }
+
+    /// Ends the leadership, so that another engine need not wait for its time to be over.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Store`]; the leadership ends in its time then.
+    pub async fn resign(self) -> Result<(), RegistryError> {
+        Ok(self.registry.store.revoke(self.lease).await?)
+    }
+
+    /// Writes what was decided: first what goes, then the placements, then the reasons, each in the
+    /// order given. Much is written in several steps. Each step is whole, no placement is ever half
+    /// changed, and the result is the revision of the last step.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
+    /// placement is no longer what the decision saw, or a unit is gone: decide again. Earlier steps
+    /// are done then. [`RegistryError::Encode`] when a reason cannot be stored: nothing is done.
+    pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
+        let unplace = writes.unplace.iter().map(|unplace| self.unplacing(unplace));
+        let place = writes.place.iter().map(|place| self.placing(place));
+        let placed: BTreeSet<&UnitName> = writes.place.iter().map(|place| &place.unit).collect();
+        let reasons = writes
+            .reasons
+            .iter()
+            .filter(|(unit, _)| !placed.contains(unit));
+        let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
+        let groups: Vec<_> = unplace
+            .map(Ok)
+            .chain(place.map(Ok))
+            .chain(reasons)
+            .collect::<Result<_, _>>()?;
+        let leader = self.registry.key(&Key::Leader);
+        let fence = Transaction::new().when(Condition::value(leader, self.claim.clone()));
+        let mut revision = self.elected;
+        for transaction in pack(&fence, groups) {
+            revision = match self.registry.store.commit(transaction).await? {
+                Commit::Applied(revision) => revision,
+                Commit::Refused { condition: 0, .. } => {
+                    return Err(RegistryError::Deposed { term: self.term });
+                }
+                Commit::Refused { .. } => return Err(RegistryError::Conflict),
+            };
+        }
+        Ok(revision)
+    }
+
+    fn unplacing(&self, unplace: &Unplace) -> Transaction {
+        let key = self.registry.key(&Key::Placement(unplace.unit.clone()));
+        let as_seen = Condition::value(&key, encode_placement(&unplace.was));
+        Transaction::new().when(as_seen).delete(key)
+    }
+
+    fn placing(&self, place: &Place) -> Transaction {
+        let key = self.registry.key(&Key::Placement(place.unit.clone()));
+        let as_seen = match &place.was {
+            Some(was) => Condition::value(&key, encode_placement(was)),
+            None => Condition::absent(&key),
+        };
+        let placement = Placement {
+            machine: place.machine.clone(),
+            epoch: place.epoch,
+        };
+        Transaction::new()
+            .when(as_seen)
+            .when(self.exists(&place.unit))
+            .put(key, encode_placement(&placement))
+            .delete(self.registry.key(&Key::Reason(place.unit.clone())))
+    }
+
+    fn giving(
+        &self,
+        unit: &UnitName,
+        reason: Option<&Reason>,
+    ) -> Result<Transaction, RegistryError> {
+        let key = self.registry.key(&Key::Reason(unit.clone()));
+        let Some(reason) = reason else {
+            return Ok(Transaction::new().delete(key));
+        };
+        let value = encode_reason(reason).map_err(RegistryError::Encode)?;
+        Ok(Transaction::new().when(self.exists(unit)).put(key, value))
+    }
+
+    /// The condition that keeps what belongs to a unit from outliving it.
+    fn exists(&self, unit: &UnitName) -> Condition {
+        Condition::present(self.registry.key(&Key::Unit(unit.clone())))
+    }
+}

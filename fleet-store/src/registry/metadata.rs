@@ -1,0 +1,73 @@
+//! Metadata that is set at run time, over that of a machine's configuration.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{MachineId, Revision};
+
+use super::{Registry, RegistryError};
+use crate::codec::encode_text;
+use crate::{Commit, Key, StoreError, Transaction};
+
+/// One change of a machine's metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetadataChange {
+    /// The key gets a value. An empty one hides the key, like [`Remove`](Self::Remove).
+    Set {
+        /// The machine, present or not.
+        machine: MachineId,
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// The machine no longer has the key, even if its configuration says so.
+    Remove {
+        /// The machine, present or not.
+        machine: MachineId,
+        /// The key.
+        key: String,
+    },
+}
+
+impl Registry {
+    /// Makes all the changes in one step. Where several are of the same key, the last one counts.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, when nothing is to
+    /// change, or when more is than one [transaction](Transaction::MAX_OPERATIONS) takes.
+    pub async fn patch_metadata(
+        &self,
+        changes: &[MetadataChange],
+    ) -> Result<Revision, RegistryError> {
+        let mut last = BTreeMap::new();
+        for change in changes {
+            let (machine, key, value) = match change {
+                MetadataChange::Set {
+                    machine,
+                    key,
+                    value,
+                } => (machine, key, value.as_str()),
+                MetadataChange::Remove { machine, key } => (machine, key, ""),
+            };
+            last.insert((machine, key), value);
+        }
+        if last.is_empty() || last.keys().any(|(_, key)| key.is_empty()) {
+            let text = "a change of metadata names no key".to_owned();
+            return Err(StoreError::Invalid(text).into());
+        }
+        let put = |transaction: Transaction,
+                   ((machine, key), value): ((&MachineId, &String), _)| {
+            let key = Key::Metadata(machine.clone(), key.clone());
+            transaction.put(self.key(&key), encode_text(value))
+        };
+        match self
+            .store
+            .commit(last.into_iter().fold(Transaction::new(), put))
+            .await?
+        {
+            Commit::Applied(revision) => Ok(revision),
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
+    }
+}

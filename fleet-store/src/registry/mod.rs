@@ -1,0 +1,113 @@
+//! The registry: fleet's nouns over any store, written by typed operations.
+//!
+//! Every operation is one transaction with the conditions that make it safe beside all others, so
+//! any number of daemons may use one store. What an operation needs to know beforehand it reads,
+//! and what it has read is then a condition.
+
+mod batch;
+mod error;
+mod leadership;
+mod metadata;
+mod presence;
+mod units;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Revision;
+
+use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
+
+pub use error::RegistryError;
+pub use leadership::{Leadership, Place, PlacementWrites, Unplace};
+pub use metadata::MetadataChange;
+pub use presence::{MachineRecord, Presence};
+pub use units::{ExpectUnit, NewUnit, UnusedContent};
+
+/// The typed writes of one cluster. Cloning is cheap.
+///
+/// Reads are served by the [`Mirror`](crate::Mirror); every write returns the revision for which a
+/// mirror can be waited, so that whoever wrote can read it.
+#[derive(Clone)]
+pub struct Registry {
+    store: Arc<dyn Store>,
+    layout: Arc<Layout>,
+}
+
+impl Registry {
+    /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
+        Self {
+            store,
+            layout: Arc::new(Layout::new(prefix)),
+        }
+    }
+
+    /// The store below.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The keys of the cluster.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn key(&self, key: &Key) -> String {
+        self.layout.key(key)
+    }
+
+    /// The entry of one key, and the revision at which it was looked for.
+    async fn get(&self, key: &Key) -> Result<(Option<Entry>, Revision), RegistryError> {
+        let key = self.key(key);
+        let listing = self.store.read(&key).await?;
+        // Entries are in order, so the key itself comes before those that only start with it.
+        let entry = listing
+            .entries
+            .into_iter()
+            .next()
+            .filter(|entry| entry.key == key);
+        Ok((entry, listing.revision))
+    }
+
+    /// Grants a lease, and runs with it a transaction that says whether it was applied. If it was
+    /// not, the lease is given back.
+    async fn with_lease(
+        &self,
+        ttl: Duration,
+        transaction: impl FnOnce(LeaseId) -> Transaction + Send,
+    ) -> Result<(LeaseId, Commit), RegistryError> {
+        let lease = self.store.grant(ttl).await?;
+        let result = self.store.commit(transaction(lease)).await;
+        if !matches!(result, Ok(Commit::Applied(_))) {
+            self.give_back(lease).await;
+        }
+        Ok((lease, result?))
+    }
+
+    /// Ends a lease of which nobody else knows. If that fails, time will end it.
+    async fn give_back(&self, lease: LeaseId) {
+        if let Err(error) = self.store.revoke(lease).await {
+            tracing::debug!(%lease, %error, "a lease is left to its time");
+        }
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The condition that nothing happened to a key since it was read.
+fn unchanged(key: &str, found: Option<&Entry>) -> Condition {
+    match found {
+        Some(entry) => Condition::modified_at(key, entry.modified),
+        None => Condition::absent(key),
+    }
+}

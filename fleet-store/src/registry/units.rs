@@ -1,0 +1,224 @@
+//! Units: submitting, wanting, restarting and destroying them.
+
+use fleet_core::{Generation, Revision, TargetState};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::{Registry, RegistryError, unchanged};
+use crate::codec::{UnitRecord, decode_unit, encode_unit};
+use crate::{Commit, Condition, ContentId, Entry, Key, Transaction};
+
+/// A unit as it is to be stored. Whether its requirements make sense is the caller's to check.
+#[derive(Debug, Clone)]
+pub struct NewUnit {
+    /// Its name.
+    pub name: UnitName,
+    /// Its unit file.
+    pub file: UnitFile,
+    /// The state that it is to be in.
+    pub desired: TargetState,
+}
+
+/// What must be true of the unit's name for a unit to be stored under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectUnit {
+    /// No unit has it.
+    Absent,
+    /// A unit has it, which is replaced.
+    Present,
+    /// Anything.
+    Any,
+}
+
+/// A stored content that no unit has, as a mirror saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnusedContent {
+    /// The content.
+    pub id: ContentId,
+    /// The revision that last wrote it.
+    pub modified: Revision,
+}
+
+/// How often an operation looks again when others write the same unit meanwhile.
+const MOST_TRIES: usize = 10;
+
+/// A unit's record as it was found.
+struct Found {
+    record: UnitRecord,
+    entry: Entry,
+    /// The revision at which it was looked for.
+    revision: Revision,
+}
+
+impl Registry {
+    /// Stores a unit, new or in place of the one of that name, with its content and desired state
+    /// in one step. The generation of a replaced unit is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::AlreadyExists`] or [`RegistryError::NotFound`] when `expect` is not so;
+    /// [`RegistryError::Conflict`] when others keep writing the same unit.
+    pub async fn put_unit(
+        &self,
+        unit: NewUnit,
+        expect: ExpectUnit,
+    ) -> Result<Revision, RegistryError> {
+        for _ in 0..MOST_TRIES {
+            let (entry, _) = self.get(&Key::Unit(unit.name.clone())).await?;
+            let name = || unit.name.clone();
+            match (expect, &entry) {
+                (ExpectUnit::Absent, Some(_)) => {
+                    return Err(RegistryError::AlreadyExists { name: name() });
+                }
+                (ExpectUnit::Present, None) => {
+                    return Err(RegistryError::NotFound { name: name() });
+                }
+                _ => {}
+            }
+            let transaction = self.putting(&unit, entry.as_ref());
+            if let Commit::Applied(revision) = self.store.commit(transaction).await? {
+                return Ok(revision);
+            }
+        }
+        Err(RegistryError::Conflict)
+    }
+
+    /// Sets the state that a unit is to be in. If it is that already, nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when others keep writing the unit.
+    pub async fn set_desired(
+        &self,
+        name: &UnitName,
+        desired: TargetState,
+    ) -> Result<Revision, RegistryError> {
+        let set = |found: &Found| UnitRecord {
+            desired,
+            ..found.record
+        };
+        self.change_unit(name, set)
+            .await
+            .map(|(revision, _)| revision)
+    }
+
+    /// Asks for a restart of a unit: its generation rises.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when others keep writing the unit.
+    pub async fn request_restart(
+        &self,
+        name: &UnitName,
+    ) -> Result<(Revision, Generation), RegistryError> {
+        let raise = |found: &Found| {
+            // No generation is higher than the revision it was made at. So this one is higher than
+            // those of a destroyed unit of the same name, which a machine may still remember.
+            let next = found.record.generation.next().0.max(found.revision.0);
+            UnitRecord {
+                generation: Generation(next),
+                ..found.record
+            }
+        };
+        let (revision, record) = self.change_unit(name, raise).await?;
+        Ok((revision, record.generation))
+    }
+
+    /// Forgets a unit, with its placement and the reason why it had none. Its content stays until
+    /// it is [collected](Self::collect_contents).
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NotFound`].
+    pub async fn destroy(&self, name: &UnitName) -> Result<Revision, RegistryError> {
+        let record = self.key(&Key::Unit(name.clone()));
+        // Nothing of the record is read: a damaged one can be destroyed, too.
+        let transaction = Transaction::new()
+            .when(Condition::present(&record))
+            .delete(record)
+            .delete(self.key(&Key::Placement(name.clone())))
+            .delete(self.key(&Key::Reason(name.clone())));
+        match self.store.commit(transaction).await? {
+            Commit::Applied(revision) => Ok(revision),
+            Commit::Refused { .. } => Err(RegistryError::NotFound { name: name.clone() }),
+        }
+    }
+
+    /// Deletes contents that no unit has, as [`Mirror::unused_contents`] lists them, and returns
+    /// how many. One that was stored again meanwhile is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Store`]; some contents may have been deleted then.
+    ///
+    /// [`Mirror::unused_contents`]: crate::Mirror::unused_contents
+    pub async fn collect_contents(&self, unused: &[UnusedContent]) -> Result<usize, RegistryError> {
+        let mut collected = 0;
+        for content in unused {
+            let key = self.key(&Key::Content(content.id));
+            let same = Condition::modified_at(&key, content.modified);
+            let commit = self
+                .store
+                .commit(Transaction::new().when(same).delete(key))
+                .await?;
+            collected += usize::from(matches!(commit, Commit::Applied(_)));
+        }
+        Ok(collected)
+    }
+
+    /// Changes a unit's record, on the condition that it is still the one that was read.
+    async fn change_unit(
+        &self,
+        name: &UnitName,
+        change: impl Fn(&Found) -> UnitRecord + Send + Sync,
+    ) -> Result<(Revision, UnitRecord), RegistryError> {
+        for _ in 0..MOST_TRIES {
+            let found = self.find_unit(name).await?;
+            let record = change(&found);
+            let entry = found.entry;
+            if record == found.record {
+                return Ok((entry.modified, record));
+            }
+            let same = Condition::modified_at(&entry.key, entry.modified);
+            let put = Transaction::new()
+                .when(same)
+                .put(entry.key, encode_unit(&record));
+            if let Commit::Applied(revision) = self.store.commit(put).await? {
+                return Ok((revision, record));
+            }
+        }
+        Err(RegistryError::Conflict)
+    }
+
+    async fn find_unit(&self, name: &UnitName) -> Result<Found, RegistryError> {
+        let (entry, revision) = self.get(&Key::Unit(name.clone())).await?;
+        let entry = entry.ok_or_else(|| RegistryError::NotFound { name: name.clone() })?;
+        let record = decode_unit(&entry.value).map_err(|source| RegistryError::Value {
+            key: entry.key.clone(),
+            source,
+        })?;
+        Ok(Found {
+            record,
+            entry,
+            revision,
+        })
+    }
+
+    /// The transaction that stores a unit in place of what was found under its name.
+    fn putting(&self, unit: &NewUnit, found: Option<&Entry>) -> Transaction {
+        let content = ContentId::of(unit.file.source());
+        // A damaged record has no generation to keep; replacing it is how it is mended.
+        let before = found.and_then(|entry| decode_unit(&entry.value).ok());
+        let generation = before.map_or(Generation::ZERO, |record| record.generation);
+        let record = UnitRecord {
+            content,
+            desired: unit.desired,
+            generation,
+        };
+        let key = self.key(&Key::Unit(unit.name.clone()));
+        // The content is written even if it is there, so that nobody collects it as unused.
+        Transaction::new()
+            .when(unchanged(&key, found))
+            .put(self.key(&Key::Content(content)), unit.file.source())
+            .put(key, encode_unit(&record))
+    }
+}
