@@ -1,0 +1,337 @@
+//! Sending one request and understanding its answer.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::rt::{Read, ReadBufCursor};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::{ClientError, Endpoint, Entity};
+use crate::duplex::BoxedDuplex;
+use crate::wire::ErrorBody;
+
+const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long an unused connection is kept.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How large an answer may be, in bytes; a larger one is refused.
+const MOST_ANSWER: usize = 256 << 20;
+
+/// Sends requests to one endpoint over connections that are used again.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    endpoint: Endpoint,
+    pool: Pool<Connector, Full<Bytes>>,
+}
+
+impl Caller {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        let connector = Connector(endpoint.clone());
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Self { endpoint, pool }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Gets an entity of the API.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &Query,
+    ) -> Result<T, ClientError> {
+        let path = format!("/fleet/v1/{path}{query}");
+        let (_, body) = self.within(self.get_whole(&path)).await?;
+        self.decode(&body)
+    }
+
+    /// Gets a path beside the API of which only the status matters.
+    pub(super) async fn probe(&self, path: &str) -> Result<(), ClientError> {
+        self.within(self.get_whole(&format!("/{path}")))
+            .await
+            .map(drop)
+    }
+
+    /// Gets a body that is read as it comes.
+    pub(super) async fn open(&self, path: &str, query: &Query) -> Result<Incoming, ClientError> {
+        let path = format!("/fleet/v1/{path}{query}");
+        let opened = async {
+            let response = self.get_once_more(&path).await?;
+            if response.status().is_success() {
+                return Ok(response.into_body());
+            }
+            Err(self.refused(response).await)
+        };
+        self.within(opened).await
+    }
+
+    /// Sends an entity.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        header: Option<(HeaderName, HeaderValue)>,
+        entity: &impl Entity,
+    ) -> Result<StatusCode, ClientError> {
+        let body =
+            serde_json::to_vec(entity).expect("wire types hold nothing but text and numbers");
+        let mut request = self.request(method, &format!("/fleet/v1/{path}"), body.into())?;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        request.headers_mut().extend(header);
+        let sent = async { self.whole(self.call(request).await?).await };
+        self.within(sent).await.map(|(status, _)| status)
+    }
+
+    /// Sends a request without a body.
+    pub(super) async fn send_empty(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<Bytes, ClientError> {
+        let request = self.request(method, &format!("/fleet/v1/{path}"), Bytes::new())?;
+        let sent = async { self.whole(self.call(request).await?).await };
+        self.within(sent).await.map(|(_, body)| body)
+    }
+
+    pub(super) fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| self.bad_answer(error))
+    }
+
+    pub(super) fn bad_answer(&self, problem: impl ToString) -> ClientError {
+        let (endpoint, problem) = (self.endpoint.clone(), problem.to_string());
+        ClientError::BadAnswer { endpoint, problem }
+    }
+
+    async fn within<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        match timeout(CONNECT + ANSWER, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ClientError::TimedOut {
+                endpoint: self.endpoint.clone(),
+                after: ANSWER,
+            }),
+        }
+    }
+
+    async fn get_whole(&self, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        self.whole(self.get_once_more(path).await?).await
+    }
+
+    /// A connection that was kept may have been closed by the server just when it is used again.
+    /// Reading twice does no harm, so a request that broke is sent once more.
+    async fn get_once_more(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+        let request = || self.request(Method::GET, path, Bytes::new());
+        match self.call(request()?).await {
+            Err(ClientError::Broken { .. }) => self.call(request()?).await,
+            answer => answer,
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
+        let (authority, base) = (self.endpoint.authority(), self.endpoint.base());
+        Request::builder()
+            .method(method)
+            .uri(format!("http://{authority}{base}{path}"))
+            .body(Full::new(body))
+            .map_err(|error| self.bad_answer(error))
+    }
+
+    async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+        self.pool
+            .request(request)
+            .await
+            .map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: PoolError) -> ClientError {
+        let endpoint = self.endpoint.clone();
+        if !error.is_connect() {
+            return ClientError::Broken {
+                endpoint,
+                cause: error.into(),
+            };
+        }
+        // What the system said is the innermost cause; the pool's words around it say nothing.
+        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+        let cause = causes
+            .last()
+            .map_or_else(|| error.to_string(), ToString::to_string);
+        ClientError::Unreachable {
+            endpoint,
+            cause: cause.into(),
+        }
+    }
+
+    /// The whole answer, if it is a good one.
+    async fn whole(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refused(response).await);
+        }
+        Ok((status, self.body(response).await?))
+    }
+
+    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+        match Limited::new(response.into_body(), MOST_ANSWER)
+            .collect()
+            .await
+        {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(cause) => Err(ClientError::Broken {
+                endpoint: self.endpoint.clone(),
+                cause,
+            }),
+        }
+    }
+
+    /// What an answer says that is not a good one.
+    async fn refused(&self, response: Response<Incoming>) -> ClientError {
+        let status = response.status();
+        let body = match self.body(response).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        let Ok(ErrorBody { error }) = serde_json::from_slice(&body) else {
+            return self.bad_answer(format!("status {status} without fleet's explanation"));
+        };
+        let message = match error.message.as_str() {
+            "" => format!("{} answered {status}", self.endpoint),
+            message => message.to_owned(),
+        };
+        ClientError::Api {
+            status: status.as_u16(),
+            message,
+            details: error.details,
+        }
+    }
+}
+
+/// The query of a request; it prints with the `?` before it, if it is not empty.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query(String);
+
+impl Query {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same query with a parameter, if it is given.
+    pub(super) fn with(mut self, name: &str, value: Option<&str>) -> Self {
+        if let Some(value) = value {
+            self.0.push(if self.0.is_empty() { '?' } else { '&' });
+            self.0.extend([name, "=", &escape(value)]);
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Percent-encodes all that has a meaning in a URL.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'@' | b':' => {
+                escaped.push(char::from(byte));
+            }
+            _ => write!(escaped, "%{byte:02X}").expect("a string takes all that is written"),
+        }
+    }
+    escaped
+}
+
+/// Connects to the endpoint, whatever the URL of a request says.
+#[derive(Debug, Clone)]
+struct Connector(Endpoint);
+
+impl tower::Service<Uri> for Connector {
+    type Response = Conduit;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Conduit>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let endpoint = self.0.clone();
+        Box::pin(async move {
+            let stream = timeout(CONNECT, endpoint.connect())
+                .await
+                .map_err(io::Error::from)??;
+            Ok(Conduit(TokioIo::new(stream)))
+        })
+    }
+}
+
+/// A connection as the pool wants it.
+struct Conduit(TokioIo<BoxedDuplex>);
+
+impl Connection for Conduit {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Conduit {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl hyper::rt::Write for Conduit {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a call of the API came to nothing.
+
+use std::error::Error;
+use std::time::Duration;
+
+use super::Endpoint;
+use crate::wire::ErrorDetail;
+
+/// Why a call of the API came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody can be connected to; nothing happened.
+    #[error(
+        "no fleetd can be reached at {endpoint}: start one there, for example with \"fleetd dev\", \
+         or set FLEETCTL_ENDPOINT or --endpoint to where one listens"
+    )]
+    Unreachable {
+        /// Where.
+        endpoint: Endpoint,
+        /// What the system says.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    /// The connection broke: the request may or may not have been carried out.
+    #[error("the connection to {endpoint} broke before the answer was complete")]
+    Broken {
+        /// The other end.
+        endpoint: Endpoint,
+        /// What is known of it.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    /// The answer took too long: the request may or may not have been carried out.
+    #[error("{endpoint} did not answer within {} seconds", after.as_secs())]
+    TimedOut {
+        /// The other end.
+        endpoint: Endpoint,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server refuses the request, or cannot carry it out.
+    #[error("{message}")]
+    Api {
+        /// The HTTP status.
+        status: u16,
+        /// The server's explanation.
+        message: String,
+        /// Each thing that is wrong with a unit file.
+        details: Vec<ErrorDetail>,
+    },
+    /// What came is no answer of a fleet API.
+    #[error("{endpoint} gave an answer that is none of fleet's API: {problem}")]
+    BadAnswer {
+        /// The other end.
+        endpoint: Endpoint,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+}

@@ -1,0 +1,323 @@
+//! The client: one method for each thing that the API can do.
+
+mod call;
+mod endpoint;
+mod error;
+mod journal;
+
+use fleet_core::{Generation, TargetState};
+use fleet_store::MetadataChange;
+use fleet_unitfile::{UnitFile, UnitName};
+use hyper::header::{HeaderValue, IF_NONE_MATCH};
+use hyper::{Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::wire::{
+    Machine, MachinePage, MetadataOp, PutUnit, Restarted, Unit, UnitPage, UnitState, UnitStatePage,
+    Version,
+};
+use call::{Caller, Query};
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::ClientError;
+pub use journal::{JournalLines, JournalOptions};
+
+/// A client of the API. Cloning is cheap, and clones share connections.
+///
+/// Connecting may take five seconds and an answer thirty; only a journal may take its time. A `GET`
+/// whose connection turns out to have been closed is repeated once; nothing else is ever repeated.
+#[derive(Debug, Clone)]
+pub struct Client {
+    caller: Caller,
+}
+
+/// A unit to create, or new content of one.
+#[derive(Debug, Clone)]
+pub struct UnitUpload {
+    /// The unit file.
+    pub file: UnitFile,
+    /// The desired state; `None` is inactive for a unit that is new.
+    pub desired: Option<TargetState>,
+    /// Whether a unit that is there has to stay as it is.
+    pub create_only: bool,
+}
+
+/// What came of sending a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// It was created, or its content replaced.
+    Created,
+    /// It had this content already; its desired state was set.
+    Changed,
+    /// It exists, and was only to be created.
+    Exists,
+}
+
+/// Which unit states to list: all that match what is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateFilter {
+    /// Only those of this machine.
+    pub machine: Option<String>,
+    /// Only those of this unit.
+    pub unit: Option<String>,
+}
+
+/// How often a listing is begun anew that the server did not keep to its end.
+const RELISTS: usize = 3;
+
+impl Client {
+    /// A client of the server at that endpoint. It connects when it is first used.
+    #[must_use]
+    pub fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            caller: Caller::new(endpoint.clone()),
+        }
+    }
+
+    /// Where it connects to.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.caller.endpoint()
+    }
+
+    /// The version of the daemon that answers.
+    ///
+    /// # Errors
+    ///
+    /// As for all methods: [`ClientError`] says whether nobody answered, or what was answered.
+    pub async fn version(&self) -> Result<String, ClientError> {
+        let version: Version = self.caller.get("version", &Query::new()).await?;
+        Ok(version.version)
+    }
+
+    /// Whether the daemon lives.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] when it does not.
+    pub async fn health(&self) -> Result<(), ClientError> {
+        self.caller.probe("healthz").await
+    }
+
+    /// Whether what the daemon answers is the present state of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 503 and what is missing when it is not.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.caller.probe("readyz").await
+    }
+
+    /// All units, in order of their names, of one revision.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn units(&self) -> Result<Vec<Unit>, ClientError> {
+        let split = |page: UnitPage| (page.units, page.next_page_token);
+        self.list("units", &Query::new(), split).await
+    }
+
+    /// The unit of that name with its source; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn unit(&self, name: &UnitName) -> Result<Option<Unit>, ClientError> {
+        found(self.caller.get(&unit_path(name), &Query::new()).await)
+    }
+
+    /// Creates a unit or replaces its content, byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 and details when the unit file is not acceptable.
+    pub async fn put_unit(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+    ) -> Result<PutOutcome, ClientError> {
+        let (source, source_base64) = match upload.file.source_str() {
+            Some(text) => (Some(text.to_owned()), None),
+            None => (None, Some(base64_of(upload.file.source()))),
+        };
+        let desired_state = upload.desired.map(|desired| desired.to_string());
+        let entity = PutUnit {
+            desired_state,
+            source,
+            source_base64,
+            ..PutUnit::default()
+        };
+        let create_only = (IF_NONE_MATCH, HeaderValue::from_static("*"));
+        let headers = upload.create_only.then_some(create_only);
+        let path = unit_path(name);
+        match self.caller.send(Method::PUT, &path, headers, &entity).await {
+            Ok(StatusCode::CREATED) => Ok(PutOutcome::Created),
+            Ok(_) => Ok(PutOutcome::Changed),
+            Err(ClientError::Api { status: 412, .. }) => Ok(PutOutcome::Exists),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes the desired state of a unit that is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 409 when there is no such unit.
+    pub async fn set_desired(
+        &self,
+        name: &UnitName,
+        desired: TargetState,
+    ) -> Result<(), ClientError> {
+        let desired_state = Some(desired.to_string());
+        let entity = PutUnit {
+            desired_state,
+            ..PutUnit::default()
+        };
+        self.caller
+            .send(Method::PUT, &unit_path(name), None, &entity)
+            .await
+            .map(drop)
+    }
+
+    /// Forgets a unit, and says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn destroy(&self, name: &UnitName) -> Result<bool, ClientError> {
+        let gone = self
+            .caller
+            .send_empty(Method::DELETE, &unit_path(name))
+            .await;
+        Ok(found(gone.map(drop))?.is_some())
+    }
+
+    /// Asks for a restart, and returns the generation that the unit will then have.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when its desired state is
+    /// not launched.
+    pub async fn restart(&self, name: &UnitName) -> Result<Generation, ClientError> {
+        let path = format!("{}/restart", unit_path(name));
+        let body = self.caller.send_empty(Method::POST, &path).await?;
+        let restarted: Restarted = self.caller.decode(&body)?;
+        Ok(Generation(restarted.generation))
+    }
+
+    /// The states that match the filter, in order of units' names, then of machine IDs.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn states(&self, filter: &StateFilter) -> Result<Vec<UnitState>, ClientError> {
+        let query = Query::new().with("machineID", filter.machine.as_deref());
+        let query = query.with("unitName", filter.unit.as_deref());
+        let split = |page: UnitStatePage| (page.states, page.next_page_token);
+        self.list("state", &query, split).await
+    }
+
+    /// The machines that are present, in order of their IDs.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn machines(&self) -> Result<Vec<Machine>, ClientError> {
+        let split = |page: MachinePage| (page.machines, page.next_page_token);
+        self.list("machines", &Query::new(), split).await
+    }
+
+    /// Changes metadata of machines, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 when a change cannot be carried out.
+    pub async fn patch_machines(&self, changes: &[MetadataChange]) -> Result<(), ClientError> {
+        let ops: Vec<MetadataOp> = changes.iter().map(MetadataOp::from).collect();
+        self.caller
+            .send(Method::PATCH, "machines", None, &ops)
+            .await
+            .map(drop)
+    }
+
+    /// Opens the journal of a unit.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when it is on no machine,
+    /// 501 when its lines cannot be had from this server.
+    pub async fn journal(
+        &self,
+        name: &UnitName,
+        options: &JournalOptions,
+    ) -> Result<JournalLines, ClientError> {
+        let path = format!("{}/journal", unit_path(name));
+        let body = self.caller.open(&path, &options.query()).await?;
+        Ok(JournalLines::new(self.endpoint().clone(), body))
+    }
+
+    /// All pages of a list. When the server no longer keeps the listing it is begun anew.
+    async fn list<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &Query,
+        split: impl Fn(P) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, ClientError> {
+        let mut tries = 0;
+        loop {
+            match self.list_once(path, query, &split).await {
+                Err(ClientError::Api { status: 400, .. }) if tries < RELISTS => tries += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn list_once<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &Query,
+        split: impl Fn(P) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, ClientError> {
+        let mut items = Vec::new();
+        let mut token = String::new();
+        loop {
+            let given = Some(token.as_str()).filter(|token| !token.is_empty());
+            let query = query.clone().with("nextPageToken", given);
+            let (page, next) = split(self.caller.get(path, &query).await?);
+            items.extend(page);
+            if next.is_empty() {
+                return Ok(items);
+            }
+            if next == token {
+                return Err(self
+                    .caller
+                    .bad_answer("the list does not go on after a page"));
+            }
+            token = next;
+        }
+    }
+}
+
+/// `None` for an answer that says that there is no such thing.
+fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match answer {
+        Err(ClientError::Api { status: 404, .. }) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+fn unit_path(name: &UnitName) -> String {
+    format!("units/{}", call::escape(name.as_str()))
+}
+
+fn base64_of(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What the body of a request can be made of.
+trait Entity: Serialize + Sync {}
+
+impl<T: Serialize + Sync> Entity for T {}

@@ -1,0 +1,142 @@
+//! What the API is made of, and what all handlers share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use fleet_core::{Revision, Snapshot, Strictness};
+use fleet_store::{Mirror, Registry};
+
+use super::extract::Params;
+use super::failure::Failure;
+use super::journals::Journals;
+use super::listings::Listings;
+use super::page::Token;
+
+/// How long a write waits until reads on this server see it.
+const SEEN: Duration = Duration::from_secs(5);
+
+/// All that the API needs to answer.
+pub struct Api {
+    /// Where writes go.
+    pub registry: Registry,
+    /// What reads are answered from.
+    pub mirror: Mirror,
+    /// Where log lines come from.
+    pub journals: Arc<dyn Journals>,
+    /// How many items a page of a list has; zero is read as one.
+    pub page_size: u16,
+    /// What to do about unit files that the old program would have passed over in silence.
+    pub strictness: Strictness,
+    /// The daemon's version.
+    pub version: String,
+}
+
+impl Api {
+    /// The page size of version 1.
+    pub const PAGE_SIZE: u16 = 100;
+
+    /// The routes of the API, ready to be [served](crate::serve).
+    pub fn router(mut self) -> Router {
+        self.page_size = self.page_size.max(1);
+        super::router::router(Shared(Arc::new(self), Listings::default()))
+    }
+}
+
+/// The API as handlers have it.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Api>, Listings);
+
+impl std::ops::Deref for Shared {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.0
+    }
+}
+
+impl Shared {
+    /// What is known. Before the store was read once nothing is, and that is not the same as that
+    /// there is nothing.
+    pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
+        let snapshot = self.mirror.snapshot();
+        if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
+            return Err(Failure::unavailable(
+                "fleet server unable to communicate with its store",
+            ));
+        }
+        Ok(snapshot)
+    }
+
+    /// Waits until reads on this server see the revision. The write is done in any case, so waiting
+    /// too long is no failure of it.
+    pub(super) async fn settle(&self, revision: Revision) {
+        let seen = tokio::time::timeout(SEEN, self.mirror.wait_for(revision)).await;
+        if !matches!(seen, Ok(Ok(_))) {
+            tracing::warn!(%revision, "a write is done, but reads do not see it yet");
+        }
+    }
+
+    /// Finds what a list request shows: the next page of a listing, or the first page of a new one.
+    pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
+        let mut tokens = params.all("nextPageToken");
+        let Some(token) = tokens.next() else {
+            return Ok(Listing::new(self.view()?, 1));
+        };
+        if tokens.next().is_some() {
+            return Err(Failure::bad("too many values for page token"));
+        }
+        let token = Token::decode(token, self.page_size).map_err(Failure::bad)?;
+        let Some(revision) = token.revision else {
+            return Ok(Listing::new(self.view()?, token.page));
+        };
+        let snapshot = self.1.find(revision).ok_or_else(|| {
+            Failure::bad(
+                "nextPageToken is of a list that is no longer kept: list again from the start",
+            )
+        })?;
+        Ok(Listing::new(snapshot, token.page))
+    }
+
+    /// Cuts the page out of all items, and says how to ask for the next one, if there is one.
+    pub(super) fn page<T>(
+        &self,
+        listing: &Listing,
+        items: impl Iterator<Item = T>,
+    ) -> (Vec<T>, String) {
+        let size = usize::from(self.page_size);
+        let before = usize::try_from(listing.page - 1)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(size);
+        let mut items = items.skip(before);
+        let page: Vec<T> = items.by_ref().take(size).collect();
+        if page.is_empty() || items.next().is_none() {
+            return (page, String::new());
+        }
+        self.1.keep(&listing.snapshot);
+        let (limit, page_number) = (self.page_size, listing.page + 1);
+        let revision = Some(listing.snapshot.revision);
+        (
+            page,
+            Token {
+                limit,
+                page: page_number,
+                revision,
+            }
+            .encode(),
+        )
+    }
+}
+
+/// A page of a listing.
+pub(super) struct Listing {
+    /// What the whole listing shows.
+    pub(super) snapshot: Arc<Snapshot>,
+    page: u64,
+}
+
+impl Listing {
+    fn new(snapshot: Arc<Snapshot>, page: u64) -> Self {
+        Self { snapshot, page }
+    }
+}

@@ -1,0 +1,13 @@
+//! The discovery document: the API described for programs that generate clients.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+/// In the format of Google's discovery service. Its `rootUrl` is unusable on purpose: a client has
+/// to set it to where it found the API.
+const DOCUMENT: &str = include_str!("../discovery.json");
+
+/// `GET /discovery`
+pub(super) async fn document() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT)
+}

@@ -1,0 +1,97 @@
+//! `GET /units/<name>/journal`: the log lines of a unit, from the machine that it is on.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use fleet_core::{MachineId, Snapshot, Unit};
+use fleet_unitfile::parse_bool;
+use futures_util::StreamExt as _;
+
+use super::api::Shared;
+use super::extract::{Name, Params};
+use super::failure::{Failure, chain};
+use super::journals::{JournalError, JournalQuery};
+use crate::wire;
+
+/// `GET /units/<name>/journal?lines=N&follow=1&machine=ID`
+///
+/// An error after the first line cannot be told any more, so it cuts the answer off.
+pub(super) async fn journal(
+    State(api): State<Shared>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Response, Failure> {
+    let snapshot = api.view()?;
+    let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
+    let query = query(&params)?;
+    let machine = machine(&snapshot, unit, &params)?;
+    let lines = api
+        .journals
+        .open(&machine, &unit.name, &query)
+        .await
+        .map_err(cannot_open)?;
+    let body = Body::from_stream(lines.map(|line| line.map(|line| line + "\n")));
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+fn query(params: &Params) -> Result<JournalQuery, Failure> {
+    let mut query = JournalQuery::default();
+    if let Some(text) = params.first("lines") {
+        let lines = text
+            .parse()
+            .ok()
+            .filter(|lines| *lines <= JournalQuery::MOST_LINES);
+        query.lines = lines.ok_or_else(|| {
+            let most = JournalQuery::MOST_LINES;
+            Failure::bad(format!(
+                "invalid value of lines: {text:?} is no number from 0 to {most}"
+            ))
+        })?;
+    }
+    if let Some(text) = params.first("follow") {
+        query.follow = parse_bool(text).ok_or_else(|| {
+            Failure::bad(format!(
+                "invalid value of follow: {text:?} is neither 1 nor 0"
+            ))
+        })?;
+    }
+    Ok(query)
+}
+
+/// The machine that is asked for, or else the one that the unit is on.
+fn machine(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<MachineId, Failure> {
+    if let Some(id) = params.first("machine") {
+        return id
+            .parse()
+            .map_err(|error| Failure::bad(format!("invalid value of machine: {error}")));
+    }
+    let name = unit.name.as_str();
+    if let Some(placement) = snapshot.placement(name) {
+        return Ok(placement.machine.clone());
+    }
+    let reporting: Vec<&MachineId> = snapshot
+        .states_of(name)
+        .map(|state| &state.machine)
+        .collect();
+    match reporting[..] {
+        [machine] => Ok(machine.clone()),
+        [] => Err(Failure::conflict(format!(
+            "{name} is on no machine: {}",
+            wire::reason_text(snapshot, unit)
+        ))),
+        [first, ..] => Err(Failure::bad(format!(
+            "{name} is on {} machines: choose one, for example with machine={first}",
+            reporting.len()
+        ))),
+    }
+}
+
+fn cannot_open(error: JournalError) -> Failure {
+    let status = match &error {
+        JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Failure::new(status, chain(&error))
+}

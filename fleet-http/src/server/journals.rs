@@ -1,0 +1,71 @@
+//! Where the server gets the log lines of units from.
+
+use std::error::Error;
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use fleet_core::MachineId;
+use fleet_unitfile::UnitName;
+use futures_core::Stream;
+
+/// Opens the journals of units.
+///
+/// The server knows where a unit is; an implementation knows how to get at the lines there.
+#[async_trait]
+pub trait Journals: Send + Sync {
+    /// Opens the journal of `unit` on `machine`.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::NotHere`] when the machine is another one and its lines cannot be had from
+    /// here.
+    async fn open(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+        query: &JournalQuery,
+    ) -> Result<JournalStream, JournalError>;
+}
+
+/// Lines of a journal, oldest first, without the newlines that end them. Dropping it closes the
+/// journal; an error ends it.
+pub type JournalStream = Pin<Box<dyn Stream<Item = Result<String, JournalError>> + Send>>;
+
+/// Which lines of a journal are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalQuery {
+    /// How many of the lines that are already there, counted from the end.
+    pub lines: u32,
+    /// Whether lines to come are wanted too.
+    pub follow: bool,
+}
+
+impl JournalQuery {
+    /// The most lines that may be asked for; the API refuses more.
+    pub const MOST_LINES: u32 = 100_000;
+}
+
+impl Default for JournalQuery {
+    /// The last ten lines.
+    fn default() -> Self {
+        Self {
+            lines: 10,
+            follow: false,
+        }
+    }
+}
+
+/// Why a journal cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The lines are on another machine.
+    #[error("the journal is on machine {machine}, and cannot be had from another one")]
+    NotHere {
+        /// That machine.
+        machine: MachineId,
+    },
+    /// The service manager of the machine failed to give the lines.
+    #[error("the journal cannot be read")]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
+}

@@ -1,0 +1,89 @@
+//! Where a server listens, as people write it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// An address to listen on.
+///
+/// ```
+/// use fleet_http::Listen;
+///
+/// let listen: Listen = "unix:///run/fleet.sock".parse()?;
+/// assert_eq!(listen, Listen::Unix("/run/fleet.sock".into()));
+/// assert_eq!("tcp://localhost:4285".parse::<Listen>()?.to_string(), "tcp://127.0.0.1:4285");
+/// # Ok::<(), fleet_http::ListenParseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Listen {
+    /// A unix socket: `unix:///path`.
+    Unix(PathBuf),
+    /// A TCP port: `tcp://address:port` or `http://address:port`. Port 0 lets the system choose.
+    Tcp(SocketAddr),
+}
+
+/// A text that names no address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot listen on {0:?}: write unix:///path/to/socket or tcp://address:port, \
+     as in unix:///run/fleet.sock or tcp://127.0.0.1:4285"
+)]
+pub struct ListenParseError(String);
+
+impl FromStr for Listen {
+    type Err = ListenParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = || ListenParseError(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix://") {
+            let named = path.starts_with('/') && !path.ends_with('/') && !path.contains('\0');
+            return named.then(|| Self::Unix(path.into())).ok_or_else(refused);
+        }
+        let address = text
+            .strip_prefix("tcp://")
+            .or_else(|| text.strip_prefix("http://"));
+        let address = address.ok_or_else(refused)?.trim_end_matches('/');
+        let address = match address.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => address.to_owned(),
+        };
+        address.parse().map(Self::Tcp).map_err(|_| refused())
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        let cases = [
+            ("unix:///run/fleet.sock", Some("unix:///run/fleet.sock")),
+            ("tcp://127.0.0.1:4285", Some("tcp://127.0.0.1:4285")),
+            ("http://127.0.0.1:4285/", Some("tcp://127.0.0.1:4285")),
+            ("tcp://[::1]:0", Some("tcp://[::1]:0")),
+            ("tcp://localhost:80", Some("tcp://127.0.0.1:80")),
+            ("unix://run/fleet.sock", None),
+            ("unix:///", None),
+            ("/run/fleet.sock", None),
+            ("tcp://127.0.0.1", None),
+            ("tcp://example.com:80", None),
+            ("https://127.0.0.1:80", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            let listen = text.parse::<Listen>().ok().map(|listen| listen.to_string());
+            assert_eq!(listen.as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The machines that are present, and their metadata.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+
+use super::api::Shared;
+use super::extract::{Params, read_body};
+use super::failure::Failure;
+use crate::wire::{self, MachinePage, decode_patch};
+
+/// `GET /machines`
+pub(super) async fn list(
+    State(api): State<Shared>,
+    params: Params,
+) -> Result<Json<MachinePage>, Failure> {
+    let listing = api.listing(&params)?;
+    let (page, next_page_token) = api.page(&listing, listing.snapshot.machines());
+    let machines = page
+        .into_iter()
+        .map(|machine| wire::machine(machine))
+        .collect();
+    Ok(Json(MachinePage {
+        machines,
+        next_page_token,
+    }))
+}
+
+/// `PATCH /machines`: all operations in one transaction, or none.
+pub(super) async fn patch(
+    State(api): State<Shared>,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let body = read_body(request.into_body()).await?;
+    let changes = decode_patch(&body).map_err(Failure::bad)?;
+    if !changes.is_empty() {
+        let revision = api.registry.patch_metadata(&changes).await?;
+        api.settle(revision).await;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,27 @@
+//! The server: what it needs, where it listens, and how it answers.
+
+mod api;
+mod connection;
+mod discovery;
+mod extract;
+mod failure;
+mod health;
+mod journal;
+mod journals;
+mod listen;
+mod listener;
+mod listings;
+mod machines;
+mod page;
+mod pause;
+mod put;
+mod router;
+mod states;
+mod units;
+mod validate;
+
+pub use api::Api;
+pub use connection::serve;
+pub use journals::{JournalError, JournalQuery, JournalStream, Journals};
+pub use listen::{Listen, ListenParseError};
+pub use listener::{ListenError, Listener};

@@ -1,0 +1,168 @@
+//! `PUT /units/<name>`: creating a unit, replacing its content, changing its desired state.
+
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use fleet_core::TargetState;
+use fleet_store::{ExpectUnit, NewUnit, RegistryError};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::api::Shared;
+use super::extract::{Name, read_body};
+use super::failure::Failure;
+use super::validate;
+use crate::wire::{PutUnit, decode_put};
+
+/// `PUT /units/<name>`
+///
+/// 201 when the unit was created or its content replaced, 204 when its desired state was set.
+pub(super) async fn put(
+    State(api): State<Shared>,
+    Name(name): Name,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let (head, body) = request.into_parts();
+    check_content_type(&head.headers)?;
+    let create_only = create_only(&head.headers)?;
+    let entity = decode_put(&read_body(body).await?).map_err(Failure::bad)?;
+    let name = agreed_name(&name, &entity)?;
+    let desired = desired_state(&name, &entity)?;
+    match validate::unit_file(&entity)? {
+        None => change_state(&api, &name, desired, create_only).await,
+        Some(file) => put_file(&api, name, file, desired, create_only).await,
+    }
+}
+
+/// A request without a unit file changes the state of a unit that is there.
+async fn change_state(
+    api: &Shared,
+    name: &UnitName,
+    desired: Option<TargetState>,
+    create_only: bool,
+) -> Result<StatusCode, Failure> {
+    let snapshot = api.view()?;
+    let known = snapshot.unit(name.as_str()).is_some() || snapshot.fault(name.as_str()).is_some();
+    if create_only {
+        return Err(if known {
+            Failure::taken()
+        } else {
+            nothing_to_create()
+        });
+    }
+    let Some(desired) = desired else {
+        return Err(if known {
+            no_state()
+        } else {
+            nothing_to_create()
+        });
+    };
+    match api.registry.set_desired(name, desired).await {
+        Ok(revision) => api.settle(revision).await,
+        Err(RegistryError::NotFound { .. }) => return Err(nothing_to_create()),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A request with a unit file creates or replaces, unless the unit has this content already.
+async fn put_file(
+    api: &Shared,
+    name: UnitName,
+    file: UnitFile,
+    desired: Option<TargetState>,
+    create_only: bool,
+) -> Result<StatusCode, Failure> {
+    let snapshot = api.view()?;
+    let unit = validate::unit(&name, file, desired, api.strictness, &snapshot)?;
+    let known = snapshot.unit(name.as_str());
+    if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
+        return Err(Failure::taken());
+    }
+    if known.is_some_and(|known| known.hash() == unit.hash()) {
+        return change_state(api, &name, desired, create_only).await;
+    }
+    let expect = if create_only {
+        ExpectUnit::Absent
+    } else {
+        ExpectUnit::Any
+    };
+    let new = NewUnit {
+        name,
+        file: unit.file,
+        desired: unit.desired,
+    };
+    let revision = api.registry.put_unit(new, expect).await?;
+    api.settle(revision).await;
+    Ok(StatusCode::CREATED)
+}
+
+fn nothing_to_create() -> Failure {
+    Failure::conflict("unit does not exist and options field empty")
+}
+
+fn no_state() -> Failure {
+    Failure::conflict("must provide DesiredState to update existing unit")
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
+    let refused = |message: String| Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    let values: Vec<_> = headers.get_all(CONTENT_TYPE).iter().collect();
+    let [value] = values[..] else {
+        return Err(refused(format!(
+            "expected 1 Content-Type, got {}",
+            values.len()
+        )));
+    };
+    let media_type = value
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    if media_type.trim() != "application/json" {
+        return Err(refused(
+            "only acceptable Content-Type is application/json".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the request must not touch a unit that is there.
+fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
+    match headers.get(IF_NONE_MATCH) {
+        None => Ok(false),
+        Some(value) if value == "*" => Ok(true),
+        Some(_) => Err(Failure::bad(
+            "If-None-Match must be *: units have no entity tags",
+        )),
+    }
+}
+
+fn agreed_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
+    let in_body = entity.name.as_deref().unwrap_or_default();
+    if !in_body.is_empty() && in_body != in_url {
+        return Err(Failure::bad(format!(
+            "name in URL {in_url:?} differs from unit name in request body {in_body:?}"
+        )));
+    }
+    UnitName::parse(in_url).map_err(Failure::bad)
+}
+
+/// The desired state that is asked for. A template runs nowhere, so it can only be inactive.
+fn desired_state(name: &UnitName, entity: &PutUnit) -> Result<Option<TargetState>, Failure> {
+    let Some(text) = entity
+        .desired_state
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    else {
+        return Ok(None);
+    };
+    let desired: TargetState = text.parse().map_err(Failure::bad)?;
+    if name.is_template() && desired != TargetState::Inactive {
+        return Err(Failure::bad(format!(
+            "cannot activate template {:?}: activate an instance of it",
+            name.as_str()
+        )));
+    }
+    Ok(Some(desired))
+}

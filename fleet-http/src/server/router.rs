@@ -1,0 +1,213 @@
+//! Which method on which path is answered by whom.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{ALLOW, LOCATION, SERVER};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, patch, post, put};
+
+use super::api::Shared;
+use super::failure::Failure;
+use super::{discovery, health, journal, machines, put, states, units};
+
+/// Where version 1 lives, and its other name.
+const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
+
+/// The whole API.
+pub(super) fn router(api: Shared) -> Router {
+    let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
+        .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
+    let root = Router::new()
+        .route(
+            "/",
+            only(
+                MethodRouter::new(),
+                "",
+                "nothing is here: see /fleet/v1/discovery",
+            ),
+        )
+        .route(
+            "/healthz",
+            only(
+                get(health::alive),
+                GET,
+                "only GET supported against this resource",
+            ),
+        )
+        .route(
+            "/readyz",
+            only(
+                get(health::ready),
+                GET,
+                "only GET supported against this resource",
+            ),
+        );
+    PREFIXES
+        .into_iter()
+        .fold(root, |router, prefix| router.merge(version_1(prefix)))
+        .fallback(elsewhere)
+        .layer(from_fn_with_state(server, name_the_server))
+        .with_state(api)
+}
+
+const GET: &str = "GET, HEAD, OPTIONS";
+
+fn version_1(prefix: &str) -> Router<Shared> {
+    let only_get = "only GET supported against this resource";
+    let unit = put(put::put).get(units::get).delete(units::delete);
+    let at = |path: &str| format!("{prefix}{path}");
+    Router::new()
+        .route(
+            prefix,
+            only(
+                MethodRouter::new(),
+                "",
+                "nothing is here: see /fleet/v1/discovery",
+            ),
+        )
+        .route(&at("/units"), only(get(units::list), GET, only_get))
+        .route(
+            &at("/units/{name}"),
+            only(
+                unit,
+                "GET, HEAD, PUT, DELETE, OPTIONS",
+                "only GET, PUT and DELETE supported against this resource",
+            ),
+        )
+        .route(
+            &at("/units/{name}/restart"),
+            only(
+                post(units::restart),
+                "POST, OPTIONS",
+                "only POST supported against this resource",
+            ),
+        )
+        .route(
+            &at("/units/{name}/journal"),
+            only(get(journal::journal), GET, only_get),
+        )
+        .route(&at("/state"), only(get(states::list), GET, only_get))
+        .route(&at("/state/{name}"), only(get(states::get), GET, only_get))
+        .route(
+            &at("/machines"),
+            only(
+                patch(machines::patch).get(machines::list),
+                "GET, HEAD, PATCH, OPTIONS",
+                "only GET and PATCH supported against this resource",
+            ),
+        )
+        .route(&at("/version"), only(get(health::version), GET, only_get))
+        .route(&at("/discovery"), discovery_only())
+}
+
+/// A resource that answers `OPTIONS`, and refuses other methods with `message`.
+fn only(
+    methods: MethodRouter<Shared>,
+    allowed: &'static str,
+    message: &'static str,
+) -> MethodRouter<Shared> {
+    refusing(methods, allowed, StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// The discovery document refuses other methods as it always did.
+fn discovery_only() -> MethodRouter<Shared> {
+    let message = "only HTTP GET supported against this resource";
+    refusing(
+        get(discovery::document),
+        GET,
+        StatusCode::BAD_REQUEST,
+        message,
+    )
+}
+
+fn refusing(
+    methods: MethodRouter<Shared>,
+    allowed: &'static str,
+    status: StatusCode,
+    message: &'static str,
+) -> MethodRouter<Shared> {
+    methods.fallback(async move |method: Method| {
+        let mut response = match method {
+            Method::OPTIONS if !allowed.is_empty() => StatusCode::NO_CONTENT.into_response(),
+            _ => Failure::new(status, message).into_response(),
+        };
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static(allowed));
+        response
+    })
+}
+
+/// A path that is spelled with empty or dotted segments is sent to its clean spelling.
+async fn elsewhere(uri: Uri) -> Response {
+    let Some(path) = cleaned(uri.path()) else {
+        return no_resource().into_response();
+    };
+    let query = uri
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    match HeaderValue::try_from(format!("{path}{query}")) {
+        Ok(location) => (StatusCode::MOVED_PERMANENTLY, [(LOCATION, location)]).into_response(),
+        Err(_) => no_resource().into_response(),
+    }
+}
+
+/// The failure of a path that leads nowhere.
+pub(super) fn no_resource() -> Failure {
+    Failure::not_found("no such resource: see /fleet/v1/discovery")
+}
+
+/// The path without empty, `.` and `..` segments, if that changes it.
+fn cleaned(path: &str) -> Option<String> {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    let last = if path.ends_with('/') && !segments.is_empty() {
+        "/"
+    } else {
+        ""
+    };
+    let clean = format!("/{}{last}", segments.join("/"));
+    (clean != path).then_some(clean)
+}
+
+async fn name_the_server(
+    State(server): State<HeaderValue>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(SERVER, server);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned() {
+        let cases = [
+            ("/fleet/v1//units", Some("/fleet/v1/units")),
+            ("//", Some("/")),
+            ("/a/./b/../c", Some("/a/c")),
+            ("/..", Some("/")),
+            ("/a//", Some("/a/")),
+            ("/a/b", None),
+            ("/a/b/", None),
+            ("/", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(cleaned(path).as_deref(), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What the machines report of their units.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::api::Shared;
+use super::extract::{Name, Params};
+use super::failure::Failure;
+use crate::wire::{self, UnitState, UnitStatePage};
+
+/// `GET /state`, with the filters `machineID` and `unitName`.
+///
+/// The filters are no part of a page token: who lists on repeats them.
+pub(super) async fn list(
+    State(api): State<Shared>,
+    params: Params,
+) -> Result<Json<UnitStatePage>, Failure> {
+    let listing = api.listing(&params)?;
+    let (machine, unit) = (params.given("machineID"), params.given("unitName"));
+    let wanted = |state: &&std::sync::Arc<fleet_core::UnitState>| {
+        machine.is_none_or(|machine| state.machine.as_str() == machine)
+            && unit.is_none_or(|unit| state.unit.as_str() == unit)
+    };
+    let (page, next_page_token) = api.page(&listing, listing.snapshot.states().filter(wanted));
+    let states = page.into_iter().map(|state| wire::state(state)).collect();
+    Ok(Json(UnitStatePage {
+        next_page_token,
+        states,
+    }))
+}
+
+/// `GET /state/<name>`: the state on the machine that the unit is placed on, or else on the first
+/// machine that reports one.
+pub(super) async fn get(
+    State(api): State<Shared>,
+    Name(name): Name,
+) -> Result<Json<UnitState>, Failure> {
+    let snapshot = api.view()?;
+    let placed = snapshot
+        .placement(&name)
+        .map(|placement| placement.machine.as_str());
+    let state = placed
+        .and_then(|machine| snapshot.state(&name, machine))
+        .or_else(|| snapshot.states_of(&name).next())
+        .ok_or_else(|| Failure::not_found("unit state does not exist"))?;
+    Ok(Json(wire::state(state)))
+}

@@ -1,0 +1,158 @@
+//! Units: listing, reading, destroying and restarting them.
+
+use std::cmp::Ordering;
+use std::iter::Peekable;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use fleet_core::{Snapshot, TargetState};
+use fleet_unitfile::UnitName;
+
+use super::api::Shared;
+use super::extract::{Name, Params};
+use super::failure::Failure;
+use crate::wire::{self, Restarted, Unit, UnitPage};
+
+/// `GET /units`
+pub(super) async fn list(
+    State(api): State<Shared>,
+    params: Params,
+) -> Result<Json<UnitPage>, Failure> {
+    let listing = api.listing(&params)?;
+    let snapshot = &listing.snapshot;
+    let (entries, next_page_token) = api.page(&listing, entries(snapshot));
+    let units = entries
+        .into_iter()
+        .map(|entry| entry.show(snapshot))
+        .collect();
+    Ok(Json(UnitPage {
+        next_page_token,
+        units,
+    }))
+}
+
+/// `GET /units/<name>`
+pub(super) async fn get(
+    State(api): State<Shared>,
+    Name(name): Name,
+) -> Result<Json<Unit>, Failure> {
+    let snapshot = api.view()?;
+    if let Some(unit) = snapshot.unit(&name) {
+        return Ok(Json(wire::unit_with_source(&snapshot, unit)));
+    }
+    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let fault = snapshot.fault(name.as_str()).ok_or_else(Failure::no_unit)?;
+    Ok(Json(wire::broken_unit(&name, fault)))
+}
+
+/// `DELETE /units/<name>`
+pub(super) async fn delete(
+    State(api): State<Shared>,
+    Name(name): Name,
+) -> Result<StatusCode, Failure> {
+    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let revision = api.registry.destroy(&name).await?;
+    api.settle(revision).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /units/<name>/restart`
+pub(super) async fn restart(
+    State(api): State<Shared>,
+    Name(name): Name,
+) -> Result<(StatusCode, Json<Restarted>), Failure> {
+    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let snapshot = api.view()?;
+    if let Some(unit) = snapshot.unit(name.as_str())
+        && unit.desired != TargetState::Launched
+    {
+        let message = format!(
+            "cannot restart {name}: its desired state is {}; start it instead",
+            unit.desired
+        );
+        return Err(Failure::conflict(message));
+    }
+    let (revision, generation) = api.registry.request_restart(&name).await?;
+    api.settle(revision).await;
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(Restarted {
+            generation: generation.0,
+        }),
+    ))
+}
+
+/// A unit, understood or not.
+enum Entry<'a> {
+    Unit(&'a fleet_core::Unit),
+    Broken(&'a UnitName, &'a fleet_core::Fault),
+}
+
+impl Entry<'_> {
+    fn show(&self, snapshot: &Snapshot) -> Unit {
+        match self {
+            Self::Unit(unit) => wire::unit(snapshot, unit),
+            Self::Broken(name, fault) => wire::broken_unit(name, fault),
+        }
+    }
+}
+
+/// All units, those that cannot be understood among them, in order of their names.
+fn entries(snapshot: &Snapshot) -> impl Iterator<Item = Entry<'_>> {
+    let units = snapshot.units().map(|unit| (&unit.name, Entry::Unit(unit)));
+    let faults = snapshot
+        .faults()
+        .map(|(name, fault)| (name, Entry::Broken(name, fault)));
+    merge(units.peekable(), faults.peekable())
+}
+
+fn merge<K: Ord, V>(
+    mut left: Peekable<impl Iterator<Item = (K, V)>>,
+    mut right: Peekable<impl Iterator<Item = (K, V)>>,
+) -> impl Iterator<Item = V> {
+    let next = move || {
+        let order = match (left.peek(), right.peek()) {
+            (Some((l, _)), Some((r, _))) => l.cmp(r),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let taken = if order == Ordering::Less {
+            left.next()
+        } else {
+            right.next()
+        };
+        taken.map(|(_, value)| value)
+    };
+    std::iter::from_fn(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_keeps_the_order() {
+        let cases: [(&[u8], &[u8]); 5] = [
+            (&[1, 3, 5], &[2, 4]),
+            (&[], &[1]),
+            (&[1], &[]),
+            (&[], &[]),
+            (&[4], &[1, 2, 9]),
+        ];
+        for (left, right) in cases {
+            let keyed = |numbers: &[u8]| {
+                numbers
+                    .iter()
+                    .map(|&n| (n, n))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .peekable()
+            };
+            let mut expected = [left, right].concat();
+            expected.sort_unstable();
+            let merged: Vec<u8> = merge(keyed(left), keyed(right)).collect();
+            assert_eq!(merged, expected);
+        }
+    }
+}

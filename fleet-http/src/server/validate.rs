@@ -1,0 +1,117 @@
+//! Whether what was sent may become a unit: each check that there is, for creating and replacing alike.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fleet_core::{RequirementErrors, Requirements, Snapshot, Strictness, TargetState, Unit};
+use fleet_core::{machine_of_cycle, replaces_cycle};
+use fleet_unitfile::{Diagnostic, Severity, UnitFile, UnitName, UnitOption};
+
+use super::failure::Failure;
+use crate::wire::{ErrorDetail, PutUnit};
+
+/// The unit file that a request carries: as text, as options, or as both if they agree.
+pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<UnitFile>, Failure> {
+    let options = entity
+        .options
+        .as_deref()
+        .filter(|options| !options.is_empty());
+    let from_options = options.map(file_of_options).transpose()?;
+    let from_source = source(entity)?
+        .map(|source| file_of_source(&source))
+        .transpose()?;
+    if let (Some(one), Some(other)) = (&from_source, &from_options)
+        && one.hash() != other.hash()
+    {
+        return Err(Failure::bad("source and options differ: send one of them"));
+    }
+    Ok(from_source.or(from_options))
+}
+
+fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
+    match (&entity.source, &entity.source_base64) {
+        (None, None) => Ok(None),
+        (Some(text), None) => Ok(Some(text.clone().into_bytes())),
+        (None, Some(text)) => match STANDARD.decode(text) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(Failure::bad(format!(
+                "sourceBase64 cannot be read: {error}"
+            ))),
+        },
+        (Some(_), Some(_)) => Err(Failure::bad("send one of source and sourceBase64")),
+    }
+}
+
+fn file_of_source(source: &[u8]) -> Result<UnitFile, Failure> {
+    let (file, diagnostics) = UnitFile::parse_collecting(source);
+    let errors: Vec<&Diagnostic> = diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.severity() == Severity::Error)
+        .collect();
+    if !errors.is_empty() {
+        let message = lines(errors.iter());
+        return Err(Failure::invalid(
+            message,
+            errors.into_iter().map(syntax_detail).collect(),
+        ));
+    }
+    if file.options().is_empty() {
+        return Err(Failure::bad(
+            "the unit file has no options: write at least one",
+        ));
+    }
+    Ok(file)
+}
+
+fn file_of_options(options: &[crate::wire::UnitOption]) -> Result<UnitFile, Failure> {
+    let options = options
+        .iter()
+        .map(|o| UnitOption::new(&o.section, &o.name, &o.value));
+    UnitFile::from_options(options).map_err(Failure::bad)
+}
+
+/// The unit that the request asks for, if it can be one beside those that are known.
+pub(super) fn unit(
+    name: &UnitName,
+    file: UnitFile,
+    desired: Option<TargetState>,
+    strictness: Strictness,
+    known: &Snapshot,
+) -> Result<Unit, Failure> {
+    let parsed = Requirements::parse(name, &file, strictness).map_err(bad_requirements)?;
+    for warning in &parsed.warnings {
+        tracing::warn!(unit = %name, "{warning}");
+    }
+    let desired = desired.unwrap_or(TargetState::Inactive);
+    let unit = Unit::new(name.clone(), file, parsed.requirements, desired);
+    let cycle = machine_of_cycle(known, &unit).or_else(|| replaces_cycle(known, &unit));
+    match cycle {
+        Some(cycle) => Err(Failure::bad(cycle)),
+        None => Ok(unit),
+    }
+}
+
+fn bad_requirements(errors: RequirementErrors) -> Failure {
+    let details = errors.iter().map(|error| ErrorDetail {
+        column: error.location.column,
+        help: error.help(),
+        line: error.location.line,
+        message: error.message(),
+    });
+    Failure::invalid(&errors, details.collect())
+}
+
+fn syntax_detail(diagnostic: &Diagnostic) -> ErrorDetail {
+    ErrorDetail {
+        column: diagnostic.location().column,
+        help: diagnostic.help().to_owned(),
+        line: diagnostic.location().line,
+        message: diagnostic.message(),
+    }
+}
+
+fn lines<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    items
+        .map(|item| item.to_string())
+        .collect::<Vec<_>>()
+        .join("\n")
+}

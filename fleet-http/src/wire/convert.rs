@@ -1,0 +1,173 @@
+//! From the domain's values to the wire.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fleet_core::{Fault, Reason, Snapshot, Tally};
+use fleet_unitfile::UnitName;
+
+use super::{Machine, Peer, ReasonDetail, RefusalCount, Unit, UnitOption, UnitState};
+
+/// A unit as lists show it: all but its source.
+pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
+    let name = unit.name.as_str();
+    let placement = snapshot.placement(name);
+    // A reason that outlived its cause by one revision must not contradict the placement.
+    let reason = snapshot.reason(name).filter(|_| placement.is_none());
+    Unit {
+        current_state: snapshot.current(unit).to_string(),
+        desired_state: unit.desired.to_string(),
+        generation: unit.generation.0,
+        global: unit.is_global(),
+        hash: unit.hash().to_string(),
+        machine_id: placement.map_or_else(String::new, |placement| placement.machine.to_string()),
+        name: unit.name.to_string(),
+        options: unit.file.options().iter().map(option).collect(),
+        reason: reason.map_or_else(String::new, ToString::to_string),
+        reason_detail: reason.map(|reason| reason_detail(reason)),
+        ..Unit::default()
+    }
+}
+
+/// A unit with its source, byte for byte.
+pub(crate) fn unit_with_source(snapshot: &Snapshot, domain: &fleet_core::Unit) -> Unit {
+    let mut entity = unit(snapshot, domain);
+    match domain.file.source_str() {
+        Some(text) => entity.source = Some(text.to_owned()),
+        None => entity.source_base64 = Some(STANDARD.encode(domain.file.source())),
+    }
+    entity
+}
+
+/// A stored unit that cannot be understood.
+pub(crate) fn broken_unit(name: &UnitName, fault: &Fault) -> Unit {
+    Unit {
+        name: name.to_string(),
+        problem: fault.message.clone(),
+        ..Unit::default()
+    }
+}
+
+/// Why the unit of that name is on no machine, in words.
+pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> String {
+    if let Some(reason) = snapshot.reason(unit.name.as_str()) {
+        return reason.to_string();
+    }
+    if unit.name.is_template() {
+        return "it is a template, and only its instances run".to_owned();
+    }
+    if !unit.is_wanted() {
+        return "its desired state is inactive".to_owned();
+    }
+    "the engine has not looked at it yet".to_owned()
+}
+
+/// A unit's state on one machine.
+pub(crate) fn state(state: &fleet_core::UnitState) -> UnitState {
+    let systemd = &state.systemd;
+    UnitState {
+        asked: state.asked.to_string(),
+        exit: systemd
+            .exit
+            .map_or_else(String::new, |exit| exit.to_string()),
+        generation: state.generation.0,
+        hash: state.hash.to_string(),
+        machine_id: state.machine.to_string(),
+        main_pid: systemd.main_pid,
+        name: state.unit.to_string(),
+        problem: state.problem.clone().unwrap_or_default(),
+        restarts: systemd.restarts,
+        result: systemd.result.clone().unwrap_or_default(),
+        systemd_active_state: systemd.active.to_string(),
+        systemd_load_state: systemd.load.to_string(),
+        systemd_sub_state: systemd.sub.clone(),
+    }
+}
+
+/// A machine.
+pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
+    Machine {
+        id: machine.id.to_string(),
+        metadata: machine.metadata.clone(),
+        primary_ip: machine
+            .address
+            .map_or_else(String::new, |address| address.to_string()),
+        version: machine.version.clone(),
+    }
+}
+
+fn option(option: &fleet_unitfile::UnitOption) -> UnitOption {
+    UnitOption {
+        name: option.name().to_owned(),
+        section: option.section().to_owned(),
+        value: option.verbatim().to_owned(),
+    }
+}
+
+fn reason_detail(reason: &Reason) -> ReasonDetail {
+    let of_kind = |kind: &str| ReasonDetail {
+        kind: kind.to_owned(),
+        ..ReasonDetail::default()
+    };
+    match reason {
+        Reason::NoMachines => of_kind("noMachines"),
+        Reason::NoMachineFits { machines, tallies } => ReasonDetail {
+            machines: Some(*machines),
+            refusals: refusals(tallies),
+            ..of_kind("noMachineFits")
+        },
+        Reason::NoMachineFitsGroup {
+            group,
+            machines,
+            tallies,
+        } => ReasonDetail {
+            group: names(group),
+            machines: Some(*machines),
+            refusals: refusals(tallies),
+            ..of_kind("noMachineFitsGroup")
+        },
+        Reason::PeerUnknown { peer } => ReasonDetail {
+            peers: vec![lone(peer)],
+            ..of_kind("peerUnknown")
+        },
+        Reason::PeerInactive { peer } => ReasonDetail {
+            peers: vec![lone(peer)],
+            ..of_kind("peerInactive")
+        },
+        Reason::PeersApart { one, other } => {
+            let peers = [one, other].map(|(name, machine)| Peer {
+                machine_id: machine.to_string(),
+                name: name.to_string(),
+            });
+            ReasonDetail {
+                peers: peers.into(),
+                ..of_kind("peersApart")
+            }
+        }
+        Reason::Cycle { units } => ReasonDetail {
+            cycle: names(units),
+            ..of_kind("cycle")
+        },
+        _ => of_kind("other"),
+    }
+}
+
+fn lone(peer: &UnitName) -> Peer {
+    Peer {
+        machine_id: String::new(),
+        name: peer.to_string(),
+    }
+}
+
+fn names(units: &[UnitName]) -> Vec<String> {
+    units.iter().map(ToString::to_string).collect()
+}
+
+fn refusals(tallies: &[Tally]) -> Vec<RefusalCount> {
+    let counts = tallies.iter().map(|tally| RefusalCount {
+        example: tally.example.to_string(),
+        machines: tally.machines,
+        rule: tally.refusal.rule().to_string(),
+        text: tally.refusal.to_string(),
+    });
+    counts.collect()
+}

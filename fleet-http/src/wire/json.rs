@@ -1,0 +1,68 @@
+//! Reading JSON as leniently as version 1 of the API always did.
+
+use serde_json::Value;
+
+/// The first JSON value of a body. What comes after it is ignored.
+pub(super) fn first_value(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter();
+    match values.next() {
+        Some(value) => value,
+        // An empty body: let the parser itself say so.
+        None => serde_json::from_slice(body),
+    }
+}
+
+/// Gives the fields of an object the spelling in `known`, whatever their letters' case is. A field
+/// that is spelled exactly right wins over one that is not.
+pub(super) fn settle_names(value: &mut Value, known: &[&str]) {
+    let Value::Object(fields) = value else { return };
+    let names: Vec<String> = fields.keys().cloned().collect();
+    for name in names {
+        let Some(right) = known.iter().find(|right| right.eq_ignore_ascii_case(&name)) else {
+            continue;
+        };
+        if *right == name || fields.contains_key(*right) {
+            continue;
+        }
+        if let Some(value) = fields.remove(&name) {
+            fields.insert((*right).to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_value_counts() {
+        let cases = [
+            ("1 2", Some(1)),
+            ("  3", Some(3)),
+            ("4]", Some(4)),
+            ("", None),
+            ("x", None),
+        ];
+        for (text, expected) in cases {
+            let value = first_value(text.as_bytes())
+                .ok()
+                .and_then(|value| value.as_i64());
+            assert_eq!(value, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_settled_whatever_their_case() {
+        let cases = [
+            (r#"{"NAME":1}"#, r#"{"name":1}"#),
+            (r#"{"NAME":1,"name":2}"#, r#"{"NAME":1,"name":2}"#),
+            (r#"{"other":1}"#, r#"{"other":1}"#),
+            ("[1]", "[1]"),
+        ];
+        for (text, expected) in cases {
+            let mut value = first_value(text.as_bytes()).unwrap();
+            settle_names(&mut value, &["name"]);
+            assert_eq!(value.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The JSON of the API, version 1, as plain data.
+//!
+//! These types are mirrors: the domain's values are converted into them and read out of them, and
+//! do not know them. Fields are declared in the order of their names on the wire, which is the order
+//! in which they are written; empty fields are left out. Fields that are not known are ignored, so
+//! that a client can talk to a server that is newer or older than itself.
+
+mod convert;
+mod entity;
+mod error;
+mod json;
+mod reason;
+mod request;
+
+pub use entity::{Machine, MachinePage, Unit, UnitOption, UnitPage, UnitState, UnitStatePage};
+pub use entity::{Restarted, Version};
+pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
+pub use reason::{Peer, ReasonDetail, RefusalCount};
+pub use request::{MetadataOp, PutUnit};
+
+pub(crate) use convert::{broken_unit, machine, reason_text, state, unit, unit_with_source};
+pub(crate) use request::{decode_patch, decode_put};

@@ -1,0 +1,52 @@
+//! Why a unit has no machine, for programs.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a unit has no machine. Which fields are there depends on the kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReasonDetail {
+    /// The units of a circle of `MachineOf=`; the last one leads to the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cycle: Vec<String>,
+    /// The units that must be placed together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub group: Vec<String>,
+    /// `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`, `peerInactive`,
+    /// `peersApart`, `cycle`, or `other`. There may be more in the future.
+    pub kind: String,
+    /// How many machines were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<u32>,
+    /// The units that it must be beside and cannot, with their machines if they have any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Peer>,
+    /// The refusals, counted by the first rule that refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusalCount>,
+}
+
+/// A unit that another one must be beside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peer {
+    /// The machine that it is on; empty if it is on none.
+    #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// How many machines one rule refused, with one of them as an example.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusalCount {
+    /// The ID of one of these machines.
+    pub example: String,
+    /// How many machines this rule was the first to refuse.
+    pub machines: u32,
+    /// The option that states the rule, for example `MachineMetadata`.
+    pub rule: String,
+    /// What the rule saw on the example.
+    pub text: String,
+}

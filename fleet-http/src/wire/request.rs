@@ -1,0 +1,212 @@
+//! What the API is asked: the body of a `PUT` of a unit, and of a `PATCH` of machines.
+
+use fleet_core::{MachineId, MachineIdError};
+use fleet_store::MetadataChange;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::UnitOption;
+use super::json::{first_value, settle_names};
+
+/// The body of `PUT /units/<name>`: a unit to create or replace, or a state to change.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PutUnit {
+    /// The desired state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_state: Option<String>,
+    /// The unit's name; if given, the one in the URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The unit file as options.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<UnitOption>>,
+    /// The unit file as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The unit file in base64, for one that is not UTF-8.
+    #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
+    pub source_base64: Option<String>,
+}
+
+/// One operation of `PATCH /machines`, a JSON patch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MetadataOp {
+    /// `add`, `replace` or `remove`.
+    pub op: &'static str,
+    /// `/<machine ID>/metadata/<key>`.
+    pub path: String,
+    /// The new value, except for `remove`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+impl From<&MetadataChange> for MetadataOp {
+    fn from(change: &MetadataChange) -> Self {
+        match change {
+            MetadataChange::Set {
+                machine,
+                key,
+                value,
+            } => Self {
+                op: "add",
+                path: path(machine, key),
+                value: Some(value.clone()),
+            },
+            MetadataChange::Remove { machine, key } => Self {
+                op: "remove",
+                path: path(machine, key),
+                value: None,
+            },
+        }
+    }
+}
+
+fn path(machine: &MachineId, key: &str) -> String {
+    format!(
+        "/{machine}/metadata/{}",
+        key.replace('~', "~0").replace('/', "~1")
+    )
+}
+
+/// Why a body is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeError {
+    #[error("unable to decode body: {0}")]
+    Json(serde_json::Error),
+    #[error("unable to decode body: {0} is null: leave the field out, or give it a value")]
+    Null(String),
+    #[error("unable to decode body: expected {expected}")]
+    Shape { expected: &'static str },
+    #[error("operation {index}: {cause}")]
+    Change {
+        index: usize,
+        cause: MetadataChangeError,
+    },
+}
+
+/// Why an operation of a patch cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MetadataChangeError {
+    #[error("invalid op: expect add, remove, or replace")]
+    Op,
+    #[error(
+        "machine metadata path invalid: write /<machine ID>/metadata/<key>, \
+         the key in letters, digits, \"_\", \".\" and \"-\""
+    )]
+    Path,
+    #[error("machine metadata path invalid: {0}")]
+    Machine(MachineIdError),
+    #[error("invalid value: add and replace require a value")]
+    NoValue,
+    #[error("invalid value: it must be a string")]
+    NotText,
+}
+
+/// Reads the body of a `PUT` of a unit. A body of `null` has no fields.
+pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
+    let mut value = first_value(body).map_err(DecodeError::Json)?;
+    if value.is_null() {
+        return Ok(PutUnit::default());
+    }
+    if !value.is_object() {
+        return Err(DecodeError::Shape {
+            expected: "an object",
+        });
+    }
+    settle_names(
+        &mut value,
+        &["desiredState", "name", "options", "source", "sourceBase64"],
+    );
+    settle_options(&mut value)?;
+    serde_json::from_value(value).map_err(DecodeError::Json)
+}
+
+/// Settles the names of each option's fields. An option that is null means nothing that a unit file
+/// could say, so it is refused, and so is a list that is null.
+fn settle_options(entity: &mut Value) -> Result<(), DecodeError> {
+    let Some(options) = entity.get_mut("options") else {
+        return Ok(());
+    };
+    if options.is_null() {
+        return Err(DecodeError::Null("options".to_owned()));
+    }
+    for (index, option) in options.as_array_mut().into_iter().flatten().enumerate() {
+        if option.is_null() {
+            return Err(DecodeError::Null(format!("options[{index}]")));
+        }
+        settle_names(option, &["name", "section", "value"]);
+    }
+    Ok(())
+}
+
+/// Reads the body of a `PATCH` of machines, all of it or nothing.
+pub(crate) fn decode_patch(body: &[u8]) -> Result<Vec<MetadataChange>, DecodeError> {
+    let value = first_value(body).map_err(DecodeError::Json)?;
+    let ops = match value {
+        Value::Null => Vec::new(),
+        Value::Array(ops) => ops,
+        _ => {
+            return Err(DecodeError::Shape {
+                expected: "an array of operations",
+            });
+        }
+    };
+    let change = |(index, mut op): (usize, Value)| {
+        settle_names(&mut op, &["op", "path", "value"]);
+        decode_op(&op).map_err(|cause| DecodeError::Change { index, cause })
+    };
+    ops.into_iter().enumerate().map(change).collect()
+}
+
+fn decode_op(op: &Value) -> Result<MetadataChange, MetadataChangeError> {
+    let text = |field| op.get(field).and_then(Value::as_str).unwrap_or_default();
+    let removes = match text("op") {
+        "add" | "replace" => false,
+        "remove" => true,
+        _ => return Err(MetadataChangeError::Op),
+    };
+    let (machine, key) = decode_path(text("path"))?;
+    if removes {
+        return Ok(MetadataChange::Remove { machine, key });
+    }
+    let value = decode_value(op.get("value"))?;
+    Ok(MetadataChange::Set {
+        machine,
+        key,
+        value,
+    })
+}
+
+fn decode_path(path: &str) -> Result<(MachineId, String), MetadataChangeError> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let ["", machine, "metadata", key] = parts[..] else {
+        return Err(MetadataChangeError::Path);
+    };
+    let [machine, key] = [machine, key].map(unescape);
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    if machine.is_empty() || key.is_empty() || !key.bytes().all(allowed) {
+        return Err(MetadataChangeError::Path);
+    }
+    let machine = machine.parse().map_err(MetadataChangeError::Machine)?;
+    Ok((machine, key))
+}
+
+/// Undoes the escapes of a JSON pointer; the order matters, for `~01` is `~1`.
+fn unescape(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
+/// The documented plain string, or the object that the old program wanted in its place.
+fn decode_value(value: Option<&Value>) -> Result<String, MetadataChangeError> {
+    let mut value = value.cloned().unwrap_or_default();
+    if value.is_object() {
+        settle_names(&mut value, &["value"]);
+        value = value.get("value").cloned().unwrap_or_default();
+    }
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text),
+        Value::String(_) | Value::Null => Err(MetadataChangeError::NoValue),
+        _ => Err(MetadataChangeError::NotText),
+    }
+}
