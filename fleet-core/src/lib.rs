@@ -34,4 +34,6 @@ pub use target_state::{InvalidTransition, TargetState, Transition, UnknownTarget
 pub use task::{Task, TaskReason};
 pub use time::Timestamp;
 pub use unit::Unit;
-pub use unit_state::{ActiveState, ExitStatus, LoadState, SystemdState, UnitState};
+pub use unit_state::{
+    ActiveState, ExitStatus, LoadState, SystemdState, UnitState, UnknownSystemdState,
+};

@@ -14,6 +14,9 @@ macro_rules! states {
         pub enum $name { $($(#[$vdoc])* $variant,)+ }
 
         impl $name {
+            /// All states.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
             /// The word that systemd prints.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
@@ -22,11 +25,15 @@ macro_rules! states {
         }
 
         impl FromStr for $name {
-            type Err = ();
+            type Err = UnknownSystemdState;
 
             /// Reads systemd's word; any other text is refused.
-            fn from_str(text: &str) -> Result<Self, ()> {
-                match text { $($text => Ok(Self::$variant),)+ _ => Err(()) }
+            fn from_str(text: &str) -> Result<Self, UnknownSystemdState> {
+                let known = Self::ALL.iter().find(|state| state.as_str() == text);
+                known.copied().ok_or_else(|| UnknownSystemdState {
+                    property: stringify!($name),
+                    word: text.to_owned(),
+                })
             }
         }
 
@@ -78,6 +85,16 @@ states! {
         /// It is active and its mounts are being refreshed.
         Refreshing = "refreshing",
     }
+}
+
+/// A word that systemd has for no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} is no {property} that systemd has")]
+pub struct UnknownSystemdState {
+    /// systemd's property: `LoadState` or `ActiveState`.
+    pub property: &'static str,
+    /// The word.
+    pub word: String,
 }
 
 /// How a process ended.

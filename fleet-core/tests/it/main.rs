@@ -2,6 +2,7 @@
 
 mod convergence;
 mod cycles;
+mod laws;
 mod reasons;
 mod refusals;
 mod requirements;

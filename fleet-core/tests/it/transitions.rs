@@ -1,7 +1,7 @@
 //! The table of the states document: six commands by four states.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
-use fleet_core::{Transition, Verb};
+use fleet_core::{ActiveState, LoadState, Transition, Verb};
 
 const FROM: [Option<TargetState>; 4] = [None, Some(Inactive), Some(Loaded), Some(Launched)];
 
@@ -80,6 +80,14 @@ fn a_unit_passes_every_state_between() {
 
 #[test]
 fn the_words_read_back() {
+    for state in LoadState::ALL {
+        assert_eq!(state.as_str().parse(), Ok(*state));
+    }
+    for state in ActiveState::ALL {
+        assert_eq!(state.as_str().parse(), Ok(*state));
+    }
+    let error = "asleep".parse::<ActiveState>().unwrap_err();
+    insta::assert_snapshot!(error, @r#""asleep" is no ActiveState that systemd has"#);
     for state in TargetState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }

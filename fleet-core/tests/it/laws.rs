@@ -1,0 +1,128 @@
+//! What must hold of every `[X-Fleet]` section.
+
+use fleet_core::{FleetOption, Parsed, RequirementErrors, Requirements, Strictness};
+use fleet_unitfile::{UnitFile, UnitName};
+use proptest::prelude::*;
+
+fn parse(text: &str, strictness: Strictness) -> Result<Parsed, RequirementErrors> {
+    let file = UnitFile::parse(text).unwrap();
+    let name: UnitName = "foo@1.service".parse().unwrap();
+    Requirements::parse(&name, &file, strictness)
+}
+
+/// Lines that are right, odd, and wrong, in any mixture.
+fn section() -> impl Strategy<Value = String> {
+    let names = prop_oneof![
+        prop::sample::select(FleetOption::ALL.map(FleetOption::as_str).to_vec()),
+        prop::sample::select(vec![
+            "X-Conflicts",
+            "X-ConditionMachineID",
+            "machineof",
+            "Foo"
+        ]),
+    ];
+    let pieces = prop::sample::select(vec![
+        "",
+        " ",
+        "\"",
+        "=",
+        "%",
+        "%i",
+        "%%",
+        "\\",
+        "[",
+        "]",
+        "*",
+        "?",
+        "a",
+        "a=b",
+        "a.service",
+        "b@1.service",
+        "true",
+        "é",
+        "\t",
+        "148a18ff",
+    ]);
+    let value = prop::collection::vec(pieces, 0..5).prop_map(|pieces| pieces.concat());
+    let line = (names, value).prop_map(|(name, value)| format!("{name}={value}\n"));
+    let lines = prop::collection::vec(line, 0..6).prop_map(|lines| lines.concat());
+    // An empty line ends what a last backslash continues.
+    lines.prop_map(|lines| format!("[X-Fleet]\n{}\n", lines.replace("\\\n", "\\\n\n")))
+}
+
+/// Writes requirements as a section again.
+fn write(requirements: &Requirements) -> String {
+    let mut text = "[X-Fleet]\n".to_owned();
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("{name}=\"{}\"\n", value.replace('%', "%%")));
+    };
+    if requirements.global {
+        line("Global", "true");
+    }
+    requirements
+        .machine_id
+        .iter()
+        .for_each(|id| line("MachineID", id.as_str()));
+    requirements
+        .machine_of
+        .iter()
+        .for_each(|unit| line("MachineOf", unit.as_str()));
+    for (key, values) in &requirements.metadata {
+        values
+            .iter()
+            .for_each(|value| line("MachineMetadata", &format!("{key}={value}")));
+    }
+    requirements
+        .conflicts
+        .iter()
+        .for_each(|pattern| line("Conflicts", pattern.as_str()));
+    requirements
+        .replaces
+        .iter()
+        .for_each(|pattern| line("Replaces", pattern.as_str()));
+    text
+}
+
+proptest! {
+    #[test]
+    fn what_is_accepted_strictly_means_the_same_leniently(text in section()) {
+        match (parse(&text, Strictness::Refuse), parse(&text, Strictness::Warn)) {
+            (Ok(strict), lenient) => prop_assert_eq!(Ok(strict), lenient),
+            (Err(strict), Ok(lenient)) => {
+                // Each error became a warning, in its place.
+                let places: Vec<_> = strict.iter().map(|error| error.span).collect();
+                let warned: Vec<_> = lenient.warnings.iter().map(|warning| warning.span).collect();
+                prop_assert!(places.iter().all(|place| warned.contains(place)));
+            }
+            (Err(strict), Err(lenient)) => {
+                prop_assert!(lenient.iter().len() <= strict.iter().len());
+            },
+        }
+    }
+
+    #[test]
+    fn errors_stand_in_the_file_and_in_its_order(text in section()) {
+        let Err(errors) = parse(&text, Strictness::Refuse) else { return Ok(()) };
+        let places: Vec<_> = errors.iter().map(|error| error.span).collect();
+        prop_assert!(places.is_sorted_by_key(|span| span.start));
+        for error in &errors {
+            prop_assert!(text.get(error.span.start..error.span.end).is_some_and(|t| !t.is_empty()));
+            let line = text[..error.span.start].matches('\n').count() + 1;
+            prop_assert_eq!(error.location.line, line);
+        }
+    }
+
+    #[test]
+    fn requirements_that_are_written_read_back(text in section()) {
+        let Ok(parsed) = parse(&text, Strictness::Warn) else { return Ok(()) };
+        let written = write(&parsed.requirements);
+        // A quotation mark cannot be written inside of quotes.
+        let patterns = parsed.requirements.conflicts.iter().chain(&parsed.requirements.replaces);
+        prop_assume!(patterns.into_iter().all(|pattern| !pattern.as_str().contains('"')));
+        prop_assume!(!parsed.requirements.metadata.iter().any(|(key, values)| {
+            key.contains('"') || values.iter().any(|value| value.contains('"'))
+        }));
+        let again = parse(&written, Strictness::Refuse).map(|again| again.requirements);
+        prop_assert_eq!(again, Ok(parsed.requirements), "{}", written);
+    }
+}
