@@ -96,7 +96,7 @@ proptest! {
             }
             (Err(strict), Err(lenient)) => {
                 prop_assert!(lenient.iter().len() <= strict.iter().len());
-            },
+            }
         }
     }
 

@@ -8,4 +8,5 @@ mod refusals;
 mod requirements;
 mod snapshot;
 mod transitions;
+mod warnings;
 mod wrap;

@@ -1,10 +1,7 @@
-//! What is refused or warned of in `[X-Fleet]` sections, word for word.
+//! What is refused in `[X-Fleet]` sections, word for word.
 
-use fleet_core::{
-    FleetOption, RequirementErrorKind, RequirementWarning, RequirementWarningKind, Requirements,
-    Strictness,
-};
-use fleet_unitfile::{Span, UnitFile};
+use fleet_core::{FleetOption, RequirementErrorKind, Strictness};
+use fleet_unitfile::Span;
 
 use crate::requirements::parse;
 use crate::wrap::wrap;
@@ -15,13 +12,6 @@ fn errors(lines: &str) -> String {
         Ok(parsed) => panic!("accepted: {lines}\n{parsed:?}"),
         Err(errors) => wrap(&errors.to_string()),
     }
-}
-
-/// All warnings of a section of `foo@1.service`.
-fn warnings(lines: &str, strictness: Strictness) -> String {
-    let warnings = parse("foo@1.service", lines, strictness).unwrap().warnings;
-    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    wrap(&texts.join("\n"))
 }
 
 #[test]
@@ -237,6 +227,24 @@ fn an_error_knows_its_place_to_the_byte() {
 }
 
 #[test]
+fn a_value_is_found_behind_one_that_ends_like_it() {
+    let errors = parse("a.service", "Conflicts=xb[ b[ b[", Strictness::Refuse).unwrap_err();
+    let columns: Vec<usize> = errors.iter().map(|error| error.location.column).collect();
+    assert_eq!(columns, [11, 15, 18]);
+}
+
+#[test]
+fn two_machine_ids_differ_in_either_order() {
+    for (one, other) in [("a", "b"), ("b", "a")] {
+        let lines = format!("MachineID={one}\nMachineID={other}");
+        assert!(
+            parse("a.service", &lines, Strictness::Warn).is_err(),
+            "{lines}"
+        );
+    }
+}
+
+#[test]
 fn the_number_of_values_is_bounded() {
     let values = |count| vec!["a.service"; count].join(" ");
     assert!(
@@ -247,6 +255,8 @@ fn the_number_of_values_is_bounded() {
         )
         .is_ok()
     );
+    let after = format!("MachineOf={0}\nMachineOf=\nMachineOf={0}", values(200));
+    assert!(parse("b.service", &after, Strictness::Refuse).is_ok());
     let split = format!(
         "MachineOf={}\nX-ConditionMachineOf={}",
         values(200),
@@ -267,98 +277,4 @@ fn the_number_of_reports_is_bounded() {
         .unwrap()
         .warnings;
     assert_eq!(warnings.len(), 100);
-}
-
-#[test]
-fn old_spellings_are_warned_of() {
-    let lines = "X-ConditionMachineMetadata=a=b\nX-Conflicts=c*\nMachineMetadata=d=e";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
-line 2, column 1: X-ConditionMachineMetadata is the old name of MachineMetadata: write
-    MachineMetadata
-line 3, column 1: X-Conflicts is the old name of Conflicts: write Conflicts
-");
-    let lines = "X-ConditionMachineID=a\nX-ConditionMachineBootID=a";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
-line 2, column 1: X-ConditionMachineID is the old name of MachineID: write MachineID
-line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write MachineID
-");
-}
-
-#[test]
-fn a_pattern_that_forgets_the_type_is_warned_of() {
-    let lines = "Conflicts=monitor web*.service db.service";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
-line 2, column 11: Conflicts=monitor matches no unit, for a pattern covers whole names:
-    write the whole name, as in monitor.service, or monitor*
-");
-}
-
-#[test]
-fn sections_that_look_like_the_right_one_are_warned_of() {
-    for (section, misnamed) in [
-        ("x-fleet", true),
-        ("X-FLEET", true),
-        ("Fleet", true),
-        ("XFleet", true),
-        ("X_Fleet", true),
-        ("X-Fleets", false),
-        ("X-Fleet", false),
-        ("Unit", false),
-    ] {
-        let file = UnitFile::parse(format!("[{section}]\nConflicts=a*\nConflicts=b*\n")).unwrap();
-        let name = "a.service".parse().unwrap();
-        let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
-        let kinds: Vec<_> = parsed
-            .warnings
-            .iter()
-            .map(RequirementWarning::kind)
-            .collect();
-        let expected = RequirementWarningKind::SectionName {
-            name: section.to_owned(),
-        };
-        let expected: &[_] = if misnamed { &[&expected] } else { &[] };
-        assert_eq!(kinds, expected, "{section}");
-    }
-    let file = UnitFile::parse("[x-fleet]\nConflicts=a*\n").unwrap();
-    let name = "a.service".parse().unwrap();
-    let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
-    assert_eq!(parsed.requirements, Requirements::default());
-    insta::assert_snapshot!(wrap(&parsed.warnings[0].to_string()), @"
-line 2, column 1: section [x-fleet] is not read by fleet: did you mean [X-Fleet]?
-");
-}
-
-#[test]
-fn a_lenient_reader_ignores_what_the_old_program_ignored() {
-    let lines = "Conflict=a*\nMachineMetadata=a=b=c\nMachineMetadata=d=e\nConflicts=[ f*";
-    let parsed = parse("foo@1.service", lines, Strictness::Warn).unwrap();
-    assert_eq!(parsed.requirements.metadata.len(), 1);
-    assert_eq!(parsed.requirements.conflicts, ["f*".parse().unwrap()]);
-    insta::assert_snapshot!(warnings(lines, Strictness::Warn), @r#"
-line 2, column 1: ignored: [X-Fleet] has no option "Conflict": write Conflicts, spelled
-    exactly so
-line 3, column 17: ignored: MachineMetadata=a=b=c is not one condition: it has more than
-    one "=": write MachineMetadata=key=value, one "=" in each condition
-line 5, column 11: ignored: Conflicts: "[" is not a pattern: character 1 is a "[" that is
-    never closed: write unit names, with * for any text, ? for one character, [a-z] for a
-    class
-"#);
-}
-
-#[test]
-fn a_lenient_reader_still_refuses_what_could_not_be_obeyed() {
-    for lines in [
-        "MachineID=148a18ff",
-        "MachineOf=foo",
-        "MachineOf=foo@1.service",
-        "Conflicts=%H",
-        "Global=maybe",
-        "Global=true\nReplaces=a*",
-        "MachineOf=a.service\nConflicts=a*",
-    ] {
-        assert!(
-            parse("foo@1.service", lines, Strictness::Warn).is_err(),
-            "{lines}"
-        );
-    }
 }
