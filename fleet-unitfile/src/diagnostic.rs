@@ -85,7 +85,7 @@ impl DiagnosticKind {
 
     fn what(self) -> &'static str {
         match self {
-            Self::LineTooLong => "more than 1 MiB in one line",
+            Self::LineTooLong => "1 MiB or more in one line",
             Self::InvalidUtf8 => "text that is not UTF-8",
             Self::UnclosedHeader => "section header without \"]\" at its end",
             Self::EmptySection => "section header without a name",

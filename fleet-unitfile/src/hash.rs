@@ -68,7 +68,7 @@ impl FromStr for UnitHash {
     }
 }
 
-/// The refusal of a text that is not the hash of a unit file.
+/// Why a text is not a hash: it is not 40 digits, or has another character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit hash: write 40 hexadecimal digits in lower case")]
 pub struct ParseHashError(String);

@@ -31,8 +31,8 @@ pub(crate) fn parse(source: &[u8], strict: bool) -> Parsed {
     let mut lines = Lines::new(source, byte_order_mark_len(source));
     let mut parser = Parser::new(str::from_utf8(source).ok());
     while let Some(logical) = Logical::next(&mut lines) {
-        if let Err(fault) = parser.read(&logical) {
-            parser.refuse(&logical, fault);
+        if let Err(flaw) = parser.read(&logical) {
+            parser.refuse(&logical, flaw);
             if strict {
                 break;
             }
@@ -51,7 +51,7 @@ pub(crate) fn byte_order_mark_len(source: &[u8]) -> usize {
 }
 
 /// What is wrong with a text as the name of a section, if anything is.
-pub(crate) fn section_fault(name: &str) -> Option<DiagnosticKind> {
+pub(crate) fn section_flaw(name: &str) -> Option<DiagnosticKind> {
     let is_unsafe = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\'' | b'\\' | b']' | 0x7f);
     if name.is_empty() {
         Some(DiagnosticKind::EmptySection)
@@ -70,7 +70,7 @@ pub(crate) fn is_clean(text: &str) -> bool {
 }
 
 /// What is wrong with a logical line, and where: offsets in the joined line.
-struct Fault {
+struct Flaw {
     kind: DiagnosticKind,
     start: usize,
     end: usize,
@@ -106,10 +106,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn read(&mut self, logical: &Logical<'a>) -> Result<(), Fault> {
+    fn read(&mut self, logical: &Logical<'a>) -> Result<(), Flaw> {
         let len = logical.len();
         if len >= MAX_LINE {
-            return Err(Fault {
+            return Err(Flaw {
                 kind: DiagnosticKind::LineTooLong,
                 start: 0,
                 end: len,
@@ -126,24 +126,24 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn read_text(&mut self, logical: &Logical<'a>, text: &str) -> Result<(), Fault> {
+    fn read_text(&mut self, logical: &Logical<'a>, text: &str) -> Result<(), Flaw> {
         let whole = text.trim_end_matches(BLANKS);
         let start = whole.len() - whole.trim_start_matches(BLANKS).len();
-        let fault = |kind| Fault {
+        let flaw = |kind| Flaw {
             kind,
             start,
             end: whole.len(),
         };
         if !is_clean(whole) {
-            return Err(fault(DiagnosticKind::InvalidUtf8));
+            return Err(flaw(DiagnosticKind::InvalidUtf8));
         }
         let whole = &whole[start..];
         if whole.is_empty() {
             Ok(())
         } else if whole.starts_with('[') {
-            self.header(whole).map_err(fault)
+            self.header(whole).map_err(flaw)
         } else {
-            self.option(logical, text, whole, start).map_err(fault)
+            self.option(logical, text, whole, start).map_err(flaw)
         }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         let name = text[1..]
             .strip_suffix(']')
             .ok_or(DiagnosticKind::UnclosedHeader)?;
-        if let Some(kind) = section_fault(name) {
+        if let Some(kind) = section_flaw(name) {
             return Err(kind);
         }
         self.current = Current::Named(self.intern(name));
@@ -206,14 +206,14 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn refuse(&mut self, logical: &Logical<'a>, fault: Fault) {
+    fn refuse(&mut self, logical: &Logical<'a>, flaw: Flaw) {
         // What follows a header that cannot be read must not join the section before it.
         if trim_start(logical.first.text).starts_with(b"[") {
             self.current = Current::Unknown;
         }
-        let span = logical.span(fault.start, fault.end);
-        let (line, column) = logical.locate(fault.start);
-        self.report(fault.kind, span, logical.line(line), column);
+        let span = logical.span(flaw.start, flaw.end);
+        let (line, column) = logical.locate(flaw.start);
+        self.report(flaw.kind, span, logical.line(line), column);
     }
 
     /// Reports what is suspicious about a logical line, whatever it means.
@@ -287,11 +287,11 @@ pub(crate) fn column(line: &[u8], at: usize) -> usize {
         .count()
 }
 
-fn as_text(bytes: &[u8]) -> Result<&str, Fault> {
+fn as_text(bytes: &[u8]) -> Result<&str, Flaw> {
     str::from_utf8(bytes).map_err(|error| {
         let start = error.valid_up_to();
         let len = error.error_len().unwrap_or(bytes.len() - start);
-        Fault {
+        Flaw {
             kind: DiagnosticKind::InvalidUtf8,
             start,
             end: start + len,

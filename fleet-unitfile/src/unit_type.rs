@@ -98,7 +98,7 @@ impl FromStr for UnitType {
     }
 }
 
-/// The refusal of a word that is no unit type.
+/// Why a word is not a unit type: it is none of the thirteen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit type: write one of {types}", types = type_list())]
 pub struct UnknownUnitType(String);

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::join::{Logical, trimmed_end};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::UnitOption;
-use crate::parse::{BLANKS, is_clean, section_fault};
+use crate::parse::{BLANKS, is_clean, section_flaw};
 
 /// Why an option cannot be written into a unit file and read back as the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,14 +73,14 @@ impl fmt::Display for OptionErrorKind {
                 "has a value that ends in a backslash: remove it, or write two of them"
             }
             Self::Noncharacter => "has a character that Unicode reserves: remove it",
-            Self::TooLong => "is longer than 1 MiB: break it into several options",
+            Self::TooLong => "needs a line of 1 MiB or more: break it into several options",
         })
     }
 }
 
 /// Refuses an option that would not read back as the same.
 pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
-    match fault(option) {
+    match flaw(option) {
         None => Ok(()),
         Some(kind) => Err(OptionError {
             section: option.section().to_owned(),
@@ -134,9 +134,9 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
 /// Lines of a text are cut and joined at ASCII bytes only.
 const UTF8: &str = "lines that were cut from text at ASCII bytes are text";
 
-fn fault(option: &UnitOption) -> Option<OptionErrorKind> {
+fn flaw(option: &UnitOption) -> Option<OptionErrorKind> {
     let (name, value) = (option.name(), option.verbatim());
-    if section_fault(option.section()).is_some() || !is_clean(option.section()) {
+    if section_flaw(option.section()).is_some() || !is_clean(option.section()) {
         return Some(OptionErrorKind::Section);
     }
     if !is_writable_name(name) {
@@ -150,7 +150,7 @@ fn fault(option: &UnitOption) -> Option<OptionErrorKind> {
     if longest >= MAX_LINE {
         return Some(OptionErrorKind::TooLong);
     }
-    value_fault(value)
+    value_flaw(value)
 }
 
 fn is_writable_name(name: &str) -> bool {
@@ -165,7 +165,7 @@ fn is_writable_name(name: &str) -> bool {
 }
 
 /// Whether each line of the value but the last ends in a backslash, and the last one does not.
-fn value_fault(value: &str) -> Option<OptionErrorKind> {
+fn value_flaw(value: &str) -> Option<OptionErrorKind> {
     let mut lines = Lines::new(value.as_bytes(), 0).peekable();
     while let Some(line) = lines.next() {
         let ended = line.start + line.text.len() < value.len();

@@ -26,7 +26,7 @@ fn all_read(table: &[(&str, &str)]) {
     }
 }
 
-/// Checks a table of sources with one fault each, and what is read besides.
+/// Checks a table of sources with one flaw each, and what is read besides.
 fn all_refused(table: &[(&[u8], DiagnosticKind, &str)]) {
     for &(source, kind, rest) in table {
         let shown = String::from_utf8_lossy(source);
@@ -250,7 +250,7 @@ fn diagnostics_are_bounded_and_keep_the_first_error() {
 }
 
 #[test]
-fn messages_name_the_place_the_fault_and_the_remedy() {
+fn messages_name_the_place_the_flaw_and_the_remedy() {
     let source =
         b"K=v\n[Unit\n[Ser]vice]\n[A]\n=v\n  ExecStart /bin/true\n\xc3\xa4=\xff\nK=\\ \nK=\\\n\
         [B]\nK=a\\";
