@@ -1,6 +1,7 @@
 //! What handlers take out of a request: a name, query parameters, a body.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Query};
@@ -11,7 +12,10 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use super::failure::Failure;
 
 /// How large a body may be, in bytes; what is larger is refused with 413.
-pub(super) const MOST_BODY: usize = 8 << 20;
+const MOST_BODY: usize = 8 << 20;
+
+/// How long a body may take to arrive; a slower one is refused with 408.
+const BODY: Duration = Duration::from_secs(30);
 
 /// The unit's name in the path, percent-decoded.
 pub(super) struct Name(pub(super) String);
@@ -66,7 +70,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 
 /// The whole body, if it is not too large.
 pub(super) async fn read_body(body: Body) -> Result<Bytes, Failure> {
-    match Limited::new(body, MOST_BODY).collect().await {
+    let whole = tokio::time::timeout(BODY, Limited::new(body, MOST_BODY).collect()).await;
+    let slow = || {
+        Failure::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body takes too long to arrive",
+        )
+    };
+    match whole.map_err(|_| slow())? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -57,6 +57,14 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
+    /// What is stored cannot be understood, but it can be got rid of.
+    fn broken(error: &RegistryError) -> Self {
+        Self::conflict(format!(
+            "{}: destroy the unit, or send its unit file again",
+            chain(error)
+        ))
+    }
+
     /// The name is taken, but the request was to create only.
     pub(super) fn taken() -> Self {
         Self::new(
@@ -72,6 +80,7 @@ impl From<RegistryError> for Failure {
             RegistryError::NotFound { .. } => return Self::no_unit(),
             RegistryError::AlreadyExists { .. } => return Self::taken(),
             RegistryError::Conflict => StatusCode::CONFLICT,
+            RegistryError::Value { .. } => return Self::broken(&error),
             RegistryError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }

@@ -2,11 +2,13 @@
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{ALLOW, LOCATION, SERVER};
+use axum::http::header::{ALLOW, HeaderName, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post, put};
+
+use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
@@ -14,6 +16,10 @@ use super::{discovery, health, journal, machines, put, states, units};
 
 /// Where version 1 lives, and its other name.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
+
+/// How many seconds ago the store was lost sight of, on each answer for as long as that lasts: what
+/// it says may have changed since.
+const BEHIND: HeaderName = HeaderName::from_static("x-fleet-behind");
 
 /// The whole API.
 pub(super) fn router(api: Shared) -> Router {
@@ -48,7 +54,7 @@ pub(super) fn router(api: Shared) -> Router {
         .into_iter()
         .fold(root, |router, prefix| router.merge(version_1(prefix)))
         .fallback(elsewhere)
-        .layer(from_fn_with_state(server, name_the_server))
+        .layer(from_fn_with_state((server, api.clone()), frame))
         .with_state(api)
 }
 
@@ -180,14 +186,35 @@ fn cleaned(path: &str) -> Option<String> {
     (clean != path).then_some(clean)
 }
 
-async fn name_the_server(
-    State(server): State<HeaderValue>,
+/// What holds for every request and answer, whichever resource it is about.
+async fn frame(
+    State((server, api)): State<(HeaderValue, Shared)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = next.run(request).await;
+    let mut response = match from_a_web_page(&request) {
+        true => Failure::new(
+            StatusCode::FORBIDDEN,
+            "web pages may not change anything: there is no authentication yet",
+        )
+        .into_response(),
+        false => next.run(request).await,
+    };
     response.headers_mut().insert(SERVER, server);
+    if let MirrorStatus::Behind { lasting } = api.mirror.status()
+        && lasting.as_secs() > 0
+    {
+        response
+            .headers_mut()
+            .insert(BEHIND, lasting.as_secs().into());
+    }
     response
+}
+
+/// Whether a browser sends the request for a page of someone else, or says that it might. Any page
+/// that a person on this host looks at could write to a loopback address otherwise.
+fn from_a_web_page(request: &Request) -> bool {
+    !request.method().is_safe() && request.headers().contains_key(ORIGIN)
 }
 
 #[cfg(test)]
