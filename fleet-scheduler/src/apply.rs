@@ -1,0 +1,37 @@
+//! The state after a plan, for previews and tests.
+
+use fleet_core::{Epoch, Snapshot};
+use fleet_unitfile::UnitName;
+
+use crate::plan::Plan;
+use crate::step::Action;
+
+/// The state that follows when a plan is carried out: the placements changed, the reasons replaced,
+/// the revision one higher. New placements have the plan's revision as their epoch.
+///
+/// The steps are not checked against the snapshot; see [`check`](crate::check).
+#[must_use]
+pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+    let mut after = snapshot.clone();
+    let epoch = Epoch(plan.based_on.0);
+    for step in &plan.steps {
+        match &step.action {
+            Action::Place { machine } | Action::Move { to: machine, .. } => {
+                after.place(step.unit.clone(), machine.clone(), epoch);
+            }
+            Action::Remove { .. } => after.unplace(step.unit.as_str()),
+        }
+    }
+    let told: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();
+    for unit in told
+        .iter()
+        .filter(|unit| !plan.unplaced.contains_key(*unit))
+    {
+        after.remove_reason(unit.as_str());
+    }
+    for (unit, reason) in &plan.unplaced {
+        after.put_reason(unit.clone(), reason.clone());
+    }
+    after.revision = plan.based_on.next();
+    after
+}

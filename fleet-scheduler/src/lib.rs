@@ -1,0 +1,26 @@
+//! Decides which machine runs which unit, and explains itself.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod board;
+mod check;
+mod explain;
+mod globals;
+mod groups;
+mod place;
+mod plan;
+mod rank;
+mod reasons;
+mod roster;
+mod rules;
+mod settle;
+mod share;
+mod step;
+mod steps;
+
+pub use apply::apply;
+pub use check::{Violation, check};
+pub use explain::{Explanation, Verdict, explain};
+pub use plan::{Plan, plan};
+pub use share::{Share, share};
+pub use step::{Action, Cause, NotWanted, Step};

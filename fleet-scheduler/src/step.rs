@@ -1,0 +1,110 @@
+//! The steps of a plan: what happens to which unit, and why.
+
+use std::fmt;
+
+use fleet_core::{MachineId, Refusal};
+use fleet_unitfile::UnitName;
+
+/// One change of one unit's placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The unit.
+    pub unit: UnitName,
+    /// What happens to it.
+    pub action: Action,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What happens to a unit's placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// It has none and gets one.
+    Place {
+        /// The machine chosen.
+        machine: MachineId,
+    },
+    /// It leaves one machine for another.
+    Move {
+        /// The machine that it leaves, present or not.
+        from: MachineId,
+        /// The machine chosen.
+        to: MachineId,
+    },
+    /// It loses its placement and gets no other.
+    Remove {
+        /// The machine that it leaves, present or not.
+        from: MachineId,
+    },
+}
+
+/// Why a step is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The unit is wanted and had no machine.
+    Wanted,
+    /// The unit should have no placement.
+    NotWanted(NotWanted),
+    /// The machine that it was on is not present.
+    MachineGone,
+    /// The machine that it was on no longer passes a rule.
+    Refused(Refusal),
+    /// It goes where this unit is, which it must be beside.
+    FollowsPeer(UnitName),
+    /// This unit, on the machine that it was on, replaces it.
+    ReplacedBy(UnitName),
+}
+
+/// Why a unit should have no placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotWanted {
+    /// Its desired state is inactive.
+    Inactive,
+    /// The cluster does not know it any more.
+    Destroyed,
+    /// It is a template, which never runs itself.
+    Template,
+    /// It is a global unit, which runs without being placed.
+    Global,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            unit,
+            action,
+            cause,
+        } = self;
+        match action {
+            Action::Place { machine } => write!(f, "place {unit} on {machine}: {cause}"),
+            Action::Move { from, to } => write!(f, "move {unit} from {from} to {to}: {cause}"),
+            Action::Remove { from } => write!(f, "remove {unit} from {from}: {cause}"),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wanted => f.write_str("it is wanted"),
+            Self::NotWanted(why) => why.fmt(f),
+            Self::MachineGone => f.write_str("the machine is gone"),
+            Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule()),
+            Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),
+            Self::ReplacedBy(unit) => write!(f, "{unit} replaces it"),
+        }
+    }
+}
+
+impl fmt::Display for NotWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inactive => "it is inactive",
+            Self::Destroyed => "it was destroyed",
+            Self::Template => "it is a template",
+            Self::Global => "it is global",
+        })
+    }
+}
