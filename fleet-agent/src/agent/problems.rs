@@ -1,0 +1,98 @@
+//! What an agent could not do, kept for the publisher to show.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitHash, UnitName};
+
+use crate::{ServiceError, StateChanges, StateFeed};
+
+/// The order that an agent could not carry out: a unit's content under one placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order {
+    pub(crate) hash: UnitHash,
+    pub(crate) epoch: Epoch,
+    pub(crate) generation: Generation,
+}
+
+/// Why an order could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) order: Order,
+    pub(crate) text: String,
+    /// The unit's own file is at fault.
+    pub(crate) bad_setting: bool,
+    /// The unit was started and did not become active; its state tells more.
+    pub(crate) start_failed: bool,
+}
+
+impl Problem {
+    pub(crate) fn new(order: Order, error: &ServiceError) -> Self {
+        Self {
+            order,
+            text: chain(error),
+            bad_setting: matches!(error, ServiceError::BadSetting { .. }),
+            start_failed: matches!(error, ServiceError::StartFailed { .. }),
+        }
+    }
+}
+
+/// The present problems of one machine's units, at most one for each.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    by_unit: Mutex<BTreeMap<UnitName, Problem>>,
+    feed: StateFeed,
+}
+
+impl Problems {
+    pub(crate) fn changes(&self) -> StateChanges {
+        self.feed.subscribe()
+    }
+
+    pub(crate) fn get(&self, unit: &UnitName) -> Option<Problem> {
+        self.lock().get(unit).cloned()
+    }
+
+    pub(crate) fn units(&self) -> Vec<UnitName> {
+        self.lock().keys().cloned().collect()
+    }
+
+    pub(crate) fn set(&self, unit: &UnitName, problem: Problem) {
+        let before = self.lock().insert(unit.clone(), problem.clone());
+        if before.as_ref() != Some(&problem) {
+            self.feed.report(unit);
+        }
+    }
+
+    pub(crate) fn clear(&self, unit: &UnitName) {
+        if self.lock().remove(unit).is_some() {
+            self.feed.report(unit);
+        }
+    }
+
+    /// Clears the problems of all units but those that `keep` holds on to.
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&UnitName) -> bool) {
+        for unit in self.units() {
+            if !keep(&unit) {
+                self.clear(&unit);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<UnitName, Problem>> {
+        self.by_unit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

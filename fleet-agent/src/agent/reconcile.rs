@@ -1,0 +1,178 @@
+//! The agent's loop: what this machine should have × what it has → tasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{DesiredUnit, KnownUnit, MachineId, Snapshot, Timestamp, converge};
+use fleet_scheduler::share;
+use fleet_store::Mirror;
+use fleet_unitfile::UnitName;
+
+use super::execute::{Executor, Outcome};
+use super::problems::{Order, Problem, Problems};
+use crate::backoff::{Backoff, Pace};
+use crate::{Clock, ServiceError, ServiceManager, Shutdown};
+
+/// What failed is tried again after a second, then ever less often, down to once a minute.
+const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+/// Makes one machine's service manager agree with the cluster.
+pub(crate) struct Reconciler {
+    machine: MachineId,
+    mirror: Mirror,
+    manager: Arc<dyn ServiceManager>,
+    clock: Arc<dyn Clock>,
+    problems: Arc<Problems>,
+    executor: Executor,
+    /// What failed, by unit and the order that it failed under; a new order is tried at once.
+    backoff: Backoff<Attempt>,
+    /// The order under which each busy unit's tasks were given.
+    under_way: BTreeMap<UnitName, Option<Order>>,
+}
+
+/// A unit and what was wanted of it; `None` when it was not wanted at all.
+type Attempt = (UnitName, Option<Order>);
+
+impl Reconciler {
+    pub(crate) fn new(
+        machine: MachineId,
+        mirror: Mirror,
+        manager: Arc<dyn ServiceManager>,
+        clock: Arc<dyn Clock>,
+        problems: Arc<Problems>,
+    ) -> Self {
+        Self {
+            machine,
+            mirror,
+            executor: Executor::new(manager.clone()),
+            manager,
+            clock,
+            problems,
+            backoff: Backoff::new(RETRY),
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until told to end. Units keep the state that they then have.
+    pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
+        let mut revisions = self.mirror.subscribe();
+        loop {
+            let retry_at = self.pass().await;
+            tokio::select! {
+                () = shutdown.wait() => return,
+                changed = revisions.changed() => if changed.is_err() { return },
+                outcome = self.executor.next() => self.on_outcome(outcome),
+                () = wait_until(&*self.clock, retry_at) => {}
+            }
+        }
+    }
+
+    /// Looks at the whole once and sends tasks on their way; returns when to look again by itself.
+    async fn pass(&mut self) -> Option<Timestamp> {
+        // What cannot be seen for certain is not a reason to change anything.
+        let snapshot = self.mirror.current()?;
+        snapshot.machine(self.machine.as_str())?;
+        let known = match self.manager.list().await {
+            Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot list this machine's units");
+                return Some(self.clock.now().after(RETRY.first));
+            }
+        };
+        self.act(desired_units(&snapshot, &self.machine), known).await;
+        self.backoff.next_due(self.clock.now())
+    }
+
+    /// Sends the tasks on their way that lead from `known` to `desired`.
+    async fn act(
+        &mut self,
+        mut desired: BTreeMap<UnitName, DesiredUnit>,
+        mut known: BTreeMap<UnitName, KnownUnit>,
+    ) {
+        self.forget_old_failures(&desired, &known);
+        let held = self.held_back(&desired, &known);
+        desired.retain(|unit, _| !held.contains(unit));
+        known.retain(|unit, _| !held.contains(unit));
+        let tasks = converge(&desired, &known);
+        for unit in tasks.iter().filter_map(fleet_core::Task::unit) {
+            let order = desired.get(unit).map(order_of);
+            self.under_way.insert(unit.clone(), order);
+        }
+        for outcome in self.executor.execute(tasks).await {
+            self.on_outcome(outcome);
+        }
+    }
+
+    /// The units that must be left alone for now: they are busy, or failed a moment ago.
+    fn held_back(
+        &self,
+        desired: &BTreeMap<UnitName, DesiredUnit>,
+        known: &BTreeMap<UnitName, KnownUnit>,
+    ) -> BTreeSet<UnitName> {
+        let now = self.clock.now();
+        let all: BTreeSet<&UnitName> = desired.keys().chain(known.keys()).collect();
+        let held = all.into_iter().filter(|unit| {
+            let attempt = ((*unit).clone(), desired.get(*unit).map(order_of));
+            self.executor.is_busy(unit) || !self.backoff.is_due(&attempt, now)
+        });
+        held.cloned().collect()
+    }
+
+    /// A failure matters only as long as the order that failed still stands.
+    fn forget_old_failures(
+        &mut self,
+        desired: &BTreeMap<UnitName, DesiredUnit>,
+        known: &BTreeMap<UnitName, KnownUnit>,
+    ) {
+        self.backoff.retain(|(unit, order)| {
+            let stands = desired.contains_key(unit) || known.contains_key(unit);
+            stands && desired.get(unit).map(order_of) == *order
+        });
+        self.problems.retain(|unit| desired.contains_key(unit) || known.contains_key(unit));
+    }
+
+    fn on_outcome(&mut self, Outcome { unit, result }: Outcome) {
+        let order = self.under_way.remove(&unit).flatten();
+        if order.is_none() {
+            self.executor.owe_reload(); // its file was taken away
+        }
+        let attempt = (unit, order);
+        match result {
+            Ok(()) => {
+                self.problems.clear(&attempt.0);
+                self.backoff.on_success(&attempt);
+            }
+            Err(error) => self.on_failure(attempt, &error),
+        }
+    }
+
+    fn on_failure(&mut self, attempt: Attempt, error: &ServiceError) {
+        tracing::warn!(unit = %attempt.0, %error, "a task failed");
+        if let Some(order) = attempt.1 {
+            self.problems.set(&attempt.0, Problem::new(order, error));
+        }
+        // A unit that was started and failed is launched; its own restart policy goes on from here.
+        if !matches!(error, ServiceError::StartFailed { .. }) {
+            self.backoff.on_failure(attempt, self.clock.now());
+        }
+    }
+}
+
+/// What the cluster wants of one machine.
+fn desired_units(snapshot: &Snapshot, machine: &MachineId) -> BTreeMap<UnitName, DesiredUnit> {
+    let units = share(snapshot, machine).units.into_iter();
+    units.map(|(name, (unit, epoch))| (name, DesiredUnit { unit, epoch })).collect()
+}
+
+fn order_of(wanted: &DesiredUnit) -> Order {
+    let (hash, generation) = (wanted.unit.hash(), wanted.unit.generation);
+    Order { hash, epoch: wanted.epoch, generation }
+}
+
+async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
+    match at {
+        Some(at) => clock.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,103 @@
+//! Pure: no I/O, no clock. When to try again what failed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+
+/// How long to wait after the first failure, and at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// The wait after the first failure; each further one doubles it.
+    pub(crate) first: Duration,
+    /// The longest wait.
+    pub(crate) longest: Duration,
+}
+
+impl Pace {
+    /// The wait after `failures` failures in a row.
+    pub(crate) fn wait(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}
+
+/// What failed, how often in a row, and when each may be tried again.
+///
+/// It holds one entry for each key that failed last time, so it is bounded by the number of keys.
+#[derive(Debug)]
+pub(crate) struct Backoff<K> {
+    pace: Pace,
+    failed: BTreeMap<K, Failure>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Failure {
+    count: u32,
+    retry_at: Timestamp,
+}
+
+impl<K: Ord + Clone> Backoff<K> {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self { pace, failed: BTreeMap::new() }
+    }
+
+    /// `key` failed at `now`.
+    pub(crate) fn on_failure(&mut self, key: K, now: Timestamp) {
+        let failure = self.failed.entry(key).or_insert(Failure { count: 0, retry_at: now });
+        failure.count = failure.count.saturating_add(1);
+        failure.retry_at = now.after(self.pace.wait(failure.count));
+    }
+
+    /// `key` succeeded, or no longer matters.
+    pub(crate) fn on_success(&mut self, key: &K) {
+        self.failed.remove(key);
+    }
+
+    /// Forgets all keys but those that `keep` holds on to.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K) -> bool) {
+        self.failed.retain(|key, _| keep(key));
+    }
+
+    /// Whether `key` may be tried at `now`.
+    pub(crate) fn is_due(&self, key: &K, now: Timestamp) -> bool {
+        self.failed.get(key).is_none_or(|failure| failure.retry_at <= now)
+    }
+
+    /// The next moment after `now` at which something that failed may be tried again.
+    pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        self.failed.values().map(|failure| failure.retry_at).filter(|at| *at > now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let waits = [1, 2, 3, 6, 7, 100].map(|failures| PACE.wait(failures).as_secs());
+        assert_eq!(waits, [1, 2, 4, 32, 60, 60]);
+    }
+
+    #[test]
+    fn a_failure_delays_its_own_key_alone() {
+        let mut backoff = Backoff::new(PACE);
+        backoff.on_failure("a", at(10));
+        backoff.on_failure("a", at(11));
+        assert!(!backoff.is_due(&"a", at(12)));
+        assert!(backoff.is_due(&"b", at(12)));
+        assert_eq!(backoff.next_due(at(12)), Some(at(13)));
+        assert!(backoff.is_due(&"a", at(13)));
+        assert_eq!(backoff.next_due(at(13)), None);
+        backoff.on_success(&"a");
+        backoff.on_failure("a", at(20));
+        assert_eq!(backoff.next_due(at(20)), Some(at(21)));
+    }
+}

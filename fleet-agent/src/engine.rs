@@ -1,0 +1,187 @@
+//! The engine: decides which machine runs which unit, while it leads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{Epoch, MachineId, Snapshot};
+use fleet_scheduler::{Action, Plan, plan};
+use fleet_store::{
+    Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, Unplace,
+};
+use tokio::task::JoinHandle;
+
+use crate::{Clock, Shutdown};
+
+/// How long to wait before a pass that the store could not take is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What an engine needs to run.
+pub struct EngineConfig {
+    /// The machine on whose behalf it stands for election.
+    pub candidate: MachineId,
+    /// How long it leads without a sign of life.
+    pub ttl: Duration,
+    /// The cluster's memory, for writing.
+    pub registry: Registry,
+    /// The cluster's memory, for reading.
+    pub mirror: Mirror,
+    /// The clock of all waits.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Stands for election, and plans while it leads.
+pub struct Engine {
+    config: EngineConfig,
+}
+
+/// Why a reign is over.
+enum End {
+    Deposed,
+    Shutdown,
+}
+
+impl Engine {
+    /// An engine that does not run yet.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        Self { config }
+    }
+
+    /// Runs until told to end; a leader then resigns, so that another can lead at once.
+    pub async fn run(self, mut shutdown: Shutdown) {
+        let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
+        loop {
+            match registry.campaign(candidate, *ttl).await {
+                Ok(Some(leadership)) => {
+                    tracing::info!(%candidate, term = %leadership.term(), "leading");
+                    if let End::Shutdown = self.lead(leadership, &mut shutdown).await {
+                        return;
+                    }
+                    tracing::warn!(%candidate, "no longer leading");
+                }
+                Ok(None) => {}
+                Err(error) => warn("cannot stand for election", &error),
+            }
+            tokio::select! {
+                () = shutdown.wait() => return,
+                () = clock.sleep(*ttl / 3) => {}
+            }
+        }
+    }
+
+    async fn lead(&self, leadership: Leadership, shutdown: &mut Shutdown) -> End {
+        let leadership = Arc::new(leadership);
+        let mut keeper = Keeper(tokio::spawn(keep(
+            leadership.clone(),
+            self.config.ttl,
+            self.config.clock.clone(),
+        )));
+        let mut revisions = self.config.mirror.subscribe();
+        loop {
+            let again = match self.pass(&leadership).await {
+                Ok(()) | Err(RegistryError::Conflict) => None,
+                Err(RegistryError::Deposed { .. }) => return End::Deposed,
+                Err(error) => {
+                    warn("cannot write a plan", &error);
+                    Some(self.config.clock.now().after(RETRY))
+                }
+            };
+            tokio::select! {
+                () = shutdown.wait() => {
+                    keeper.end().await;
+                    resign(leadership).await;
+                    return End::Shutdown;
+                }
+                _ = &mut keeper.0 => return End::Deposed,
+                changed = revisions.changed() => if changed.is_err() { return End::Shutdown },
+                () = self.config.clock.sleep_until(again.unwrap_or_default()), if again.is_some() => {}
+            }
+        }
+    }
+
+    /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
+    async fn pass(&self, leadership: &Leadership) -> Result<(), RegistryError> {
+        let mirror = &self.config.mirror;
+        // What cannot be seen for certain is not a reason to move anything.
+        let Some(snapshot) = mirror.current() else { return Ok(()) };
+        let plan = plan(&snapshot);
+        debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
+        let writes = writes(&snapshot, &plan);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        for step in &plan.steps {
+            tracing::info!(%step, "plan");
+        }
+        let revision = leadership.commit(&writes).await?;
+        // A mirror that has ended ends this loop as well, when it next waits for a change.
+        let _seen = mirror.wait_for(revision).await.is_ok();
+        Ok(())
+    }
+}
+
+/// What a plan changes in the store.
+fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
+    let mut writes = PlacementWrites::default();
+    let epoch = Epoch(plan.based_on.0);
+    for step in &plan.steps {
+        let (unit, was) = (step.unit.clone(), snapshot.placement(step.unit.as_str()).cloned());
+        match (&step.action, was) {
+            (Action::Place { machine } | Action::Move { to: machine, .. }, was) => {
+                writes.place.push(Place { unit, machine: machine.clone(), epoch, was });
+            }
+            (Action::Remove { .. }, Some(was)) => writes.unplace.push(Unplace { unit, was }),
+            (Action::Remove { .. }, None) => {}
+        }
+    }
+    for (unit, reason) in &plan.unplaced {
+        if snapshot.reason(unit.as_str()).is_none_or(|published| **published != *reason) {
+            writes.reasons.push((unit.clone(), Some(reason.clone())));
+        }
+    }
+    let outdated = snapshot.reasons().filter(|(unit, _)| !plan.unplaced.contains_key(*unit));
+    writes.reasons.extend(outdated.map(|(unit, _)| (unit.clone(), None)));
+    writes
+}
+
+/// Ends a leadership that nobody else holds on to, so that another engine can lead at once.
+async fn resign(leadership: Arc<Leadership>) {
+    let Some(leadership) = Arc::into_inner(leadership) else { return };
+    if let Err(error) = leadership.resign().await {
+        warn("cannot resign", &error);
+    }
+}
+
+/// Renews a leadership in a task of its own; dropping the guard ends the task.
+struct Keeper(JoinHandle<()>);
+
+impl Keeper {
+    async fn end(mut self) {
+        self.0.abort();
+        let _aborted = (&mut self.0).await.is_err();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Renews until the leadership is lost.
+async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>) {
+    let mut renewed = clock.now();
+    loop {
+        clock.sleep(ttl / 3).await;
+        match leadership.renew().await {
+            Ok(()) => renewed = clock.now(),
+            Err(RegistryError::Deposed { .. }) => return,
+            Err(_) if clock.now().since(renewed) >= ttl => return,
+            Err(error) => warn("cannot renew the leadership", &error),
+        }
+    }
+}
+
+fn warn(what: &str, error: &RegistryError) {
+    tracing::warn!(error = error as &dyn std::error::Error, "{what}");
+}
