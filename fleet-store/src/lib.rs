@@ -3,15 +3,21 @@
 
 mod clock;
 mod codec;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod keyspace;
 mod layout;
 mod memory;
 mod mirror;
 mod registry;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod watch;
 
 pub use codec::CodecError;
+#[cfg(feature = "embedded")]
+pub use embedded::EmbeddedStore;
 pub use keyspace::{EndedLease, Keyspace, Outcome};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;

@@ -136,6 +136,14 @@ pub(crate) fn encode_leader(leader: &LeaderClaim) -> Vec<u8> {
     })
 }
 
+pub(crate) fn decode_leader(bytes: &[u8]) -> Result<LeaderClaim, CodecError> {
+    let wire: WireLeader = decode(bytes)?;
+    Ok(LeaderClaim {
+        machine: parse(&wire.machine, "a machine ID")?,
+        term: wire.term,
+    })
+}
+
 pub(crate) fn encode_term(term: u64) -> Vec<u8> {
     encode(&WireTerm { v: FORMAT, term })
 }

@@ -9,9 +9,10 @@ use fleet_unitfile::UnitName;
 use super::batch::pack;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{
-    LeaderClaim, decode_term, encode_leader, encode_placement, encode_reason, encode_term,
+    LeaderClaim, decode_leader, decode_term, encode_leader, encode_placement, encode_reason,
+    encode_term,
 };
-use crate::{Commit, Condition, Key, LeaseId, StoreError, Transaction};
+use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 
 /// The right to decide on placements, in one term.
 ///
@@ -73,6 +74,9 @@ impl Registry {
     /// Tries to become the leader for `ttl`, and as long as that is renewed. The result is nothing
     /// while someone else leads.
     ///
+    /// A leadership of the same candidate is that of an earlier life of its daemon, and is taken
+    /// over at once, in a new term.
+    ///
     /// # Errors
     ///
     /// [`RegistryError::Value`] when the stored term cannot be read: then nobody may lead, since
@@ -84,7 +88,8 @@ impl Registry {
     ) -> Result<Option<Leadership>, RegistryError> {
         let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
         let entries = self.store.read(&self.layout.engine()).await?.entries;
-        if entries.iter().any(|entry| entry.key == leader_key) {
+        let leader = entries.iter().find(|entry| entry.key == leader_key);
+        if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
         let before = entries.iter().find(|entry| entry.key == term_key);
@@ -100,7 +105,7 @@ impl Registry {
         });
         let claiming = |lease| {
             Transaction::new()
-                .when(Condition::absent(&leader_key))
+                .when(unchanged(&leader_key, leader))
                 .when(unchanged(&term_key, before))
                 .put_leased(leader_key.clone(), claim.clone(), lease)
                 .put(term_key.clone(), encode_term(term.0))
@@ -109,6 +114,9 @@ impl Registry {
         let Commit::Applied(elected) = commit else {
             return Ok(None);
         };
+        if let Some(before) = leader.and_then(|leader| leader.lease) {
+            self.give_back(before).await;
+        }
         Ok(Some(Leadership {
             registry: self.clone(),
             term,
@@ -117,6 +125,11 @@ impl Registry {
             claim,
         }))
     }
+}
+
+/// Whether the stored leadership is the candidate's own. One that cannot be read is not.
+fn is_claim_of(leader: &Entry, candidate: &MachineId) -> bool {
+    decode_leader(&leader.value).is_ok_and(|claim| claim.machine == *candidate)
 }
 
 impl Leadership {

@@ -1,0 +1,139 @@
+//! A durable store for one process, in one file.
+
+mod disk;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::Revision;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+use disk::Disk;
+use writer::{Failure, Request, Shown, Writer};
+
+/// A [`Store`] in one file, without a server: what was acknowledged survives the loss of power.
+///
+/// One process may have the file open. All of the store is held in memory, too, and reads are
+/// served from there. Writes go to one task that takes all that wait, applies them in order, makes
+/// them durable by one write of the file, and only then shows and acknowledges them. So many
+/// writers at once cost little more than one.
+///
+/// Leases are durable, and each has its whole time to live again when the store is opened. The
+/// changes of the past are not: a watch from before the opening is refused as
+/// [`StoreError::Compacted`].
+///
+/// When the file cannot be written, the writes under way end as [`StoreError::Unknown`], and all
+/// later ones as [`StoreError::Unavailable`] until the store is opened anew; leases do not end
+/// meanwhile. Reads go on, and show what is in the file.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    shown: Arc<Shown>,
+    requests: mpsc::Sender<Request>,
+    writer: JoinHandle<()>,
+}
+
+/// How many requests may wait for the writer; a caller beyond that waits for its turn.
+const MOST_WAITING: usize = 1024;
+
+impl EmbeddedStore {
+    /// Opens the store in the file at `path`, or makes an empty one if there is no such file. The
+    /// directory must exist. While making it, a file of that name with `.new` appended is used.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InUse`] when another process has it open; [`StoreError::Format`] when the file
+    /// is damaged, or no store of a format that this version reads; [`StoreError::Unavailable`]
+    /// when the file cannot be read or made.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref().to_owned();
+        let opened = tokio::task::spawn_blocking({
+            let path = path.clone();
+            move || Disk::open(&path)
+        });
+        // What the file's library takes for impossible, it answers with a panic.
+        let (disk, kept) = opened.await.map_err(|_| damaged(&path))??;
+        let (requests, queue) = mpsc::channel(MOST_WAITING);
+        let (writer, shown) = Writer::new(disk, kept, Clock::start(), queue);
+        Ok(Self {
+            shown,
+            requests,
+            writer: tokio::spawn(writer.run()),
+        })
+    }
+
+    /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store
+    /// does the same, a little later.
+    pub async fn close(self) {
+        drop(self.requests);
+        if let Err(error) = self.writer.await {
+            tracing::error!(%error, "the store's writer failed");
+        }
+    }
+
+    /// Has the writer do something, and waits for its answer.
+    async fn ask<T: Send>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request + Send,
+        unanswered: fn(Failure) -> StoreError,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.requests.send(request(answer)).await;
+        sent.map_err(|_| Failure::gone().unavailable())?;
+        answered.await.map_err(|_| unanswered(Failure::gone()))?
+    }
+}
+
+fn damaged(path: &Path) -> StoreError {
+    let path = PathBuf::from(path);
+    StoreError::Format(format!(
+        "{} is damaged: restore it from a copy, or move it away to begin with an empty store",
+        path.display()
+    ))
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        Ok(self.shown.read(prefix))
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.ask(
+            |answer| Request::Commit(transaction, answer),
+            Failure::unknown,
+        )
+        .await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        self.shown.watch(prefix, after)
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.ask(|answer| Request::Grant(ttl, answer), Failure::unavailable)
+            .await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.ask(|answer| Request::Renew(lease, answer), Failure::unavailable)
+            .await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.ask(
+            |answer| Request::Revoke(lease, answer),
+            Failure::unavailable,
+        )
+        .await
+    }
+}

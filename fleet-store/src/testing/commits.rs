@@ -1,0 +1,229 @@
+//! Promises about reads and transactions.
+
+use std::sync::Arc;
+
+use fleet_core::Revision;
+
+use super::support::{apply, entry, expect_invalid, put, read, value};
+use crate::{Commit, Condition, LeaseId, Store, StoreError, Transaction};
+
+/// A read begun after a commit was acknowledged sees that commit, and says of which revision.
+pub async fn a_read_sees_what_was_committed(store: Arc<dyn Store>) {
+    for i in 0..20 {
+        let text = i.to_string();
+        let revision = put(&store, "a", &text).await;
+        let listing = read(&store, "a").await;
+        assert_eq!(listing.revision, revision);
+        assert_eq!(listing.entries[0].value, text.as_bytes());
+        assert_eq!(listing.entries[0].modified, revision);
+        assert_eq!(listing.entries[0].lease, None);
+    }
+}
+
+/// A read returns what starts with its prefix, in order of the keys' bytes, and nothing else.
+pub async fn a_read_sees_its_prefix_in_order(store: Arc<dyn Store>) {
+    for key in ["b/2", "b/10", "b", "a/1", "b0", "b/\u{fc}", "c", "B/1"] {
+        put(&store, key, "x").await;
+    }
+    let keys = async |prefix| {
+        let entries = read(&store, prefix).await.entries;
+        entries
+            .into_iter()
+            .map(|entry| entry.key)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys("b/").await, ["b/10", "b/2", "b/\u{fc}"]);
+    assert_eq!(keys("b").await, ["b", "b/10", "b/2", "b/\u{fc}", "b0"]);
+    assert_eq!(keys("d").await, [""; 0]);
+    assert_eq!(keys("").await.len(), 8);
+}
+
+/// Keys may have any characters and values any bytes, none at all too.
+pub async fn keys_and_values_are_kept_as_they_are(store: Arc<dyn Store>) {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let long = "k".repeat(1000);
+    for key in ["/", " ", "a//b", "\n", "\u{10ffff}", "%2f", "..", &long] {
+        for bytes in [&bytes[..], &[]] {
+            apply(&store, Transaction::new().put(key, bytes)).await;
+            assert_eq!(value(&store, key).await.as_deref(), Some(bytes), "{key:?}");
+        }
+    }
+}
+
+/// Each transaction that writes makes a higher revision than all before, one for all its writes.
+pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
+    let before = read(&store, "").await.revision;
+    let first = apply(&store, Transaction::new().put("a", "1").put("b", "1")).await;
+    let second = apply(&store, Transaction::new().put("a", "1")).await;
+    let third = apply(&store, Transaction::new().delete("b").put("c", "1")).await;
+    assert!(before < first && first < second && second < third);
+    assert_eq!(
+        entry(&store, "a").await.map(|entry| entry.modified),
+        Some(second)
+    );
+    assert_eq!(entry(&store, "b").await, None);
+    assert_eq!(
+        entry(&store, "c").await.map(|entry| entry.modified),
+        Some(third)
+    );
+}
+
+/// No write, or only the deletion of what is not there, leaves the revision as it was.
+pub async fn a_transaction_that_writes_nothing_makes_no_revision(store: Arc<dyn Store>) {
+    let revision = put(&store, "a", "1").await;
+    let looks = Transaction::new().when(Condition::present("a"));
+    assert_eq!(apply(&store, looks).await, revision);
+    assert_eq!(
+        apply(&store, Transaction::new().delete("b")).await,
+        revision
+    );
+    let refused = Transaction::new()
+        .when(Condition::absent("a"))
+        .put("a", "2");
+    let commit = store
+        .commit(refused)
+        .await
+        .expect("the store takes a transaction");
+    assert!(matches!(commit, Commit::Refused { .. }));
+    assert_eq!(read(&store, "").await.revision, revision);
+}
+
+/// Each kind of condition holds when it should, and only then is anything written.
+pub async fn conditions_hold_or_nothing_happens(store: Arc<dyn Store>) {
+    let old = put(&store, "there", "old").await;
+    let new = put(&store, "there", "new").await;
+    let cases = [
+        (Condition::absent("there"), false),
+        (Condition::absent("gone"), true),
+        (Condition::present("there"), true),
+        (Condition::present("gone"), false),
+        (Condition::value("there", "new"), true),
+        (Condition::value("there", "old"), false),
+        (Condition::value("there", "ne"), false),
+        (Condition::value("gone", ""), false),
+        (Condition::modified_at("there", new), true),
+        (Condition::modified_at("there", old), false),
+        (Condition::modified_at("gone", Revision::ZERO), false),
+    ];
+    for (i, (condition, holds)) in cases.into_iter().enumerate() {
+        let key = format!("written/{i}");
+        let transaction = Transaction::new().when(condition.clone()).put(&key, "");
+        let commit = store
+            .commit(transaction)
+            .await
+            .expect("the store takes a transaction");
+        assert_eq!(
+            matches!(commit, Commit::Applied(_)),
+            holds,
+            "{condition:?}: {commit:?}"
+        );
+        assert_eq!(entry(&store, &key).await.is_some(), holds, "{condition:?}");
+    }
+}
+
+/// A refusal names the first condition that did not hold, and what is under its key.
+pub async fn a_refusal_tells_what_was_found(store: Arc<dyn Store>) {
+    let modified = put(&store, "b", "found").await;
+    let refused = async |transaction| match store.commit(transaction).await {
+        Ok(Commit::Refused { condition, found }) => (condition, found),
+        other => panic!("{other:?} is no refusal"),
+    };
+    let transaction = Transaction::new()
+        .when(Condition::absent("a"))
+        .when(Condition::value("b", "other"))
+        .when(Condition::present("c"));
+    let (condition, found) = refused(transaction).await;
+    assert_eq!(condition, 1);
+    let found = found.expect("the entry is there");
+    assert_eq!(
+        (found.key.as_str(), &found.value[..], found.modified),
+        ("b", &b"found"[..], modified)
+    );
+    let (condition, found) = refused(Transaction::new().when(Condition::present("a"))).await;
+    assert_eq!((condition, found), (0, None));
+}
+
+/// All writes of a transaction are there, or none.
+pub async fn a_transaction_is_whole(store: Arc<dyn Store>) {
+    put(&store, "a", "old").await;
+    let writes = || {
+        Transaction::new()
+            .put("a", "new")
+            .put("b", "new")
+            .delete("c")
+            .put("d", "new")
+    };
+    let lost = store
+        .commit(writes().put_leased("e", "new", LeaseId(u64::MAX >> 1)))
+        .await;
+    assert!(matches!(lost, Err(StoreError::LeaseLost(_))), "{lost:?}");
+    assert_eq!(
+        read(&store, "").await.entries.len(),
+        1,
+        "half a transaction was applied"
+    );
+    assert_eq!(value(&store, "a").await.as_deref(), Some(&b"old"[..]));
+    let revision = apply(&store, writes()).await;
+    let entries = read(&store, "").await.entries;
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry.modified == revision && entry.value == b"new")
+    );
+    assert_eq!(entries.len(), 3);
+}
+
+/// What [`Transaction::check`] refuses, the store refuses, and nothing happens.
+pub async fn invalid_transactions_are_refused(store: Arc<dyn Store>) {
+    let many = (0..=Transaction::MAX_OPERATIONS).fold(Transaction::new(), |transaction, i| {
+        transaction.put(format!("{i}"), "")
+    });
+    let invalid = [
+        Transaction::new().put("a", "1").put("a", "2"),
+        Transaction::new().put("a", "1").delete("a"),
+        Transaction::new().put("", "1"),
+        Transaction::new().when(Condition::absent("")).put("a", "1"),
+        Transaction::new().put("a", vec![0; Transaction::MAX_BYTES]),
+        many,
+    ];
+    for transaction in invalid {
+        expect_invalid(store.commit(transaction).await);
+    }
+    assert_eq!(read(&store, "").await.entries, []);
+}
+
+/// A transaction as large as the bounds allow is taken.
+pub async fn a_transaction_within_the_bounds_is_taken(store: Arc<dyn Store>) {
+    let count = Transaction::MAX_OPERATIONS;
+    let value_bytes = Transaction::MAX_BYTES / count - 2 * "key/000".len();
+    let many = (0..count).fold(Transaction::new(), |transaction, i| {
+        let key = format!("key/{i:03}");
+        transaction
+            .when(Condition::absent(&key))
+            .put(key, vec![7; value_bytes])
+    });
+    apply(&store, many).await;
+    let entries = read(&store, "key/").await.entries;
+    assert_eq!(entries.len(), count);
+    assert!(entries.iter().all(|entry| entry.value.len() == value_bytes));
+}
+
+/// Of writers that all want what only one can have, one gets it.
+pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
+    const WRITERS: usize = 16;
+    let tries = (0..WRITERS).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let claim = Transaction::new().when(Condition::absent("claim"));
+            let commit = store.commit(claim.put("claim", i.to_string())).await;
+            matches!(commit, Ok(Commit::Applied(_))).then_some(i)
+        })
+    });
+    let mut winners = Vec::new();
+    for tried in tries.collect::<Vec<_>>() {
+        winners.extend(tried.await.expect("a writer does not panic"));
+    }
+    assert_eq!(winners.len(), 1, "{winners:?} have all won");
+    let claim = value(&store, "claim").await;
+    assert_eq!(claim, Some(winners[0].to_string().into_bytes()));
+}

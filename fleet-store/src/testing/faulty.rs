@@ -1,0 +1,220 @@
+//! A store that fails when it is told to.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::Revision;
+use tokio::sync::watch as signal;
+
+use crate::clock::wait;
+use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+
+/// A [`Store`] over another one that can be cut off, slowed down and made to lose answers.
+///
+/// Cloning gives another handle to the same faults, so a test keeps one and hands one out.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use fleet_store::testing::FaultyStore;
+/// use fleet_store::{MemoryStore, Store, StoreError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+/// store.set_away(true);
+/// assert!(matches!(store.read("").await, Err(StoreError::Unavailable(_))));
+/// store.set_away(false);
+/// assert!(store.read("").await.is_ok());
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    faults: Arc<Faults>,
+}
+
+struct Faults {
+    away: AtomicBool,
+    /// How many calls are still to fail as unavailable.
+    unavailable: AtomicUsize,
+    /// How many commits are still to be done and then not acknowledged.
+    unknown_done: AtomicUsize,
+    /// How many commits are still not to be done, and nobody says so.
+    unknown_lost: AtomicUsize,
+    delay: Mutex<Duration>,
+    /// Raised to cut off the watches that there are.
+    cuts: signal::Sender<u64>,
+    reads: AtomicUsize,
+    commits: AtomicUsize,
+}
+
+/// The cause of every scripted failure.
+#[derive(Debug, thiserror::Error)]
+#[error("the test wants it so")]
+struct Scripted;
+
+impl FaultyStore {
+    /// A store without faults yet.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        let faults = Faults {
+            away: AtomicBool::new(false),
+            unavailable: AtomicUsize::new(0),
+            unknown_done: AtomicUsize::new(0),
+            unknown_lost: AtomicUsize::new(0),
+            delay: Mutex::new(Duration::ZERO),
+            cuts: signal::Sender::new(0),
+            reads: AtomicUsize::new(0),
+            commits: AtomicUsize::new(0),
+        };
+        Self {
+            inner,
+            faults: Arc::new(faults),
+        }
+    }
+
+    /// Takes the store away, watches included, or brings it back. While it is away leases go on
+    /// ending in it, as they would behind a broken network.
+    pub fn set_away(&self, away: bool) {
+        self.faults.away.store(away, Ordering::SeqCst);
+        if away {
+            self.cut_watches();
+        }
+    }
+
+    /// Lets the next `calls` calls fail as [`StoreError::Unavailable`].
+    pub fn fail_next(&self, calls: usize) {
+        self.faults.unavailable.store(calls, Ordering::SeqCst);
+    }
+
+    /// Lets the next `commits` commits happen and then end as [`StoreError::Unknown`].
+    pub fn lose_answers(&self, commits: usize) {
+        self.faults.unknown_done.store(commits, Ordering::SeqCst);
+    }
+
+    /// Lets the next `commits` commits not happen and end as [`StoreError::Unknown`].
+    pub fn lose_requests(&self, commits: usize) {
+        self.faults.unknown_lost.store(commits, Ordering::SeqCst);
+    }
+
+    /// Cuts off all watches that there are.
+    pub fn cut_watches(&self) {
+        self.faults.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Lets every call from now on take this much longer, and a watch deliver that much later.
+    pub fn set_delay(&self, delay: Duration) {
+        *self
+            .faults
+            .delay
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = delay;
+    }
+
+    /// How many reads there were, failed ones included.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.faults.reads.load(Ordering::SeqCst)
+    }
+
+    /// How many commits there were, failed ones included.
+    #[must_use]
+    pub fn commits(&self) -> usize {
+        self.faults.commits.load(Ordering::SeqCst)
+    }
+}
+
+impl Faults {
+    /// What every call goes through first.
+    async fn pass(&self) -> Result<(), StoreError> {
+        self.dawdle().await;
+        if self.away.load(Ordering::SeqCst) || take(&self.unavailable) {
+            return Err(StoreError::Unavailable(Box::new(Scripted)));
+        }
+        Ok(())
+    }
+
+    async fn dawdle(&self) {
+        let delay = *self.delay.lock().unwrap_or_else(PoisonError::into_inner);
+        if !delay.is_zero() {
+            wait(delay).await;
+        }
+    }
+}
+
+/// Uses up one of a number of scripted failures, if one is left.
+fn take(left: &AtomicUsize) -> bool {
+    let fewer = |left: usize| left.checked_sub(1);
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer)
+        .is_ok()
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        self.faults.reads.fetch_add(1, Ordering::SeqCst);
+        self.faults.pass().await?;
+        self.inner.read(prefix).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.faults.commits.fetch_add(1, Ordering::SeqCst);
+        self.faults.pass().await?;
+        if take(&self.faults.unknown_lost) {
+            return Err(StoreError::Unknown(Box::new(Scripted)));
+        }
+        let result = self.inner.commit(transaction).await;
+        if take(&self.faults.unknown_done) {
+            return Err(StoreError::Unknown(Box::new(Scripted)));
+        }
+        result
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        // Before the call passes: a cut that comes meanwhile must not be missed.
+        let cuts = self.faults.cuts.subscribe();
+        self.faults.pass().await?;
+        let watch = self.inner.watch(prefix, after).await?;
+        Ok(relay(watch, self.faults.clone(), cuts))
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.faults.pass().await?;
+        self.inner.grant(ttl).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.faults.pass().await?;
+        self.inner.renew(lease).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.faults.pass().await?;
+        self.inner.revoke(lease).await
+    }
+}
+
+/// A watch that delivers what `watch` does until it is cut off.
+fn relay(mut watch: Watch, faults: Arc<Faults>, mut cuts: signal::Receiver<u64>) -> Watch {
+    let (mut sender, relayed) = Watch::channel(1024);
+    let relaying = async move {
+        loop {
+            let changes = tokio::select! {
+                biased;
+                _ = cuts.changed() => return,
+                () = sender.closed() => return,
+                changes = watch.next() => changes,
+            };
+            faults.dawdle().await;
+            let Ok(changes) = changes else { return };
+            if !sender.send(changes) {
+                return;
+            }
+        }
+    };
+    drop(tokio::spawn(relaying));
+    relayed
+}

@@ -1,0 +1,152 @@
+//! Promises about leases.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::support::{apply, entry, next, next_plain, put, read, value, watch};
+use crate::{LeaseId, Store, StoreError, Transaction};
+
+/// Short enough to be waited for.
+const TTL: Duration = Duration::from_millis(400);
+/// Long enough not to end in a test.
+const LONG: Duration = Duration::from_secs(3600);
+
+async fn grant(store: &Arc<dyn Store>, ttl: Duration) -> LeaseId {
+    store.grant(ttl).await.expect("the store grants a lease")
+}
+
+fn is_lost<T>(result: &Result<T, StoreError>, lease: LeaseId) -> bool {
+    matches!(result, Err(StoreError::LeaseLost(lost)) if *lost == lease)
+}
+
+/// A lease that is not renewed ends, and all its keys go at once; others stay.
+pub async fn a_lease_that_ends_takes_its_keys_in_one_revision(store: Arc<dyn Store>) {
+    let (lease, other) = (grant(&store, TTL).await, grant(&store, LONG).await);
+    let bound = Transaction::new()
+        .put_leased("a/1", "x", lease)
+        .put_leased("a/2", "x", lease)
+        .put_leased("a/3", "x", other)
+        .put("a/4", "x");
+    let mut watch = watch(&store, "a/").await;
+    let written = apply(&store, bound).await;
+    let changes = next(&mut watch).await;
+    let leases: Vec<_> = changes.changes.iter().map(|change| change.lease).collect();
+    assert_eq!(leases, [Some(lease), Some(lease), Some(other), None]);
+    let (revision, changes) = next_plain(&mut watch).await;
+    assert!(revision > written);
+    assert_eq!(
+        changes,
+        [("a/1".to_owned(), None), ("a/2".to_owned(), None)]
+    );
+    let left = read(&store, "a/").await;
+    assert_eq!(
+        left.entries
+            .iter()
+            .map(|e| e.key.as_str())
+            .collect::<Vec<_>>(),
+        ["a/3", "a/4"]
+    );
+    assert_eq!(left.entries[0].lease, Some(other));
+}
+
+/// A lease outlives its time to live while it is renewed.
+pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
+    let kept = grant(&store, TTL).await;
+    apply(&store, Transaction::new().put_leased("kept", "x", kept)).await;
+    let mut watch = watch(&store, "left").await;
+    // As long as it takes three other leases of the same time to end one after the other.
+    for round in 0..3 {
+        let left = grant(&store, TTL).await;
+        let key = format!("left/{round}");
+        apply(&store, Transaction::new().put_leased(&key, "x", left)).await;
+        next(&mut watch).await;
+        loop {
+            store
+                .renew(kept)
+                .await
+                .expect("a lease that lasts can be renewed");
+            if let Ok(gone) = timeout(TTL / 8, next_plain(&mut watch)).await {
+                assert_eq!(gone.1, [(key, None)]);
+                break;
+            }
+        }
+        assert!(is_lost(&store.renew(left).await, left));
+    }
+    assert!(entry(&store, "kept").await.is_some());
+}
+
+/// Revoking ends a lease before its time, and may be repeated.
+pub async fn a_revoked_lease_ends_at_once(store: Arc<dyn Store>) {
+    let lease = grant(&store, LONG).await;
+    let revision = apply(&store, Transaction::new().put_leased("a", "x", lease)).await;
+    for _ in 0..2 {
+        store
+            .revoke(lease)
+            .await
+            .expect("a lease can be revoked, ended or not");
+        let listing = read(&store, "a").await;
+        assert_eq!(listing.entries, []);
+        assert_eq!(listing.revision, revision.next());
+    }
+    assert!(is_lost(&store.renew(lease).await, lease));
+}
+
+/// Nothing can be bound to a lease that has ended, and it cannot be renewed.
+pub async fn an_ended_lease_cannot_be_used(store: Arc<dyn Store>) {
+    let lease = grant(&store, LONG).await;
+    store.revoke(lease).await.expect("a lease can be revoked");
+    put(&store, "a", "x").await;
+    let bind = Transaction::new().put_leased("a", "y", lease);
+    assert!(is_lost(&store.commit(bind).await, lease));
+    assert!(is_lost(&store.renew(lease).await, lease));
+    assert_eq!(value(&store, "a").await.as_deref(), Some(&b"x"[..]));
+    let never = LeaseId(u64::MAX >> 1);
+    assert!(is_lost(&store.renew(never).await, never));
+    store
+        .revoke(never)
+        .await
+        .expect("revoking what never was is no error");
+}
+
+/// A key goes with the lease that its last write bound it to, or stays if that bound it to none.
+pub async fn a_key_follows_its_last_lease(store: Arc<dyn Store>) {
+    let (first, second) = (grant(&store, LONG).await, grant(&store, LONG).await);
+    let bind = |key: &str, lease| Transaction::new().put_leased(key, "x", lease);
+    for key in ["moved", "freed", "deleted"] {
+        apply(&store, bind(key, first)).await;
+    }
+    apply(&store, bind("moved", second)).await;
+    put(&store, "freed", "x").await;
+    apply(&store, Transaction::new().delete("deleted")).await;
+    put(&store, "deleted", "again").await;
+    let revision = read(&store, "").await.revision;
+    store.revoke(first).await.expect("a lease can be revoked");
+    assert_eq!(
+        read(&store, "").await.revision,
+        revision,
+        "a lease without keys changes nothing"
+    );
+    assert_eq!(read(&store, "").await.entries.len(), 3);
+    store.revoke(second).await.expect("a lease can be revoked");
+    let left = read(&store, "").await.entries;
+    assert_eq!(
+        left.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(),
+        ["deleted", "freed"]
+    );
+    assert!(left.iter().all(|entry| entry.lease.is_none()));
+}
+
+/// No two leases have the same name, ended ones included.
+pub async fn leases_have_names_of_their_own(store: Arc<dyn Store>) {
+    let mut names = BTreeSet::new();
+    for i in 0..50 {
+        let lease = grant(&store, LONG).await;
+        assert!(names.insert(lease), "{lease} was given twice");
+        if i % 2 == 0 {
+            store.revoke(lease).await.expect("a lease can be revoked");
+        }
+    }
+}

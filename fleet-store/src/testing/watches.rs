@@ -1,0 +1,121 @@
+//! Promises about watches.
+
+use std::sync::Arc;
+
+use super::support::{
+    apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
+};
+use crate::{Store, Transaction};
+
+/// Every revision arrives once, in order, with all of its changes.
+pub async fn a_watch_delivers_each_revision_once_and_whole(store: Arc<dyn Store>) {
+    let mut watch = watch(&store, "a/").await;
+    let first = apply(&store, Transaction::new().put("a/2", "x").put("a/1", "y")).await;
+    let second = put(&store, "a/1", "z").await;
+    let third = apply(&store, Transaction::new().delete("a/1").put("a/3", "")).await;
+    let some = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
+    let both = vec![some("a/1", "y"), some("a/2", "x")];
+    assert_eq!(next_plain(&mut watch).await, (first, both));
+    assert_eq!(
+        next_plain(&mut watch).await,
+        (second, vec![some("a/1", "z")])
+    );
+    let last = vec![("a/1".to_owned(), None), some("a/3", "")];
+    assert_eq!(next_plain(&mut watch).await, (third, last));
+}
+
+/// Changes of other keys do not arrive, and no revision is invented for them.
+pub async fn a_watch_sees_its_prefix_alone(store: Arc<dyn Store>) {
+    let mut watch = watch(&store, "a/").await;
+    put(&store, "b/1", "x").await;
+    put(&store, "a", "x").await;
+    let mixed = apply(&store, Transaction::new().put("a/1", "x").put("c", "x")).await;
+    let changes = next_plain(&mut watch).await;
+    assert_eq!(
+        changes,
+        (mixed, vec![("a/1".to_owned(), Some("x".to_owned()))])
+    );
+}
+
+/// A watch from an earlier revision first delivers what happened since.
+pub async fn a_watch_starts_in_the_past(store: Arc<dyn Store>) {
+    let start = put(&store, "a", "0").await;
+    let mut made = Vec::new();
+    for i in 1..=5 {
+        made.push(put(&store, "a", &i.to_string()).await);
+    }
+    let mut watch = watch_after(&store, "a", start).await;
+    made.push(put(&store, "a", "6").await);
+    for (i, revision) in (1..).zip(made) {
+        let expected = vec![("a".to_owned(), Some(format!("{i}")))];
+        assert_eq!(next_plain(&mut watch).await, (revision, expected));
+    }
+}
+
+/// Reading and then watching from what was read leaves no gap, while others write.
+pub async fn a_watch_from_a_listing_misses_nothing(store: Arc<dyn Store>) {
+    const LAST: u32 = 200;
+    put(&store, "count", "0").await;
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for i in 1..=LAST {
+                put(&store, "count", &i.to_string()).await;
+            }
+        }
+    });
+    for _ in 0..10 {
+        let listing = read(&store, "count").await;
+        let text = String::from_utf8_lossy(&listing.entries[0].value).into_owned();
+        let mut count: u32 = text.parse().expect("the count is a number");
+        let mut watch = watch_after(&store, "count", listing.revision).await;
+        while count < LAST {
+            let (_, changes) = next_plain(&mut watch).await;
+            assert_eq!(
+                changes,
+                [("count".to_owned(), Some((count + 1).to_string()))]
+            );
+            count += 1;
+        }
+    }
+    writer.await.expect("the writer does not panic");
+    assert_eq!(
+        value(&store, "count").await,
+        Some(LAST.to_string().into_bytes())
+    );
+}
+
+/// A revision that was not made yet cannot be watched from: it may never be made.
+pub async fn a_watch_of_the_future_is_refused(store: Arc<dyn Store>) {
+    let revision = put(&store, "a", "1").await;
+    expect_invalid(store.watch("a", revision.next()).await);
+}
+
+/// All watches of a prefix see the same revisions in the same order.
+pub async fn many_watches_see_the_same(store: Arc<dyn Store>) {
+    let mut watches = Vec::new();
+    for _ in 0..8 {
+        watches.push(watch(&store, "a/").await);
+    }
+    let writers = (0..4).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for i in 0..10 {
+                put(&store, &format!("a/{writer}"), &i.to_string()).await;
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("a writer does not panic");
+    }
+    let mut seen = Vec::new();
+    for watch in &mut watches {
+        let mut changes = Vec::new();
+        for _ in 0..40 {
+            changes.push(next(watch).await);
+        }
+        seen.push(changes);
+    }
+    assert!(seen.iter().all(|changes| *changes == seen[0]));
+    assert!(seen[0].is_sorted_by(|a, b| a.revision < b.revision));
+}
