@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
+use crate::edit;
 use crate::hash::UnitHash;
 use crate::lines::Lines;
 use crate::option::UnitOption;
@@ -78,6 +79,26 @@ impl UnitFile {
         let (unit, diagnostics) = Self::parse_collecting(canonical_text(&options));
         debug_assert!(diagnostics.iter().all(|it| it.severity() < Severity::Error));
         Ok(unit)
+    }
+
+    /// This unit file with an option set, and every other byte of the source as it was.
+    ///
+    /// The option takes the place of the last one of its section and name. Where there is none,
+    /// it is put after the last option of its section, or into a section at the end.
+    ///
+    /// # Errors
+    ///
+    /// The option would not read back as the same.
+    pub fn with(&self, option: UnitOption) -> Result<Self, OptionError> {
+        check(&option)?;
+        Ok(Self::parse_collecting(edit::with(self.source(), self.options(), &option)).0)
+    }
+
+    /// This unit file without any option of this name in this section, and every other byte of
+    /// the source as it was. Comments between the lines of such an option go with it.
+    #[must_use]
+    pub fn without(&self, section: &str, name: &str) -> Self {
+        Self::parse_collecting(edit::without(self.source(), self.values(section, name))).0
     }
 
     /// The source, byte for byte as it was given.

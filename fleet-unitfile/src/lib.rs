@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod diagnostic;
+mod edit;
 mod escape;
 mod file;
 mod hash;

@@ -102,7 +102,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
 }
 
 /// How many bytes at the start of a text make up one line end.
-fn line_end_length(text: &[u8]) -> usize {
+pub(crate) fn line_end_length(text: &[u8]) -> usize {
     let mut length = 0;
     for &byte in text {
         let run = &text[..length];

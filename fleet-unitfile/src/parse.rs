@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
 
     fn refuse(&mut self, logical: &Logical<'a>, flaw: Flaw) {
         // What follows a header that cannot be read must not join the section before it.
-        if trim_start(logical.first.text).starts_with(b"[") {
+        if trim_start(&logical.joined()).starts_with(b"[") {
             self.current = Current::Unknown;
         }
         let span = logical.span(flaw.start, flaw.end);

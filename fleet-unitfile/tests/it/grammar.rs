@@ -173,6 +173,7 @@ fn text_that_is_not_utf8() {
         // Half a character at the end of each line does not add up to a whole one.
         (b"[A]\nK=\xc3\\\n\xa4\n", InvalidUtf8, ""),
         (b"[A\xff]\nK=v\n[B]\nL=w\n", InvalidUtf8, "B.L=w"),
+        (b"[A]\n \\\n[B]\xff\nK=v\n", InvalidUtf8, ""),
         ("[A]\nK=\u{fffe}\n".as_bytes(), InvalidUtf8, ""),
         ("[A]\nK=\u{fdd0}\n".as_bytes(), InvalidUtf8, ""),
         ("[A]\nK=\u{1ffff}\n".as_bytes(), InvalidUtf8, ""),

@@ -2,6 +2,7 @@
 
 mod canonical;
 mod corpus;
+mod edit;
 mod grammar;
 mod names;
 mod properties;

@@ -206,6 +206,37 @@ proptest! {
     }
 
     #[test]
+    fn an_edit_changes_one_option(
+        source in source(),
+        section in "[ABC]",
+        name in "[KLM]",
+        value in prop_oneof![text(), "[#\\\\ \nv]{0,6}"],
+    ) {
+        let (unit, _) = UnitFile::parse_collecting(&source);
+        let option = UnitOption::new(&section, &name, &value);
+        if let Ok(edited) = unit.with(option.clone()) {
+            let mut expected = triples(&unit);
+            let new = (section.clone(), name.clone(), option.value().to_owned());
+            let same = expected.iter().rposition(|it| it.0 == section && it.1 == name);
+            let place = same.or_else(|| expected.iter().rposition(|it| it.0 == section));
+            match (same, place) {
+                (Some(same), _) => expected[same] = new,
+                (None, Some(last)) => expected.insert(last + 1, new),
+                (None, None) => expected.push(new),
+            }
+            prop_assert_eq!(triples(&edited), expected);
+        }
+    }
+
+    #[test]
+    fn a_removal_leaves_the_other_options(source in source(), name in "[KL]") {
+        let (unit, _) = UnitFile::parse_collecting(&source);
+        let mut expected = triples(&unit);
+        expected.retain(|it| it.0 != "A" || it.1 != name);
+        prop_assert_eq!(triples(&unit.without("A", &name)), expected);
+    }
+
+    #[test]
     fn escaping_is_undone(text in any::<String>()) {
         let escaped = escape(&text);
         let name = format!("a{escaped}.service");

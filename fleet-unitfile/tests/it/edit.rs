@@ -1,0 +1,74 @@
+//! Edits of one option, and that they leave the rest of the source alone.
+
+use fleet_unitfile::{OptionErrorKind, UnitFile, UnitOption};
+
+#[test]
+fn an_option_is_set_where_it_belongs() {
+    for (source, name, value, expected) in [
+        ("", "K", "v", "[A]\nK=v\n"),
+        ("# c", "K", "v", "# c\n\n[A]\nK=v\n"),
+        ("[B]\nL=w\n", "K", "v", "[B]\nL=w\n\n[A]\nK=v\n"),
+        (
+            "[B]\nL=w \\\n# c\n",
+            "K",
+            "v",
+            "[B]\nL=w \\\n# c\n\n[A]\nK=v\n",
+        ),
+        ("[A]\n K = old  \n# c\n", "K", "v", "[A]\n K = v\n# c\n"),
+        (
+            "[A]\r\nK=1\r\nK=2\r\n;c\r\n",
+            "K",
+            "v",
+            "[A]\r\nK=1\r\nK=v\r\n;c\r\n",
+        ),
+        ("[A]\nK=\nL=w\n", "K", "v", "[A]\nK=v\nL=w\n"),
+        ("[A]\nK=a \\\n#c\n b\nL=w\n", "K", "v", "[A]\nK=v\nL=w\n"),
+        (
+            "[A]\nK=a\nL=w\n",
+            "K",
+            "v \\\n  w",
+            "[A]\nK=v \\\n  w\nL=w\n",
+        ),
+        ("[A]\nK=\\\n a\n", "K", "#v", "[A]\nK=#v\n"),
+        (
+            "[A]\nL=w\n\n# c\n[B]\n",
+            "K",
+            "v",
+            "[A]\nL=w\nK=v\n\n# c\n[B]\n",
+        ),
+        ("[A]\nL=w \\", "K", "v", "[A]\nL=w \\\n\nK=v"),
+        ("[A]\rK=a\r[B]\r", "K", "v \\\n", "[A]\rK=v \\\n\n\r[B]\r"),
+        ("[A]\nL=w", "K", "v \\\n", "[A]\nL=w\nK=v \\\n"),
+    ] {
+        let unit = UnitFile::parse(source).unwrap();
+        let edited = unit.with(UnitOption::new("A", name, value)).unwrap();
+        assert_eq!(edited.source_str(), Some(expected), "{source:?}");
+    }
+}
+
+#[test]
+fn an_option_is_removed_with_its_lines() {
+    for (source, expected) in [
+        ("[A]\n# c\n  K=v\nL=w\n", "[A]\n# c\nL=w\n"),
+        ("[A]\r\nK=v\r\nL=w\r\nK=x\r\n", "[A]\r\nL=w\r\n"),
+        ("[A]\nK=a \\\n#c\n b\n;d\n", "[A]\n;d\n"),
+        ("[A]\nL=a \\\n\nK=v\nM=w\n", "[A]\nL=a \\\n\nM=w\n"),
+        ("[A]\n \\\nK=v\n[B]\n", "[A]\n \\\n\n[B]\n"),
+        ("[A]\nK=v", "[A]\n"),
+        ("[B]\nK=v\n", "[B]\nK=v\n"),
+    ] {
+        let unit = UnitFile::parse(source).unwrap();
+        assert_eq!(
+            unit.without("A", "K").source_str(),
+            Some(expected),
+            "{source:?}"
+        );
+    }
+}
+
+#[test]
+fn an_edit_that_would_add_lines_is_refused() {
+    let unit = UnitFile::parse("[A]\nK=v\n").unwrap();
+    let error = unit.with(UnitOption::new("A", "K", "v\nL=w")).unwrap_err();
+    assert_eq!(error.kind(), OptionErrorKind::LineEnd);
+}
