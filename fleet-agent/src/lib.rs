@@ -1,0 +1,26 @@
+//! fleet's two loops, and the service managers that carry out what they decide.
+//!
+//! The *engine* decides which machine runs which unit; the *agent* makes its machine's
+//! [`ServiceManager`] agree. Both look at the whole cluster through a
+//! [`Mirror`](fleet_store::Mirror) each time something wakes them, and both decide first and act
+//! afterwards.
+
+mod agent;
+mod backoff;
+mod clock;
+mod engine;
+mod native;
+mod service_manager;
+mod shutdown;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use agent::{Agent, AgentConfig};
+pub use clock::{Clock, SystemClock};
+pub use engine::{Engine, EngineConfig};
+pub use native::{NativeConfig, NativeManager};
+pub use service_manager::{
+    Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
+};
+pub use shutdown::{Shutdown, ShutdownTrigger};

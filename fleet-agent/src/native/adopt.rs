@@ -1,0 +1,138 @@
+//! Takes back what an earlier daemon left running.
+//!
+//! | the record says | the process | then |
+//! |---|---|---|
+//! | a process with its time of start | runs, and started then | it is watched, without being a child |
+//! | a process with its time of start | does not | it ended unseen |
+//! | a process was about to be started | one carries the identity of the run | that one is it |
+//! | a process was about to be started | none does | it ended unseen |
+//!
+//! How a process ended that nobody watched is not known. It counts as a failure, so the unit's own
+//! restart policy decides what follows. After the machine was booted nothing of this happens:
+//! nothing runs, and no unit is known.
+
+use std::io;
+use std::sync::Arc;
+
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::compile::{Compiled, Host, compile};
+use super::drive::Driver;
+use super::machine::Machine;
+use super::outcome::End;
+use super::proc::{Process, Watched, read_all};
+use super::record::{Run, UnitDirectory};
+use super::service::{ProcessId, Service};
+use super::spec::ServiceSpec;
+use super::supervise::Loaded;
+
+/// Reads one unit back, and takes hold of its processes; `None` when it was never loaded whole.
+pub(crate) fn adopt(
+    machine: &Arc<Machine>,
+    unit: &UnitName,
+    directory: &UnitDirectory,
+    host: &Host,
+) -> io::Result<Option<Loaded>> {
+    let Some((source, asked, run)) = directory.read()? else {
+        return Ok(None);
+    };
+    let (file, _) = UnitFile::parse_collecting(&source);
+    let spec = Arc::new(compile(unit, &file, host).map_or_else(
+        |bad| {
+            // What an earlier version could run must at least be stopped by this one.
+            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
+            ServiceSpec::only_to_stop()
+        },
+        |Compiled { spec, .. }| spec,
+    ));
+    let log = machine.open_log(directory.log())?;
+    let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
+    let (service, running) = take_back(machine, spec, &run)?;
+    driver.adopt(service, run, running);
+    Ok(Some(Loaded { driver, hash: file.hash(), asked }))
+}
+
+type Running = Vec<(ProcessId, Watched)>;
+
+fn take_back(
+    machine: &Machine,
+    spec: Arc<ServiceSpec>,
+    run: &Run,
+) -> io::Result<(Service, Running)> {
+    let now = machine.now();
+    let mut service = Service::restore(spec, run.memory.clone(), now);
+    let mut running = Vec::new();
+    for process in run.memory.main.into_iter().chain(run.memory.control) {
+        match Watched::open(process)? {
+            Some(watched) => running.push((process, watched)),
+            None => service.on_exited(process, End::Unseen, now),
+        }
+    }
+    if run.memory.spawning.is_some() {
+        let found = find(run, &read_all());
+        match found
+            .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
+            .transpose()?
+        {
+            Some((process, Some(watched))) => {
+                running.push((process, watched));
+                service.on_spawned(process, now);
+            }
+            _ => service.on_spawn_failed(End::Unseen, now),
+        }
+    }
+    Ok((service, running))
+}
+
+/// The process that was about to be started: it carries the identity of the run, leads a group, and
+/// is none that is known already. Of several it is the first, for the others are its children.
+fn find(run: &Run, all: &[Process]) -> Option<ProcessId> {
+    let known = [run.memory.main, run.memory.control];
+    let carries = |process: &&Process| process.invocation.as_ref() == Some(&run.invocation);
+    let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(carries);
+    let new = leaders
+        .map(|process| process.id)
+        .filter(|id| !known.contains(&Some(*id)) && !run.groups.contains(&id.pid));
+    new.min_by_key(|id| (id.start, id.pid))
+}
+
+/// Whether the machine was booted since the records were written.
+pub(crate) fn is_stale(memory: Option<&str>, boot: &str) -> bool {
+    memory.is_some_and(|memory| memory != boot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::service::{Memory, Role};
+
+    #[test]
+    fn the_first_unknown_leader_of_the_run_is_the_one() {
+        let process = |pid, group, start, invocation: &str| Process {
+            id: ProcessId { pid, start },
+            parent: 1,
+            group,
+            invocation: Some(invocation.to_owned()),
+        };
+        let main = ProcessId { pid: 5, start: 1 };
+        let memory =
+            Memory { main: Some(main), spawning: Some(Role::Control), ..Memory::default() };
+        let run = Run { invocation: "a".into(), groups: vec![4, 5], memory };
+        let all = [
+            process(4, 4, 0, "a"),
+            process(5, 5, 1, "a"),
+            process(6, 5, 2, "a"),
+            process(7, 7, 2, "b"),
+            process(9, 9, 3, "a"),
+            process(8, 8, 4, "a"),
+        ];
+        assert_eq!(find(&run, &all), Some(ProcessId { pid: 9, start: 3 }));
+        assert_eq!(find(&run, &all[..4]), None);
+    }
+
+    #[test]
+    fn only_another_boot_makes_records_stale() {
+        assert!(is_stale(Some("a"), "b"));
+        assert!(!is_stale(Some("a"), "a") && !is_stale(None, "a"));
+    }
+}

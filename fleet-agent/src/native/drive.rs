@@ -1,0 +1,276 @@
+//! Drives the state machine of one unit: does what it says, and tells it what happens.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use fleet_unitfile::UnitName;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustix::process::{Pid, test_kill_process_group};
+use tokio::process::Child;
+
+use super::log::Log;
+use super::machine::Machine;
+use super::outcome::End;
+use super::proc::{INVOCATION_ID, Watched, child};
+use super::process::{SpawnProblem, end_of, spawn};
+use super::record::{Run, UnitDirectory};
+use super::service::{Action, Phase, ProcessId, Reach, Role, Service};
+use super::signals::{Sig, short_name};
+use super::spec::{Command, ServiceSpec};
+use super::sweep::{Targets, sweep};
+
+/// One unit with its processes.
+pub(crate) struct Driver {
+    pub(crate) service: Service,
+    spec: Arc<ServiceSpec>,
+    machine: Arc<Machine>,
+    unit: UnitName,
+    directory: UnitDirectory,
+    log: Arc<Log>,
+    invocation: String,
+    /// Process groups that the run began and that may have members.
+    groups: BTreeSet<u32>,
+    /// How many runs there were.
+    run: u64,
+    written: Option<Run>,
+    processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
+    sweep: Option<BoxFuture<'static, ()>>,
+    problem: Option<String>,
+    active: bool,
+}
+
+impl Driver {
+    /// A unit that never ran.
+    pub(crate) fn new(
+        machine: &Arc<Machine>,
+        unit: &UnitName,
+        directory: &UnitDirectory,
+        log: Arc<Log>,
+        spec: Arc<ServiceSpec>,
+    ) -> Self {
+        Self {
+            service: Service::new(Arc::clone(&spec)),
+            spec,
+            machine: Arc::clone(machine),
+            unit: unit.clone(),
+            directory: directory.clone(),
+            log,
+            invocation: String::new(),
+            groups: BTreeSet::new(),
+            run: 0,
+            written: None,
+            processes: FuturesUnordered::new(),
+            sweep: None,
+            problem: None,
+            active: false,
+        }
+    }
+
+    /// Goes on with what another daemon left: `service` as it was, its run, and those of its
+    /// processes that still run.
+    pub(crate) fn adopt(&mut self, service: Service, run: Run, running: Vec<(ProcessId, Watched)>) {
+        self.service = service;
+        self.invocation.clone_from(&run.invocation);
+        self.groups = run.groups.iter().copied().collect();
+        self.written = Some(run);
+        for (process, watched) in running {
+            self.processes.push(Box::pin(async move {
+                if let Err(error) = watched.ended().await {
+                    tracing::warn!(%error, pid = process.pid, "cannot watch a process");
+                }
+                (process, End::Unseen)
+            }));
+        }
+    }
+
+    /// From now on the unit is run by another unit file.
+    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+        self.service.replace(Arc::clone(&spec));
+        self.spec = spec;
+    }
+
+    /// The log of the unit.
+    pub(crate) fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// The number of the present run; it grows with each.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// What last kept a process of this run from being started.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Waits for the next thing to happen, and tells the state machine. May be dropped at any time.
+    pub(crate) async fn wait(&mut self) {
+        let due = self.service.due();
+        let clock = &self.machine.clock;
+        let sweeping = self.sweep.is_some();
+        tokio::select! {
+            Some((process, end)) = self.processes.next() => {
+                self.forget_group(process.pid);
+                self.service.on_exited(process, end, self.machine.now());
+            }
+            () = async { self.sweep.as_mut().expect("only while sweeping").await }, if sweeping => {
+                self.sweep = None;
+                self.service.on_gone(self.machine.now());
+            }
+            () = async { clock.sleep_until(due.expect("only while due")).await }, if due.is_some() => {
+                self.service.on_time(self.machine.now());
+            }
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Does all that the state machine wants done.
+    pub(crate) fn act(&mut self) {
+        while let Some(action) = self.service.next_action() {
+            match action {
+                Action::NewRun => self.begin_run(),
+                Action::Spawn { command, role } => self.spawn(&command, role),
+                Action::Signal { signal, reach } => self.signal(signal, reach),
+            }
+        }
+        if !self.service.memory().phase.is_signalling() {
+            self.sweep = None;
+        }
+        if let Err(error) = self.save() {
+            tracing::warn!(%error, unit = %self.unit, "cannot record what runs");
+        }
+        self.count();
+    }
+
+    fn begin_run(&mut self) {
+        self.run += 1;
+        self.invocation = new_invocation();
+        self.groups.clear();
+        self.problem = None;
+    }
+
+    /// Runs a command. Its run is written down before, so that the process is found again even if
+    /// this daemon ends in between.
+    fn spawn(&mut self, command: &Command, role: Role) {
+        let started = self.save().map_err(|error| SpawnProblem {
+            words: format!("cannot record that it runs: {error}"),
+            end: End::NeverWas,
+        });
+        let extra = self.variables(role);
+        let started = started.and_then(|()| {
+            let (context, log) = (&self.spec.context, self.log.path());
+            spawn(command, context, log, &self.machine.environment, &extra)
+        });
+        match started {
+            Ok(started) => self.on_spawned(started),
+            Err(problem) => self.on_spawn_failed(problem),
+        }
+    }
+
+    fn on_spawned(&mut self, mut started: Child) {
+        let now = self.machine.now();
+        // A child that has ended keeps its number until it is waited for.
+        let Some(process) = started.id().and_then(child) else {
+            return self.service.on_spawn_failed(End::Unseen, now);
+        };
+        self.groups.insert(process.pid);
+        self.processes.push(Box::pin(async move {
+            let end = started.wait().await.map_or(End::Unseen, end_of);
+            (process, end)
+        }));
+        self.service.on_spawned(process, now);
+    }
+
+    fn on_spawn_failed(&mut self, problem: SpawnProblem) {
+        if let Err(error) = self.log.note(&problem.words) {
+            tracing::warn!(%error, unit = %self.unit, "cannot write to the log");
+        }
+        self.problem = Some(problem.words);
+        self.service.on_spawn_failed(problem.end, self.machine.now());
+    }
+
+    /// What a command is told of the service that it belongs to.
+    fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
+        let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
+        let memory = self.service.memory();
+        if let (Role::Control, Some(main)) = (role, memory.main) {
+            variables.push(("MAINPID", main.pid.to_string()));
+        }
+        if !matches!(memory.phase, Phase::Stop | Phase::StopPost) {
+            return variables;
+        }
+        if let Some(outcome) = memory.outcome {
+            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
+        }
+        let (code, status) = match memory.exit {
+            Some(End::Code(code)) => ("exited", code.to_string()),
+            Some(End::Signal(signal)) => ("killed", short_name(signal)),
+            Some(End::Dumped(signal)) => ("dumped", short_name(signal)),
+            _ => return variables,
+        };
+        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
+        variables
+    }
+
+    fn signal(&mut self, signal: Sig, reach: Reach) {
+        let memory = self.service.memory();
+        let targets = match reach {
+            Reach::Leaders => {
+                Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
+            }
+            Reach::All => {
+                Targets::Run { invocation: self.invocation.clone(), groups: self.groups.clone() }
+            }
+        };
+        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signal)));
+    }
+
+    /// Once a group has no member its number may be given to strangers.
+    fn forget_group(&mut self, group: u32) {
+        let pid = i32::try_from(group).ok().and_then(Pid::from_raw);
+        let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
+        if pid.is_none_or(empty) {
+            self.groups.remove(&group);
+        }
+    }
+
+    fn save(&mut self) -> io::Result<()> {
+        let run = Run {
+            invocation: self.invocation.clone(),
+            groups: self.groups.iter().copied().collect(),
+            memory: self.service.memory().clone(),
+        };
+        if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
+            return Ok(());
+        }
+        self.directory.write_run(&run)?;
+        self.written = Some(run);
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        let active = !self.service.is_at_rest();
+        if active != self.active {
+            self.active = active;
+            self.machine.count_active(active);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.active {
+            self.machine.count_active(false);
+        }
+    }
+}
+
+/// A random name for a run, as systemd writes it.
+fn new_invocation() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes to every process");
+    format!("{:032x}", u128::from_ne_bytes(bytes))
+}

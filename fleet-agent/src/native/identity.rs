@@ -1,0 +1,86 @@
+//! Users and groups: who the supervisor is, and who a unit's processes are to be.
+
+use nix::unistd::{Gid, Group, Uid, User as Account};
+
+use super::compile::Host;
+use super::spec::Context;
+
+/// The user that a process is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) home: String,
+    pub(crate) shell: String,
+}
+
+/// The numbers that a process is to run under; `None` keeps fleet's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) user: Option<User>,
+}
+
+impl User {
+    /// The variables by which programs know who they run as.
+    pub(crate) fn variables(&self) -> [(String, String); 4] {
+        [
+            ("HOME", &self.home),
+            ("USER", &self.name),
+            ("LOGNAME", &self.name),
+            ("SHELL", &self.shell),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+    }
+}
+
+/// Who the supervisor itself is.
+pub(crate) fn host() -> Host {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let user = Account::from_uid(uid).ok().flatten().map(|account| account.name);
+    let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
+    Host {
+        root: uid.is_root(),
+        users: user.into_iter().chain([uid.to_string()]).collect(),
+        groups: group.into_iter().chain([gid.to_string()]).collect(),
+    }
+}
+
+/// Looks up the user and the group of a unit, in this machine's accounts as they are now.
+pub(crate) fn look_up(context: &Context) -> Result<Identity, String> {
+    let mut identity = Identity::default();
+    if let Some(name) = &context.user {
+        let account = account(name).ok_or_else(|| format!("there is no user {name:?} here"))?;
+        identity.uid = Some(account.uid.as_raw());
+        identity.gid = Some(account.gid.as_raw());
+        identity.user = Some(User {
+            name: account.name,
+            home: account.dir.to_string_lossy().into_owned(),
+            shell: account.shell.to_string_lossy().into_owned(),
+        });
+    }
+    if let Some(name) = &context.group {
+        let gid = group(name).ok_or_else(|| format!("there is no group {name:?} here"))?;
+        identity.gid = Some(gid);
+    }
+    // Becoming who one is already would need rights that only root has.
+    identity.uid = identity.uid.filter(|&uid| uid != Uid::effective().as_raw());
+    identity.gid = identity.gid.filter(|&gid| gid != Gid::effective().as_raw());
+    Ok(identity)
+}
+
+/// The home directory of the user that fleet itself runs as.
+pub(crate) fn own_home() -> Option<String> {
+    let account = Account::from_uid(Uid::effective()).ok().flatten()?;
+    Some(account.dir.to_string_lossy().into_owned())
+}
+
+fn account(name: &str) -> Option<Account> {
+    let by_name = Account::from_name(name).ok().flatten();
+    by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
+}
+
+fn group(name: &str) -> Option<u32> {
+    let by_name = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+    by_name.or_else(|| name.parse().ok())
+}

@@ -1,0 +1,108 @@
+//! What all units of one native service manager share.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_unitfile::UnitName;
+use tokio::sync::Notify;
+
+use super::log::Log;
+use super::proc::Census;
+use super::record::UnitDirectory;
+use crate::{Clock, StateFeed};
+
+/// How often the sizes of logs are looked at while any unit runs.
+const LOOK_AT_LOGS: Duration = Duration::from_secs(5);
+
+/// What all units of one native service manager share.
+pub(crate) struct Machine {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) feed: StateFeed,
+    pub(crate) census: Census,
+    units: PathBuf,
+    log_limit: u64,
+    logs: Mutex<Vec<Weak<Log>>>,
+    active: AtomicUsize,
+    woken: Notify,
+    /// Held as long as anything may still write to the directory.
+    _lock: File,
+}
+
+impl Machine {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        environment: Vec<(String, String)>,
+        units: PathBuf,
+        log_limit: u64,
+        lock: File,
+    ) -> Self {
+        Self {
+            clock,
+            environment,
+            feed: StateFeed::default(),
+            census: Census::default(),
+            units,
+            log_limit,
+            logs: Mutex::default(),
+            active: AtomicUsize::new(0),
+            woken: Notify::new(),
+            _lock: lock,
+        }
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The directory of a unit.
+    pub(crate) fn directory(&self, unit: &UnitName) -> UnitDirectory {
+        UnitDirectory::new(self.units.join(unit.as_str()))
+    }
+
+    /// Opens the log of a unit, and sees to its limit from now on.
+    pub(crate) fn open_log(&self, path: PathBuf) -> io::Result<Arc<Log>> {
+        let log = Arc::new(Log::open(path, self.log_limit)?);
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.retain(|log| log.strong_count() > 0);
+        logs.push(Arc::downgrade(&log));
+        Ok(log)
+    }
+
+    /// Counts the units that may be writing.
+    pub(crate) fn count_active(&self, active: bool) {
+        if active {
+            self.active.fetch_add(1, Ordering::SeqCst);
+            self.woken.notify_one();
+        } else {
+            self.active.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Keeps all logs within their limit: one timer for all, and none while nothing runs.
+    pub(crate) async fn keep_logs_small(self: Arc<Self>) {
+        loop {
+            while self.active.load(Ordering::SeqCst) == 0 {
+                self.woken.notified().await;
+            }
+            self.clock.sleep(LOOK_AT_LOGS).await;
+            let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let trimmed = tokio::task::spawn_blocking(move || {
+                for log in logs.iter().filter_map(Weak::upgrade) {
+                    if let Err(error) = log.trim() {
+                        tracing::warn!(%error, log = %log.path().display(), "cannot cut a log");
+                    }
+                }
+            });
+            if trimmed.await.is_err() {
+                tracing::warn!("the look at the sizes of logs was broken off");
+            }
+        }
+    }
+}

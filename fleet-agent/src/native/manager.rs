@@ -1,0 +1,285 @@
+//! The service manager that runs units itself.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::adopt::{adopt, is_stale};
+use super::compile::{Host, compile};
+use super::identity::host;
+use super::journal;
+use super::machine::Machine;
+use super::proc::boot_id;
+use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
+use crate::{
+    Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    SystemClock,
+};
+
+/// How a [`NativeManager`] is set up.
+#[derive(Clone)]
+pub struct NativeConfig {
+    /// Where unit files, records and logs are kept. One manager at a time may use it.
+    pub directory: PathBuf,
+    /// Variables that every process of every unit is given, besides `PATH`.
+    pub environment: Vec<(String, String)>,
+    /// How many bytes of its output are kept of each unit; see [`DEFAULT_LOG_LIMIT`].
+    ///
+    /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
+    pub log_limit: u64,
+    /// The clock that time-outs and restarts go by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl NativeConfig {
+    /// Four mebibytes.
+    pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
+
+    /// The usual set-up with everything in that directory, going by the real clock.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            environment: Vec::new(),
+            log_limit: Self::DEFAULT_LOG_LIMIT,
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+}
+
+/// Runs units as processes of its own, without systemd; see [the module's page](crate::native).
+///
+/// Dropping it leaves the units running, for the next manager of the same directory to find.
+pub struct NativeManager {
+    machine: Arc<Machine>,
+    handles: Handles,
+    host: Host,
+    log_keeper: AbortHandle,
+}
+
+/// How long to wait for an earlier manager of the same directory to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before looking again whether it is gone.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl NativeManager {
+    /// Opens the service manager of a directory, and takes back what an earlier one left running.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Unavailable`] when another manager uses the directory, and
+    /// [`ServiceError::Io`] when the directory cannot be used.
+    pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
+        let lock = acquire(&config).await?;
+        let units = config.directory.join("units");
+        let prepared = forget_old_boot(&config.directory, &units);
+        prepared.map_err(io_error("read the boot that this machine is in"))?;
+        let machine = Arc::new(Machine::new(
+            config.clock,
+            config.environment,
+            units.clone(),
+            config.log_limit,
+            lock,
+        ));
+        let manager = Self {
+            log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
+            machine,
+            handles: Handles::default(),
+            host: host(),
+        };
+        manager.take_back(&units).map_err(io_error("read the records of units"))?;
+        Ok(Arc::new(manager))
+    }
+
+    /// Stops all units at the same time, and waits for their end. They stay loaded.
+    ///
+    /// Nothing else may ask this manager to start units meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The first of those that stopping the units gave; the others are stopped all the same.
+    pub async fn shutdown(&self) -> Result<(), ServiceError> {
+        let units: Vec<UnitName> = lock(&self.handles).keys().cloned().collect();
+        let stopped = join_all(units.iter().map(|unit| self.stop(unit))).await;
+        let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
+        stopped.into_iter().filter(|result| !gone(result)).collect()
+    }
+
+    fn take_back(&self, units: &Path) -> io::Result<()> {
+        for entry in std::fs::read_dir(units)? {
+            let name = entry?.file_name();
+            let Some(unit) = name.to_str().and_then(|name| UnitName::parse(name).ok()) else {
+                continue;
+            };
+            let directory = self.machine.directory(&unit);
+            match adopt(&self.machine, &unit, &directory, &self.host) {
+                Ok(Some(loaded)) => {
+                    task_of(&self.machine, &self.handles, &unit, Some(loaded));
+                }
+                Ok(None) => directory.remove()?,
+                // One unit that cannot be read must not keep the others from being taken back.
+                Err(error) => tracing::error!(%unit, %error, "cannot take a unit back"),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&self, unit: &UnitName) -> Option<Handle> {
+        lock(&self.handles).get(unit).cloned()
+    }
+
+    /// Asks the task of a unit; `None` when there is none, or it ended before it answered.
+    async fn ask(
+        handle: &Handle,
+        request: impl FnOnce(Reply) -> Request,
+    ) -> Option<Result<(), ServiceError>> {
+        let (reply, answer) = oneshot::channel();
+        handle.requests.send(request(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    async fn ask_known(
+        &self,
+        unit: &UnitName,
+        request: impl FnOnce(Reply) -> Request,
+    ) -> Result<(), ServiceError> {
+        let unknown = || ServiceError::NotLoaded { unit: unit.clone() };
+        let handle = self.handle(unit).ok_or_else(unknown)?;
+        Self::ask(&handle, request).await.unwrap_or_else(|| Err(unknown()))
+    }
+}
+
+impl Drop for NativeManager {
+    fn drop(&mut self) {
+        self.log_keeper.abort();
+        for handle in lock(&self.handles).values() {
+            handle.task.abort();
+        }
+    }
+}
+
+#[async_trait]
+impl ServiceManager for NativeManager {
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        let compiled = compile(unit, file, &self.host).map_err(|bad| ServiceError::BadSetting {
+            unit: unit.clone(),
+            line: bad.line,
+            problem: bad.problem,
+        })?;
+        if !compiled.inert.is_empty() && self.handle(unit).is_none() {
+            let options = compiled.inert.join(", ");
+            tracing::warn!(%unit, options, "options that mean nothing to the native service manager");
+        }
+        let spec = Arc::new(compiled.spec);
+        loop {
+            let handle = task_of(&self.machine, &self.handles, unit, None);
+            let (file, spec) = (file.clone(), Arc::clone(&spec));
+            let asked = Self::ask(&handle, |reply| Request::Load { file, spec, epoch, reply });
+            // A task that ends because its unit is being forgotten makes room for the next.
+            if let Some(answer) = asked.await {
+                return answer;
+            }
+        }
+    }
+
+    async fn reload(&self) -> Result<(), ServiceError> {
+        // Each load has read its file already.
+        Ok(())
+    }
+
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let Some(handle) = self.handle(unit) else {
+            return Ok(());
+        };
+        Self::ask(&handle, |reply| Request::Unload { reply }).await.unwrap_or(Ok(()))
+    }
+
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Start { generation, reply }).await
+    }
+
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Restart { generation, reply }).await
+    }
+
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Stop { reply }).await
+    }
+
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
+        Ok(self.handle(unit).and_then(|handle| lock(&handle.shown.state).clone()))
+    }
+
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        let handles = lock(&self.handles);
+        Ok(handles.values().filter_map(|handle| lock(&handle.shown.state).clone()).collect())
+    }
+
+    fn changes(&self) -> StateChanges {
+        self.machine.feed.subscribe()
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        let log = self.handle(unit).and_then(|handle| lock(&handle.shown.log).clone());
+        let log = log.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
+        journal::read(&log, query).map_err(io_error(format!("read the log of {unit}")))
+    }
+}
+
+/// Makes the directory the only one's of this manager. A daemon that was just ended may need a
+/// moment until it has let go.
+async fn acquire(config: &NativeConfig) -> Result<File, ServiceError> {
+    let directory = &config.directory;
+    let action = || format!("use the directory {}", directory.display());
+    std::fs::create_dir_all(directory.join("units")).map_err(io_error(action()))?;
+    let file = File::options().create(true).append(true).open(directory.join("lock"));
+    let file = file.map_err(io_error(action()))?;
+    let deadline = config.clock.now().after(PATIENCE);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(source)) => return Err(io_error(action())(source)),
+            Err(TryLockError::WouldBlock) if config.clock.now() < deadline => {
+                config.clock.sleep(PAUSE).await;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let place = directory.display();
+                return Err(ServiceError::Unavailable(format!("{place} is in use by another")));
+            }
+        }
+    }
+}
+
+/// After the machine was booted nothing runs, so every unit is forgotten, to be loaded anew.
+fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
+    let (file, boot) = (directory.join("boot"), boot_id()?);
+    let memory = match std::fs::read_to_string(&file) {
+        Ok(memory) => Some(memory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if is_stale(memory.as_deref(), &boot) {
+        std::fs::remove_dir_all(units)?;
+        std::fs::create_dir_all(units)?;
+    }
+    if memory.as_deref() == Some(&boot) { Ok(()) } else { std::fs::write(file, boot) }
+}
+
+fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
+    move |source| ServiceError::Io { action: action.into(), source }
+}

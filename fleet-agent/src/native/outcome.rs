@@ -1,0 +1,120 @@
+//! Pure: no I/O, no clock. How processes end, what that makes of a service, and whether it is
+//! started again.
+
+use fleet_core::ExitStatus;
+use serde::{Deserialize, Serialize};
+
+use super::signals::Sig;
+use super::spec::{Kind, RestartPolicy, ServiceSpec, StatusSet};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum End {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// This signal ended it, and its memory was written to a file.
+    Dumped(i32),
+    /// It ended while nobody watched.
+    Unseen,
+    /// It never was: the machine had no room for another process.
+    NeverWas,
+}
+
+/// What became of a run; systemd's `Result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    Success,
+    ExitCode,
+    Signal,
+    CoreDump,
+    Timeout,
+    StartLimitHit,
+    Resources,
+    /// How it ended is not known, which counts as a failure of any kind that would restart it.
+    Unseen,
+}
+
+impl Outcome {
+    /// systemd's word for it. It has none for an unseen end; `exit-code` is the least misleading.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::ExitCode | Self::Unseen => "exit-code",
+            Self::Signal => "signal",
+            Self::CoreDump => "core-dump",
+            Self::Timeout => "timeout",
+            Self::StartLimitHit => "start-limit-hit",
+            Self::Resources => "resources",
+        }
+    }
+}
+
+impl End {
+    /// The same in the words that all service managers share.
+    pub(crate) const fn status(self) -> Option<ExitStatus> {
+        match self {
+            Self::Code(code) => Some(ExitStatus::Code(code)),
+            Self::Signal(signal) | Self::Dumped(signal) => Some(ExitStatus::Signal(signal)),
+            Self::Unseen => Some(ExitStatus::Unknown),
+            Self::NeverWas => None,
+        }
+    }
+
+    /// What this end means for a helper: nothing but exit code zero is success.
+    pub(crate) const fn as_command(self) -> Outcome {
+        match self {
+            Self::Code(0) => Outcome::Success,
+            Self::Code(_) => Outcome::ExitCode,
+            Self::Signal(_) => Outcome::Signal,
+            Self::Dumped(_) => Outcome::CoreDump,
+            Self::Unseen => Outcome::Unseen,
+            Self::NeverWas => Outcome::Resources,
+        }
+    }
+
+    fn is_in(self, set: &StatusSet) -> bool {
+        match self {
+            Self::Code(code) => set.codes.contains(&code),
+            Self::Signal(signal) | Self::Dumped(signal) => set.signals.contains(&signal),
+            Self::Unseen | Self::NeverWas => false,
+        }
+    }
+
+    /// A long-lived process that is asked to go may let the signal end it.
+    fn is_polite(self) -> bool {
+        let polite = ["SIGHUP", "SIGINT", "SIGTERM", "SIGPIPE"];
+        let polite = polite.iter().filter_map(|name| Sig::parse(name)).map(Sig::number);
+        matches!(self, Self::Signal(signal) if polite.into_iter().any(|number| number == signal))
+    }
+}
+
+/// What the end of the main process means.
+pub(crate) fn main_outcome(spec: &ServiceSpec, end: End) -> Outcome {
+    let clean = end.is_in(&spec.success) || (spec.kind == Kind::Simple && end.is_polite());
+    if clean { Outcome::Success } else { end.as_command() }
+}
+
+/// Whether a service that ended by itself is started again.
+pub(crate) fn shall_restart(spec: &ServiceSpec, outcome: Outcome, exit: Option<End>) -> bool {
+    let restart = &spec.restart;
+    if exit.is_some_and(|end| end.is_in(&restart.prevent)) {
+        return false;
+    }
+    if exit.is_some_and(|end| end.is_in(&restart.force)) {
+        return true;
+    }
+    match restart.policy {
+        RestartPolicy::No | RestartPolicy::OnWatchdog => false,
+        RestartPolicy::Always => true,
+        RestartPolicy::OnSuccess => outcome == Outcome::Success,
+        RestartPolicy::OnFailure => outcome != Outcome::Success,
+        RestartPolicy::OnAbnormal => !matches!(outcome, Outcome::Success | Outcome::ExitCode),
+        RestartPolicy::OnAbort => {
+            matches!(outcome, Outcome::Signal | Outcome::CoreDump | Outcome::Unseen)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What the kernel tells of processes under `/proc`, and the wait for the end of any of them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
+
+use super::readable::readable;
+use super::service::ProcessId;
+use super::signals::Sig;
+
+/// The variable by which a process is known to belong to a run of a unit.
+pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
+
+/// A process that runs; one that has ended and waits for its parent does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) id: ProcessId,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    /// The run of a unit that it was started in, as far as it can be seen.
+    pub(crate) invocation: Option<String>,
+}
+
+/// The process of that number; `None` when none runs.
+pub(crate) fn started(pid: u32) -> Option<ProcessId> {
+    stat(pid).filter(|(_, runs)| *runs).map(|(process, _)| process.id)
+}
+
+/// The child of that number, also when it has ended and was not waited for.
+pub(crate) fn child(pid: u32) -> Option<ProcessId> {
+    stat(pid).map(|(process, _)| process.id)
+}
+
+/// The boot that this machine is in.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// All processes that belong to a run: those that carry its identity, those in the groups that it
+/// began with unless they carry another, and everything that these have started.
+pub(crate) fn members<'a>(
+    all: &'a [Process],
+    invocation: &str,
+    groups: &BTreeSet<u32>,
+) -> Vec<&'a Process> {
+    let mut inside: BTreeSet<u32> = BTreeSet::new();
+    for process in all {
+        let carries = process.invocation.as_deref() == Some(invocation);
+        let grouped = process.invocation.is_none() && groups.contains(&process.group);
+        if carries || grouped {
+            inside.insert(process.id.pid);
+        }
+    }
+    loop {
+        let before = inside.len();
+        let children = all.iter().filter(|process| inside.contains(&process.parent));
+        let children: Vec<u32> = children.map(|process| process.id.pid).collect();
+        inside.extend(children);
+        if inside.len() == before {
+            break;
+        }
+    }
+    all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
+}
+
+/// Reads all processes of the machine, once for everybody who asks at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    begun: AtomicU64,
+    last: Mutex<(u64, Arc<Vec<Process>>)>,
+}
+
+impl Census {
+    /// All processes, read after this was called.
+    pub(crate) async fn take(&self) -> Arc<Vec<Process>> {
+        let asked = self.begun.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if last.0 <= asked {
+            let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let read = tokio::task::spawn_blocking(read_all).await;
+            *last = (number, Arc::new(read.unwrap_or_default()));
+        }
+        Arc::clone(&last.1)
+    }
+}
+
+/// Reads all processes of the machine.
+pub(crate) fn read_all() -> Vec<Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let running = pids.filter_map(|pid| stat(pid).filter(|(_, runs)| *runs));
+    let seen = |(process, _): (Process, bool)| Process {
+        invocation: invocation(process.id.pid),
+        ..process
+    };
+    running.map(seen).collect()
+}
+
+/// A process that can be waited for and signalled, and cannot be mistaken for another.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    descriptor: AsyncFd<OwnedFd>,
+}
+
+impl Watched {
+    /// Takes hold of a process; `None` when it does not run any more.
+    pub(crate) fn open(process: ProcessId) -> io::Result<Option<Self>> {
+        let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // The number may have been given to another process before the descriptor was made.
+        if started(process.pid) != Some(process) {
+            return Ok(None);
+        }
+        let descriptor = readable(descriptor)?;
+        Ok(Some(Self { descriptor }))
+    }
+
+    /// Sends a signal; a process that has ended does not mind.
+    pub(crate) fn signal(&self, signal: Sig) -> io::Result<()> {
+        match pidfd_send_signal(&self.descriptor, signal.0) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns when the process has ended.
+    pub(crate) async fn ended(&self) -> io::Result<()> {
+        self.descriptor.readable().await.map(drop)
+    }
+}
+
+/// A process, and whether it runs.
+fn stat(pid: u32) -> Option<(Process, bool)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(pid, &text)
+}
+
+/// Reads a line of `/proc/PID/stat`. The name of the program stands in brackets and may hold
+/// anything, so what follows is counted from the last bracket.
+fn parse_stat(pid: u32, text: &str) -> Option<(Process, bool)> {
+    let (_, after) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let runs = !matches!(*fields.first()?, "Z" | "X" | "x");
+    let number = |field: usize| fields.get(field)?.parse::<u32>().ok();
+    let start = fields.get(19)?.parse().ok()?;
+    let process = Process {
+        id: ProcessId { pid, start },
+        parent: number(1)?,
+        group: number(2)?,
+        invocation: None,
+    };
+    Some((process, runs))
+}
+
+fn invocation(pid: u32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = environment
+        .split(|&byte| byte == 0)
+        .find_map(|variable| variable.strip_prefix(INVOCATION_ID.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32, group: u32, invocation: Option<&str>) -> Process {
+        let id = ProcessId { pid, start: 0 };
+        Process { id, parent, group, invocation: invocation.map(str::to_owned) }
+    }
+
+    #[test]
+    fn members_are_found_by_identity_group_and_descent() {
+        let all = [
+            process(9, 1, 9, None),
+            process(10, 1, 10, Some("a")),
+            process(11, 10, 10, None),
+            process(12, 1, 12, Some("a")),
+            process(13, 14, 13, None),
+            process(14, 12, 14, None),
+            process(15, 1, 10, Some("b")),
+        ];
+        let pids = |groups: &[u32]| {
+            let groups = groups.iter().copied().collect();
+            members(&all, "a", &groups).iter().map(|p| p.id.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
+        assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let line = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 2";
+        let (read, runs) = parse_stat(7, line).expect("the line is well formed");
+        assert_eq!((read.id.start, read.parent, read.group, runs), (4711, 1, 7, true));
+        let ended = parse_stat(7, &line.replace(" S ", " Z ")).expect("it is well formed");
+        assert_eq!((ended.0, ended.1), (read, false));
+        assert_eq!(parse_stat(7, "7 (a"), None);
+    }
+
+    #[test]
+    fn this_very_process_runs() {
+        let own = started(std::process::id()).expect("this process runs");
+        assert!(read_all().iter().any(|process| process.id == own));
+        assert_eq!(started(u32::MAX), None);
+    }
+}

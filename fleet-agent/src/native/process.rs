@@ -1,0 +1,172 @@
+//! Starting one process of a unit.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use tokio::process::{Child, Command as Process};
+
+use super::command::expand_arguments;
+use super::environment::{SEARCH_PATH, collect};
+use super::identity::{Identity, look_up, own_home};
+use super::outcome::End;
+use super::spec::{Command, Context, Output, Place};
+
+/// Why a process could not be started: for a person, and for the state machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpawnProblem {
+    pub(crate) words: String,
+    pub(crate) end: End,
+}
+
+/// systemd's exit codes for what fails before the program runs.
+const CHDIR: i32 = 200;
+const EXEC: i32 = 203;
+const ENVIRONMENT: i32 = 205;
+const STDOUT: i32 = 209;
+const USER: i32 = 217;
+
+/// Starts a command of a unit.
+///
+/// It runs in a process group of its own, with an empty standard input. Its output goes straight
+/// into the log file, not through fleet, so that it outlives the daemon. Files that fleet has
+/// open are not handed down: the standard library opens them so that they close on execution.
+pub(crate) fn spawn(
+    command: &Command,
+    context: &Context,
+    log: &Path,
+    passed: &[(String, String)],
+    extra: &[(&str, String)],
+) -> Result<Child, SpawnProblem> {
+    let identity = look_up(context).map_err(|words| SpawnProblem::new(USER, words))?;
+    let environment = collect(context, passed, identity.user.as_ref(), extra)
+        .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
+    let directory = working_directory(context, &identity)?;
+    let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
+    let mut process = prepare(command, context, &program, &environment);
+    process.env_clear().envs(&environment).current_dir(directory);
+    process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
+    let (output, error) = outputs(context, log)?;
+    process.stdout(output).stderr(error);
+    if let Some(gid) = identity.gid {
+        process.gid(gid);
+    }
+    if let Some(uid) = identity.uid {
+        process.uid(uid);
+    }
+    process.spawn().map_err(|error| SpawnProblem::spawn(command, &error))
+}
+
+/// How a child ended.
+pub(crate) fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, Some(signal)) if status.core_dumped() => End::Dumped(signal),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Unseen,
+    }
+}
+
+/// The program with its name and arguments.
+///
+/// The standard library has no safe way to set the file mode mask of a child alone, so a unit that
+/// sets `UMask=` is started by a shell that sets it and then becomes the program.
+fn prepare(
+    command: &Command,
+    context: &Context,
+    program: &Path,
+    environment: &BTreeMap<String, String>,
+) -> Process {
+    let arguments = expand_arguments(command, environment);
+    let Some(umask) = context.umask else {
+        let mut process = Process::new(program);
+        process.args(arguments);
+        // systemd tells a program the name that the unit file calls it by.
+        process.arg0(command.name.as_ref().unwrap_or(&command.program));
+        return process;
+    };
+    let mut process = Process::new("/bin/sh");
+    process.args(["-c", "umask \"$1\"; shift; exec \"$@\"", "sh", &format!("{umask:04o}")]);
+    process.arg(program).args(arguments);
+    process
+}
+
+/// Finds a program; one without a path in the places that systemd searches.
+fn find(program: &str) -> io::Result<PathBuf> {
+    if program.starts_with('/') {
+        return runnable(Path::new(program)).map(|()| PathBuf::from(program));
+    }
+    let candidates = SEARCH_PATH.iter().map(|directory| Path::new(directory).join(program));
+    let found = candidates.into_iter().find(|path| runnable(path).is_ok());
+    found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+fn runnable(path: &Path) -> io::Result<()> {
+    if std::fs::metadata(path)?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
+fn working_directory(context: &Context, identity: &Identity) -> Result<PathBuf, SpawnProblem> {
+    let wanted = match &context.directory.place {
+        Place::Root => return Ok(PathBuf::from("/")),
+        Place::At(path) => path.clone(),
+        Place::Home => {
+            let home = identity.user.as_ref().map(|user| user.home.clone()).or_else(own_home);
+            PathBuf::from(home.unwrap_or_else(|| "/".to_owned()))
+        }
+    };
+    match std::fs::metadata(&wanted) {
+        Ok(metadata) if metadata.is_dir() => Ok(wanted),
+        _ if context.directory.optional => Ok(PathBuf::from("/")),
+        Ok(_) => Err(SpawnProblem::new(
+            CHDIR,
+            format!("WorkingDirectory={} is not a directory", wanted.display()),
+        )),
+        Err(error) => Err(SpawnProblem::new(
+            CHDIR,
+            format!("cannot enter WorkingDirectory={}: {error}", wanted.display()),
+        )),
+    }
+}
+
+fn outputs(context: &Context, log: &Path) -> Result<(Stdio, Stdio), SpawnProblem> {
+    let open = |output: Output| match output {
+        Output::Null => Ok(Stdio::null()),
+        Output::Log => append(log).map(Stdio::from).map_err(|error| {
+            SpawnProblem::new(STDOUT, format!("cannot open the log {}: {error}", log.display()))
+        }),
+    };
+    Ok((open(context.output)?, open(context.error.unwrap_or(context.output))?))
+}
+
+/// Opens a log so that every write goes to its end, wherever that is.
+pub(crate) fn append(log: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(log)
+}
+
+impl SpawnProblem {
+    fn new(code: i32, words: String) -> Self {
+        Self { words, end: End::Code(code) }
+    }
+
+    fn exec(command: &Command, error: &io::Error) -> Self {
+        let program = OsStr::new(&command.program).display();
+        Self::new(EXEC, format!("cannot run {program}: {error}"))
+    }
+
+    /// What the kernel refuses for want of room is not the program's fault.
+    fn spawn(command: &Command, error: &io::Error) -> Self {
+        let problem = Self::exec(command, error);
+        let scarce = matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::QuotaExceeded
+        );
+        if scarce { Self { end: End::NeverWas, ..problem } } else { problem }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is kept of a unit on disk, so that the next daemon finds it as it is.
+//!
+//! Each unit has a directory of its own:
+//!
+//! | file | holds | written |
+//! |---|---|---|
+//! | `unit` | the unit file, byte for byte | when it is loaded |
+//! | `asked.json` | what was asked: epoch, generation, loaded or launched | when something is asked, and synced to the disk |
+//! | `run.json` | what runs: phase, processes, identity of the run | before and after each start of a process |
+//! | `log` | what it writes | by the unit itself |
+//!
+//! Each is replaced as a whole by renaming. `run.json` means nothing after the machine was booted
+//! again, so it need not be synced: the daemon's death loses no write that the kernel has taken.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::service::Memory;
+
+/// What was asked of the service manager about a unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) epoch: u64,
+    pub(crate) generation: u64,
+    pub(crate) launched: bool,
+}
+
+/// What runs of a unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// The identity of the run, which all its processes carry; empty before the first.
+    pub(crate) invocation: String,
+    /// Process groups that the run has begun and that were not seen to end.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) memory: Memory,
+}
+
+/// The directory of one unit.
+#[derive(Debug, Clone)]
+pub(crate) struct UnitDirectory {
+    path: PathBuf,
+}
+
+impl UnitDirectory {
+    /// The directory at that path, which need not exist.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where the unit writes.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
+    pub(crate) fn write_unit(&self, source: &[u8], asked: Asked) -> io::Result<()> {
+        std::fs::create_dir_all(&self.path)?;
+        replace(&self.path.join("unit"), source, true)?;
+        self.write_asked(asked)
+    }
+
+    /// Writes what was asked.
+    pub(crate) fn write_asked(&self, asked: Asked) -> io::Result<()> {
+        replace(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, true)
+    }
+
+    /// Writes what runs.
+    pub(crate) fn write_run(&self, run: &Run) -> io::Result<()> {
+        replace(&self.path.join("run.json"), &serde_json::to_vec(run)?, false)
+    }
+
+    /// Reads a unit back; `None` when it was never loaded whole.
+    pub(crate) fn read(&self) -> io::Result<Option<(Vec<u8>, Asked, Run)>> {
+        let Some(asked) = read_json(&self.path.join("asked.json"))? else {
+            return Ok(None);
+        };
+        let source = std::fs::read(self.path.join("unit"))?;
+        let run = read_json(&self.path.join("run.json"))?.unwrap_or_default();
+        Ok(Some((source, asked, run)))
+    }
+
+    /// Removes everything of the unit. What was asked goes first: without it there is no unit.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        gone(std::fs::remove_file(self.path.join("asked.json")))?;
+        gone(std::fs::remove_dir_all(&self.path))
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
+    let aside = path.with_extension("new");
+    let mut file = File::create(&aside)?;
+    file.write_all(bytes)?;
+    if sync {
+        file.sync_data()?;
+    }
+    drop(file);
+    std::fs::rename(&aside, path)?;
+    match path.parent() {
+        Some(directory) if sync => File::open(directory)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let directory = UnitDirectory::new(temporary.path().join("a.service"));
+        assert!(directory.read().expect("nothing is there").is_none());
+        let asked = Asked { epoch: 7, generation: 2, launched: true };
+        directory.write_unit(b"[Service]\n\xff", asked).expect("it can be written");
+        let run = Run { groups: vec![4], ..Run::default() };
+        directory.write_run(&run).expect("it can be written");
+        let read = directory.read().expect("it can be read").expect("it is there");
+        assert_eq!(read, (b"[Service]\n\xff".to_vec(), asked, run));
+        directory.remove().expect("it can be removed");
+        directory.remove().expect("it may be gone already");
+        assert!(directory.read().expect("nothing is there").is_none());
+    }
+}

@@ -1,0 +1,503 @@
+//! Pure: no I/O, no clock. The life of one service, as systemd lives it.
+//!
+//! ```text
+//!            start                                          main process ends well
+//!   dead ──> start-pre ──> start ──> start-post ──> running ─────────────┐
+//!    ^           │ fails      │ fails      │ fails    │ ends badly       v
+//!    │           └────────────┴────────────┴──────────┤   stop asked ─> stop
+//!    │                                                v                  │
+//!    │  failed, auto-restart <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
+//! ```
+//!
+//! Whoever drives it tells it what happened (`on_…`, `start`, `stop`, `restart`), does what
+//! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
+//! [`due`](Service::due).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::outcome::{End, Outcome, main_outcome, shall_restart};
+use super::signals::Sig;
+use super::spec::{Command, KillMode, Kind, ServiceSpec};
+use super::start_limit::StartLimit;
+
+/// Where a service is in its life; the names are systemd's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Phase {
+    Dead,
+    StartPre,
+    Start,
+    StartPost,
+    Running,
+    Exited,
+    Stop,
+    StopSigterm,
+    StopSigkill,
+    StopPost,
+    FinalSigterm,
+    FinalSigkill,
+    Failed,
+    AutoRestart,
+}
+
+/// A process that cannot be mistaken for another, even if its number is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: u32,
+    /// When it started, in the kernel's ticks since boot.
+    pub(crate) start: u64,
+}
+
+/// Whether a process is the service itself, or a helper before, beside or after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    Main,
+    Control,
+}
+
+/// Which processes a signal is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The main and the control process.
+    Leaders,
+    /// Every process of the service, whoever started it.
+    All,
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A new run begins, which gets an identity of its own.
+    NewRun,
+    /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
+    Spawn { command: Command, role: Role },
+    /// Send a signal, to what comes later too; answered by `on_gone` once none is left.
+    Signal { signal: Sig, reach: Reach },
+}
+
+/// What must be remembered of a service to go on with it in another daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) phase: Phase,
+    pub(crate) step: usize,
+    pub(crate) main: Option<ProcessId>,
+    pub(crate) control: Option<ProcessId>,
+    pub(crate) spawning: Option<Role>,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) exit: Option<End>,
+    pub(crate) restarts: u32,
+    pub(crate) stop_asked: bool,
+    pub(crate) again: bool,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Dead,
+            step: 0,
+            main: None,
+            control: None,
+            spawning: None,
+            outcome: None,
+            exit: None,
+            restarts: 0,
+            stop_asked: false,
+            again: false,
+        }
+    }
+}
+
+/// The state machine of one service.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    spec: Arc<ServiceSpec>,
+    now: Memory,
+    /// Whether the last signal has reached everybody and none of them is left.
+    swept: bool,
+    deadline: Option<Timestamp>,
+    limit: StartLimit,
+    actions: VecDeque<Action>,
+}
+
+impl Service {
+    /// A service that never ran.
+    pub(crate) fn new(spec: Arc<ServiceSpec>) -> Self {
+        Self {
+            spec,
+            now: Memory::default(),
+            swept: false,
+            deadline: None,
+            limit: StartLimit::default(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// A service as it was when another daemon last wrote it down. Time limits begin anew.
+    ///
+    /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
+    pub(crate) fn restore(spec: Arc<ServiceSpec>, memory: Memory, now: Timestamp) -> Self {
+        let mut service = Self::new(spec);
+        service.now = memory;
+        service.deadline = service.time_limit(now);
+        if service.is_ending() {
+            service.signal(service.now.phase, now);
+        }
+        service
+    }
+
+    /// What to write down so that [`restore`](Self::restore) can go on from here.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.now
+    }
+
+    /// From now on the service is run by another unit file.
+    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+        self.spec = spec;
+    }
+
+    /// What to do next; `None` when it is up to processes, time or a person.
+    pub(crate) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    /// A person wants it to run: a failed one gets a new attempt, an active one stays.
+    pub(crate) fn start(&mut self, now: Timestamp) {
+        match self.now.phase {
+            Phase::Dead | Phase::Failed | Phase::AutoRestart => self.begin_fresh(now),
+            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Running | Phase::Exited => {}
+            _ => self.now.again = true,
+        }
+    }
+
+    /// A person wants it not to run. This wins over every restart that is under way.
+    pub(crate) fn stop(&mut self, now: Timestamp) {
+        self.now.again = false;
+        match self.now.phase {
+            Phase::Dead | Phase::Failed => return,
+            Phase::AutoRestart => return self.enter(Phase::Dead, now),
+            _ => self.now.stop_asked = true,
+        }
+        match self.now.phase {
+            Phase::StartPre | Phase::Start | Phase::StartPost => {
+                self.signal(Phase::StopSigterm, now);
+            }
+            Phase::Running | Phase::Exited => self.enter_list(Phase::Stop, now),
+            _ => {}
+        }
+    }
+
+    /// A person wants it to end and to run again.
+    pub(crate) fn restart(&mut self, now: Timestamp) {
+        if self.is_at_rest() || self.now.phase == Phase::AutoRestart {
+            return self.begin_fresh(now);
+        }
+        self.stop(now);
+        if self.is_at_rest() {
+            self.begin_fresh(now);
+        } else {
+            self.now.again = true;
+        }
+    }
+
+    /// The command that was to be run is a process now.
+    pub(crate) fn on_spawned(&mut self, process: ProcessId, now: Timestamp) {
+        match self.now.spawning.take() {
+            Some(Role::Main) => {
+                self.now.main = Some(process);
+                if self.now.phase == Phase::Start && self.spec.kind == Kind::Simple {
+                    self.enter_list(Phase::StartPost, now);
+                }
+            }
+            Some(Role::Control) => self.now.control = Some(process),
+            None => {}
+        }
+    }
+
+    /// The command that was to be run could not be, which counts as an end of that kind.
+    pub(crate) fn on_spawn_failed(&mut self, end: End, now: Timestamp) {
+        match self.now.spawning.take() {
+            Some(Role::Main) => self.main_ended(end, now),
+            Some(Role::Control) => self.control_ended(end, now),
+            None => {}
+        }
+    }
+
+    /// A process ended. One that the service no longer counts as its own changes nothing.
+    pub(crate) fn on_exited(&mut self, process: ProcessId, end: End, now: Timestamp) {
+        if self.now.main == Some(process) {
+            self.now.main = None;
+            self.main_ended(end, now);
+        } else if self.now.control == Some(process) {
+            self.now.control = None;
+            self.control_ended(end, now);
+        }
+    }
+
+    /// None is left of those that the last signal was for.
+    pub(crate) fn on_gone(&mut self, now: Timestamp) {
+        self.swept = true;
+        self.end_if_gone(now);
+    }
+
+    /// The time that [`due`](Self::due) named has come.
+    pub(crate) fn on_time(&mut self, now: Timestamp) {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.deadline = None;
+        if self.now.phase == Phase::AutoRestart {
+            self.now.restarts = self.now.restarts.saturating_add(1);
+            return self.begin(now);
+        }
+        self.blame(Outcome::Timeout);
+        match self.now.phase {
+            Phase::StopSigterm if self.spec.kill.send_sigkill => {
+                self.signal(Phase::StopSigkill, now);
+            }
+            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
+            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
+            Phase::FinalSigterm if self.spec.kill.send_sigkill => {
+                self.signal(Phase::FinalSigkill, now);
+            }
+            Phase::FinalSigterm | Phase::FinalSigkill => self.finish(now),
+            _ => self.signal(Phase::StopSigterm, now),
+        }
+    }
+
+    fn begin_fresh(&mut self, now: Timestamp) {
+        self.limit = StartLimit::default();
+        self.now.restarts = 0;
+        self.begin(now);
+    }
+
+    fn begin(&mut self, now: Timestamp) {
+        self.now.stop_asked = false;
+        self.now.again = false;
+        if !self.limit.allows(self.spec.start_limit, now) {
+            self.now.outcome = Some(Outcome::StartLimitHit);
+            return self.enter(Phase::Failed, now);
+        }
+        self.now.outcome = Some(Outcome::Success);
+        self.now.exit = None;
+        self.actions.push_back(Action::NewRun);
+        self.enter_list(Phase::StartPre, now);
+    }
+
+    fn enter(&mut self, phase: Phase, now: Timestamp) {
+        self.now.phase = phase;
+        self.now.step = 0;
+        self.deadline = self.time_limit(now);
+    }
+
+    fn enter_list(&mut self, phase: Phase, now: Timestamp) {
+        self.enter(phase, now);
+        self.run_next(now);
+    }
+
+    /// Runs the next command of the phase, or goes on to what follows its last.
+    fn run_next(&mut self, now: Timestamp) {
+        if let Some(command) = self.commands().get(self.now.step) {
+            let role = if self.now.phase == Phase::Start { Role::Main } else { Role::Control };
+            let command = command.clone();
+            self.now.spawning = Some(role);
+            self.actions.push_back(Action::Spawn { command, role });
+            return;
+        }
+        match self.now.phase {
+            Phase::StartPre => self.enter_list(Phase::Start, now),
+            Phase::Start => self.enter_list(Phase::StartPost, now),
+            Phase::StartPost => self.enter_running(now),
+            Phase::Stop => self.signal(Phase::StopSigterm, now),
+            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
+            _ => {}
+        }
+    }
+
+    fn enter_running(&mut self, now: Timestamp) {
+        if self.now.outcome != Some(Outcome::Success) {
+            self.signal(Phase::StopSigterm, now);
+        } else if self.now.main.is_some() {
+            self.enter(Phase::Running, now);
+        } else if self.spec.remain_after_exit {
+            self.enter(Phase::Exited, now);
+        } else {
+            self.enter_list(Phase::Stop, now);
+        }
+    }
+
+    fn main_ended(&mut self, end: End, now: Timestamp) {
+        self.now.exit = Some(end);
+        let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
+        let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
+        self.blame(outcome);
+        match self.now.phase {
+            Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
+            Phase::Start if self.spec.kind == Kind::Oneshot => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            Phase::Start => self.enter_list(Phase::StartPost, now),
+            Phase::Running => self.enter_running(now),
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    fn control_ended(&mut self, end: End, now: Timestamp) {
+        let command = self.commands().get(self.now.step);
+        let ignored = command.is_some_and(|command| command.ignore_failure);
+        let outcome = if ignored { Outcome::Success } else { end.as_command() };
+        let good = outcome == Outcome::Success;
+        if !self.is_ending() {
+            self.blame(outcome);
+        }
+        match self.now.phase {
+            Phase::StartPre | Phase::StartPost | Phase::Stop | Phase::StopPost if good => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            Phase::StartPre | Phase::StartPost | Phase::Stop => {
+                self.signal(Phase::StopSigterm, now);
+            }
+            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    /// Enters a phase whose whole work is a signal and the wait for its effect.
+    fn signal(&mut self, phase: Phase, now: Timestamp) {
+        self.enter(phase, now);
+        self.swept = false;
+        self.now.spawning = None;
+        let Some(reach) = self.reach() else {
+            return self.after_signal(now);
+        };
+        if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
+            return self.after_signal(now);
+        }
+        let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
+        let signal = if gentle { self.spec.kill.signal } else { Sig::KILL };
+        self.actions.push_back(Action::Signal { signal, reach });
+    }
+
+    fn end_if_gone(&mut self, now: Timestamp) {
+        let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
+        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Some(Reach::All)) {
+            self.after_signal(now);
+        }
+    }
+
+    fn after_signal(&mut self, now: Timestamp) {
+        let rest = self.spec.kill.mode == KillMode::Mixed && self.spec.kill.send_sigkill;
+        match self.now.phase {
+            Phase::StopSigterm if rest => self.signal(Phase::StopSigkill, now),
+            Phase::FinalSigterm if rest => self.signal(Phase::FinalSigkill, now),
+            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
+            _ => self.finish(now),
+        }
+    }
+
+    fn enter_stop_post(&mut self, now: Timestamp) {
+        // What did not even end by SIGKILL is given up.
+        (self.now.main, self.now.control) = (None, None);
+        if self.spec.commands.stop_post.is_empty() {
+            self.finish(now);
+        } else {
+            self.enter_list(Phase::StopPost, now);
+        }
+    }
+
+    fn finish(&mut self, now: Timestamp) {
+        (self.now.main, self.now.control) = (None, None);
+        let outcome = self.now.outcome.unwrap_or(Outcome::Success);
+        if self.now.again {
+            self.begin_fresh(now);
+        } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
+            self.enter(Phase::AutoRestart, now);
+        } else {
+            let failed = outcome != Outcome::Success;
+            self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
+        }
+    }
+
+    /// The first thing that went wrong in a run is its result.
+    fn blame(&mut self, outcome: Outcome) {
+        if matches!(self.now.outcome, None | Some(Outcome::Success)) {
+            self.now.outcome = Some(outcome);
+        }
+    }
+
+    fn commands(&self) -> &[Command] {
+        let commands = &self.spec.commands;
+        match self.now.phase {
+            Phase::StartPre => &commands.start_pre,
+            Phase::Start => match self.spec.kind {
+                Kind::Simple => &commands.start[..commands.start.len().min(1)],
+                Kind::Oneshot => &commands.start,
+            },
+            Phase::StartPost => &commands.start_post,
+            Phase::Stop => &commands.stop,
+            Phase::StopPost => &commands.stop_post,
+            _ => &[],
+        }
+    }
+
+    /// The command that the main process is: of a oneshot the one whose turn it is.
+    fn main_command(&self) -> Option<&Command> {
+        let step = if self.now.phase == Phase::Start { self.now.step } else { 0 };
+        self.spec.commands.start.get(step)
+    }
+
+    fn reach(&self) -> Option<Reach> {
+        let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
+        match self.spec.kill.mode {
+            KillMode::ControlGroup => Some(Reach::All),
+            KillMode::Mixed if killing => Some(Reach::All),
+            KillMode::Mixed | KillMode::Process => Some(Reach::Leaders),
+            KillMode::None => None,
+        }
+    }
+
+    fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
+        let limit = match self.now.phase {
+            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.timeout_start,
+            Phase::AutoRestart => Some(self.spec.restart.delay),
+            phase if phase.is_stopping() => self.spec.timeout_stop,
+            _ => None,
+        };
+        limit.map(|limit| now.after(limit))
+    }
+
+    /// Whether it does nothing, and will not by itself.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        matches!(self.now.phase, Phase::Dead | Phase::Failed)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.now.phase.is_signalling()
+    }
+}
+
+impl Phase {
+    /// Whether it is a phase of stopping.
+    pub(crate) fn is_stopping(self) -> bool {
+        matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
+    }
+
+    /// Whether it is a phase of signalling, and of waiting for the effect.
+    pub(crate) fn is_signalling(self) -> bool {
+        matches!(
+            self,
+            Self::StopSigterm | Self::StopSigkill | Self::FinalSigterm | Self::FinalSigkill
+        )
+    }
+}

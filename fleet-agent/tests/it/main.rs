@@ -1,0 +1,4 @@
+//! The service managers, as whoever uses the crate sees them.
+
+mod native;
+mod support;

@@ -1,0 +1,3 @@
+//! The native service manager with real processes.
+
+mod lifecycle;

@@ -1,0 +1,201 @@
+//! A native service manager over a directory of its own, and the wait for what it does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::{
+    Journal, JournalQuery, ManagedUnit, NativeConfig, NativeManager, ServiceError, ServiceManager,
+};
+use fleet_core::{Epoch, Generation, SystemdState};
+use fleet_unitfile::{UnitFile, UnitName};
+use tempfile::TempDir;
+
+/// How long a test waits for what must happen at all.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The name of a unit.
+pub(crate) fn name(text: &str) -> UnitName {
+    text.parse().expect("the name is well formed")
+}
+
+/// A machine with a native service manager, which must be left as empty as it was found.
+pub(crate) struct Bench {
+    pub(crate) manager: Arc<NativeManager>,
+    config: NativeConfig,
+    directory: TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let mut config = NativeConfig::new(directory.path().join("native"));
+        let mark = directory.path().display().to_string();
+        config.environment.push(("BENCH".to_owned(), mark));
+        set_up(&mut config);
+        let manager = NativeManager::open(config.clone()).await.expect("it opens");
+        Self { manager, config, directory }
+    }
+
+    /// A place for files of the test.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Ends the manager, as the end of the daemon would.
+    pub(crate) async fn kill(self) -> Dead {
+        let Self { manager, config, directory } = self;
+        drop(manager);
+        Dead { config, directory }
+    }
+
+    pub(crate) async fn try_load(&self, unit: &str, text: &str) -> Result<(), ServiceError> {
+        let file = UnitFile::parse(text).expect("the unit file is well formed");
+        self.manager.load(&name(unit), &file, Epoch(1)).await
+    }
+
+    pub(crate) async fn load(&self, unit: &str, service: &str) {
+        let text = format!("[Service]\n{service}");
+        self.try_load(unit, &text).await.expect("it can be loaded");
+    }
+
+    pub(crate) async fn start(&self, unit: &str) -> Result<(), ServiceError> {
+        self.manager.start(&name(unit), Generation(1)).await
+    }
+
+    pub(crate) async fn run(&self, unit: &str, service: &str) {
+        self.load(unit, service).await;
+        self.start(unit).await.expect("it starts");
+    }
+
+    pub(crate) async fn stop(&self, unit: &str) {
+        self.manager.stop(&name(unit)).await.expect("it stops");
+    }
+
+    pub(crate) async fn get(&self, unit: &str) -> ManagedUnit {
+        let unit = self.manager.get(&name(unit)).await.expect("it answers");
+        unit.expect("the unit is known")
+    }
+
+    pub(crate) async fn state(&self, unit: &str) -> SystemdState {
+        self.get(unit).await.state
+    }
+
+    pub(crate) async fn pid(&self, unit: &str) -> u32 {
+        self.state(unit).await.main_pid.expect("it has a main process")
+    }
+
+    /// Waits until the unit's state is as it should be.
+    pub(crate) async fn wait_for(
+        &self,
+        unit: &str,
+        mut good: impl FnMut(&SystemdState) -> bool,
+    ) -> SystemdState {
+        let mut changes = self.manager.changes();
+        let wait = async {
+            loop {
+                let state = self.state(unit).await;
+                if good(&state) {
+                    return state;
+                }
+                changes.next().await;
+            }
+        };
+        match tokio::time::timeout(DEADLINE, wait).await {
+            Ok(state) => state,
+            Err(_) => panic!("{unit} did not get there: {:?}", self.state(unit).await),
+        }
+    }
+
+    pub(crate) async fn wait_for_sub(&self, unit: &str, sub: &str) -> SystemdState {
+        self.wait_for(unit, |state| state.sub == sub).await
+    }
+
+    /// Waits until a file holds that many whole lines, and returns them.
+    pub(crate) async fn wait_for_lines(&self, file: &str, lines: usize) -> Vec<String> {
+        let path = self.path(file);
+        let read = || std::fs::read_to_string(&path).unwrap_or_default();
+        wait_until(&format!("{lines} lines in {file}"), || read().matches('\n').count() >= lines)
+            .await;
+        read().lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) async fn log(&self, unit: &str) -> Vec<String> {
+        let query = JournalQuery { lines: None, follow: false };
+        let mut journal = self.journal(unit, query).await;
+        let mut lines = Vec::new();
+        while let Some(line) = journal.next().await {
+            lines.push(line);
+        }
+        lines
+    }
+
+    pub(crate) async fn journal(&self, unit: &str, query: JournalQuery) -> Journal {
+        self.manager.journal(&name(unit), query).await.expect("it has a journal")
+    }
+
+    /// Ends everything, and sees that nothing is left.
+    pub(crate) async fn clean_up(self) {
+        self.manager.shutdown().await.expect("all units stop");
+        let mark = format!("BENCH={}", self.directory.path().display());
+        assert_eq!(processes_with(&mark), [0; 0], "processes were left behind");
+    }
+}
+
+/// A machine whose daemon has ended.
+pub(crate) struct Dead {
+    config: NativeConfig,
+    directory: TempDir,
+}
+
+impl Dead {
+    /// The next daemon.
+    pub(crate) async fn revive(self) -> Bench {
+        let Self { config, directory } = self;
+        let manager = NativeManager::open(config.clone()).await.expect("it opens");
+        Bench { manager, config, directory }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// Waits until something is so that nothing tells of.
+pub(crate) async fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// Whether a process of that number runs.
+pub(crate) fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
+}
+
+/// Sends a signal by its name to a process.
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let status = std::process::Command::new("/bin/kill")
+        .args([format!("-{signal}"), pid.to_string()])
+        .status()
+        .expect("kill can be run");
+    assert!(status.success(), "kill -{signal} {pid}");
+}
+
+fn processes_with(mark: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("it can be listed").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let marked = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    pids.filter(marked).filter(|&pid| runs(pid)).collect()
+}
