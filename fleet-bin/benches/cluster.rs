@@ -1,0 +1,185 @@
+//! How fast a cluster on one machine is, from a PUT to a running process, and what it costs.
+//!
+//! `cargo bench -p fleet-bin --bench cluster` starts the release daemon in a directory of its own and
+//! prints one JSON line for each figure. Beside each stands, in the same run, what the machine takes
+//! for the same work without fleet: spawning the processes, or doing nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fleet_core::TargetState;
+use fleet_http::{Client, Endpoint, PutOutcome, StateFilter, UnitUpload};
+use fleet_unitfile::{UnitFile, UnitName};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How many single units are measured.
+const SINGLES: usize = 40;
+
+/// How many units the busy cluster has.
+const UNITS: usize = 300;
+
+/// How many units the listed cluster has.
+const LISTED: usize = 1000;
+
+/// How long the idle daemon is watched.
+const IDLE: Duration = Duration::from_secs(10);
+
+#[tokio::main]
+async fn main() {
+    // cargo also builds this to test that it builds; then there is nothing to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory for the cluster");
+    let mut daemon = start(home.path());
+    let endpoint = format!("unix://{}", home.path().join("fleet.sock").display());
+    let client = Client::new(&endpoint.parse::<Endpoint>().expect("the endpoint is a URL"));
+    wait_ready(&client).await;
+    put_to_running(&client).await;
+    many_units(&client).await;
+    idle(&daemon).await;
+    listing(&client).await;
+    kill_process(Pid::from_child(&daemon), Signal::INT).expect("the daemon runs");
+    let status = daemon.wait().expect("the daemon is ours");
+    assert!(status.success(), "the daemon ended with {status}");
+}
+
+fn start(data: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_fleetd"))
+        .args(["dev", "--data-dir"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("fleetd starts")
+}
+
+async fn wait_ready(client: &Client) {
+    while client.machines().await.map_or(0, |machines| machines.len()) < 3 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// PUT to `running` of one unit, beside spawning its process.
+async fn put_to_running(client: &Client) {
+    let mut times = Vec::new();
+    for number in 0..SINGLES {
+        let name = name("single", number);
+        let begin = Instant::now();
+        put(client, &name, TargetState::Launched).await;
+        while !is_running(client, &name).await {
+            tokio::task::yield_now().await;
+        }
+        times.push(begin.elapsed());
+    }
+    times.sort();
+    let floor = spawn_all(1);
+    report("put_to_running_median_ms", millis(times[SINGLES / 2]), millis(floor));
+    report("put_to_running_p95_ms", millis(times[SINGLES * 95 / 100]), millis(floor));
+}
+
+/// Units PUT one after the other, until all run, beside spawning as many processes.
+async fn many_units(client: &Client) {
+    let begin = Instant::now();
+    for number in 0..UNITS {
+        put(client, &name("many", number), TargetState::Launched).await;
+    }
+    while running(client, "many").await < UNITS {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let took = begin.elapsed();
+    report("put_300_units_s", took.as_secs_f64(), spawn_all(UNITS).as_secs_f64());
+}
+
+/// What the daemon costs when nothing happens.
+async fn idle(daemon: &Child) {
+    tokio::time::sleep(Duration::from_secs(2)).await; // let it come to rest
+    let before = cpu_seconds(daemon.id());
+    tokio::time::sleep(IDLE).await;
+    let share = (cpu_seconds(daemon.id()) - before) / IDLE.as_secs_f64() * 100.0;
+    report("idle_cpu_percent", share, 0.0);
+    report("idle_rss_mb", resident_mb(daemon.id()), resident_mb(std::process::id()));
+}
+
+/// All pages of `GET /units`.
+async fn listing(client: &Client) {
+    for number in 0..LISTED - UNITS - SINGLES {
+        put(client, &name("listed", number), TargetState::Inactive).await;
+    }
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let begin = Instant::now();
+        let units = client.units().await.expect("units are listed");
+        times.push(begin.elapsed());
+        assert_eq!(units.len(), LISTED);
+    }
+    times.sort();
+    let begin = Instant::now();
+    client.version().await.expect("the daemon answers");
+    report("list_1000_units_median_ms", millis(times[times.len() / 2]), millis(begin.elapsed()));
+}
+
+async fn put(client: &Client, name: &UnitName, desired: TargetState) {
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep infinity\n").expect("it is valid");
+    let upload = UnitUpload { file, desired: Some(desired), create_only: true };
+    let outcome = client.put_unit(name, &upload).await.expect("the daemon takes the unit");
+    assert_eq!(outcome, PutOutcome::Created);
+}
+
+async fn is_running(client: &Client, name: &UnitName) -> bool {
+    let filter = StateFilter { unit: Some(name.to_string()), ..StateFilter::default() };
+    let states = client.states(&filter).await.expect("states are listed");
+    states.iter().any(|state| state.systemd_sub_state == "running")
+}
+
+async fn running(client: &Client, prefix: &str) -> usize {
+    let states = client.states(&StateFilter::default()).await.expect("states are listed");
+    let ours = states.iter().filter(|state| state.name.starts_with(prefix));
+    ours.filter(|state| state.systemd_sub_state == "running").count()
+}
+
+/// How long the same processes take without fleet.
+fn spawn_all(count: usize) -> Duration {
+    let begin = Instant::now();
+    let spawn = |_| Command::new("/bin/sleep").arg("infinity").spawn().expect("sleep is there");
+    let mut children: Vec<Child> = (0..count).map(spawn).collect();
+    let took = begin.elapsed();
+    for child in &mut children {
+        child.kill().and_then(|()| child.wait()).expect("the child is ours");
+    }
+    took
+}
+
+fn name(stem: &str, number: usize) -> UnitName {
+    UnitName::parse(&format!("{stem}-{number}.service")).expect("it is a name")
+}
+
+/// Processor time used so far, of a machine with 100 ticks to the second, as Linux has.
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number of ticks");
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn resident_mb(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
+    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
+    kib.expect("a number of KiB") / 1024.0
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn report(figure: &str, value: f64, without_fleet: f64) {
+    #[expect(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+    {
+        println!(
+            "{{\"figure\":\"{figure}\",\"value\":{value:.3},\"without_fleet\":{without_fleet:.3}}}"
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! The daemon's command line.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::config::{Found, KEYS, Low, Origin, Raw, Standing};
+
+/// What the daemon was asked to do.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Run on this machine.
+    Run { file: Option<PathBuf>, flags: Low },
+    /// Check a configuration and say so.
+    CheckConfig { file: PathBuf, flags: Low },
+    /// Run a whole cluster in this process.
+    Dev(DevArgs),
+    /// Print the version.
+    Version,
+}
+
+/// What `fleetd dev` was told.
+#[derive(Debug, Clone)]
+pub(crate) struct DevArgs {
+    pub(crate) machines: u16,
+    pub(crate) listen: Vec<String>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) units: Vec<PathBuf>,
+}
+
+/// Reads the command line; usage errors end the process with status 2.
+pub(crate) fn parse() -> Request {
+    request(command().get_matches())
+}
+
+/// The whole command line, for parsing and for tests.
+pub(crate) fn command() -> Command {
+    Command::new("fleetd")
+        .about("Runs the units of a fleet cluster on this machine")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args_conflicts_with_subcommands(true)
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Read the configuration from FILE [default: /etc/fleet/fleet.conf]"),
+        )
+        .args(KEYS.iter().map(|key| {
+            Arg::new(key.name)
+                .long(key.flag())
+                .alias(key.name)
+                .value_name(key.value)
+                .help(format!("{} [env: {}]", key.help, key.variable()))
+                .hide(matches!(key.standing, Standing::Inert(_)))
+        }))
+        .subcommand(dev())
+        .subcommand(check_config())
+        .subcommand(Command::new("version").about("Print the version"))
+}
+
+fn dev() -> Command {
+    Command::new("dev")
+        .about("Run a whole cluster in this process: needs no root, no systemd, no etcd")
+        .long_about(
+            "Run a whole cluster in this process: an embedded store, an engine, and several \
+             machines whose units are real processes. Needs no root, no systemd, no etcd. \
+             Ctrl-C ends it and the processes that it started.",
+        )
+        .arg(
+            Arg::new("machines")
+                .long("machines")
+                .value_name("N")
+                .default_value("3")
+                .value_parser(value_parser!(u16).range(1..=1000))
+                .help("How many machines the cluster has"),
+        )
+        .arg(
+            Arg::new("listen")
+                .long("listen")
+                .value_name("URL")
+                .action(ArgAction::Append)
+                .help("Where the API listens [default: a unix socket in the data directory]"),
+        )
+        .arg(
+            Arg::new("data-dir")
+                .long("data-dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where the cluster is kept [default: fleet/dev in your state directory]"),
+        )
+        .arg(
+            Arg::new("units")
+                .value_name("UNIT-FILE")
+                .num_args(0..)
+                .value_parser(value_parser!(PathBuf))
+                .help("Unit files to launch; a directory stands for the unit files in it"),
+        )
+}
+
+fn check_config() -> Command {
+    Command::new("check-config")
+        .about("Check a configuration file and run nothing")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The configuration file"),
+        )
+}
+
+fn request(matches: ArgMatches) -> Request {
+    match matches.subcommand() {
+        Some(("dev", dev)) => Request::Dev(DevArgs {
+            machines: dev.get_one("machines").copied().unwrap_or(3),
+            listen: dev.get_many("listen").unwrap_or_default().cloned().collect(),
+            data_dir: dev.get_one("data-dir").cloned(),
+            units: dev.get_many("units").unwrap_or_default().cloned().collect(),
+        }),
+        Some(("check-config", check)) => Request::CheckConfig {
+            file: check.get_one("file").cloned().unwrap_or_default(),
+            flags: Low::new(),
+        },
+        Some(("version", _)) => Request::Version,
+        _ => Request::Run { file: matches.get_one("config").cloned(), flags: flags(&matches) },
+    }
+}
+
+fn flags(matches: &ArgMatches) -> Low {
+    let given = KEYS.iter().filter_map(|key| {
+        let raw = Raw::Text(matches.get_one::<String>(key.name)?.clone());
+        Some((key.name, Found { raw, origin: Origin::Flag(key.flag()) }))
+    });
+    given.collect()
+}

@@ -1,0 +1,85 @@
+//! Every key of the configuration, in one table: it makes the flags, the variables and the checks.
+
+/// A key of the configuration. It is written so in a file, as `--key` (with `-` for `_`) on the
+/// command line, and as `FLEET_KEY` in the environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    /// What stands for the value in help texts.
+    pub(crate) value: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) standing: Standing,
+}
+
+/// Whether a key does anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It does what its help says.
+    Used,
+    /// fleet v1 had it; it is accepted and changes nothing, for this reason.
+    Inert(&'static str),
+}
+
+impl Key {
+    /// The flag's name, without its dashes.
+    pub(crate) fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The variable's name.
+    pub(crate) fn variable(&self) -> String {
+        format!("FLEET_{}", self.name.to_ascii_uppercase())
+    }
+}
+
+const fn used(name: &'static str, value: &'static str, help: &'static str) -> Key {
+    Key { name, value, help, standing: Standing::Used }
+}
+
+const fn inert(name: &'static str, value: &'static str, why: &'static str) -> Key {
+    Key { name, value, help: "Accepted for fleet v1's sake", standing: Standing::Inert(why) }
+}
+
+/// All keys, in the order in which help shows them.
+pub(crate) const KEYS: &[Key] = &[
+    used("store", "KIND", "Where the cluster's memory is: embedded or memory [default: embedded]"),
+    used("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
+    used("service_manager", "KIND", "What runs units on this machine: native [default: native]"),
+    used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
+    used("public_ip", "ADDRESS", "The address that this machine publishes [default: none]"),
+    used("metadata", "K=V,...", "The metadata that this machine publishes"),
+    used("agent_ttl", "TIME", "How long a silent machine counts as present [default: 30s]"),
+    used("engine_ttl", "TIME", "How long a silent engine counts as leading [default: 10s]"),
+    used("disable_engine", "BOOL", "Never lead [default: false]"),
+    used("token_limit", "N", "How many entities a page of the API holds [default: 100]"),
+    used("unknown_options", "refuse|warn", "What unknown [X-Fleet] options do [default: refuse]"),
+    used("verbosity", "N", "Above 0 logs what is only of use in a search for errors [default: 0]"),
+    used("etcd_servers", "URL,...", "etcd's endpoints; chooses the etcd store"),
+    inert("etcd_username", "NAME", ETCD),
+    inert("etcd_password", "PASSWORD", ETCD),
+    inert("etcd_keyfile", "FILE", ETCD),
+    inert("etcd_certfile", "FILE", ETCD),
+    inert("etcd_cafile", "FILE", ETCD),
+    inert("etcd_key_prefix", "PREFIX", ETCD),
+    inert("etcd_request_timeout", "SECONDS", ETCD),
+    inert("units_directory", "DIR", "only the systemd service manager keeps unit files there"),
+    inert("systemd_user", "BOOL", "only the systemd service manager has a user bus"),
+    inert("engine_reconcile_interval", "SECONDS", "the engine is woken by changes, not by a clock"),
+    inert("disable_watches", "BOOL", "all reads are served by one watch"),
+    inert("enable_grpc", "BOOL", "daemons meet in the store alone"),
+    inert("verify_units", "BOOL", "units are not signed"),
+    inert("authorized_keys_file", "FILE", "units are not signed"),
+];
+
+const ETCD: &str = "this build has no etcd store";
+
+/// The key of that name.
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The key whose name is nearest to `name`, if one is near.
+pub(crate) fn nearest(name: &str) -> Option<&'static Key> {
+    let distance = |key: &Key| strsim::damerau_levenshtein(key.name, &name.replace('-', "_"));
+    KEYS.iter().min_by_key(|key| distance(key)).filter(|key| distance(key) <= 3)
+}

@@ -1,0 +1,56 @@
+//! The daemon's configuration: found in a file, the environment and flags, then resolved once.
+
+mod error;
+mod file;
+mod keys;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod v1;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) use error::ConfigError;
+pub(crate) use keys::{KEYS, Key, Standing};
+pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
+pub(crate) use value::{Found, Low, Origin, Raw};
+
+/// The file that is read when none is named, if it exists.
+const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
+
+/// Reads the configuration: flags win over the environment, that over the file.
+pub(crate) fn load(
+    file: Option<&Path>,
+    environment: &dyn Fn(&str) -> Option<String>,
+    flags: Low,
+) -> Result<Config, ConfigError> {
+    let mut low = match file_to_read(file) {
+        Some(path) => read_file(&path)?,
+        None => Low::new(),
+    };
+    low.extend(from_environment(environment));
+    low.extend(flags);
+    Config::resolve(&low)
+}
+
+fn file_to_read(file: Option<&Path>) -> Option<PathBuf> {
+    let default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists());
+    file.map(Path::to_owned).or_else(default)
+}
+
+fn read_file(path: &Path) -> Result<Low, ConfigError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    file::read(path, &text)
+}
+
+/// A variable that exists counts, even if it is empty.
+fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Low {
+    let found = |key: &'static Key| {
+        let variable = key.variable();
+        let raw = Raw::Text(environment(&variable)?);
+        Some((key.name, Found { raw, origin: Origin::Variable(variable) }))
+    };
+    KEYS.iter().filter_map(found).collect()
+}

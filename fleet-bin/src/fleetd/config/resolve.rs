@@ -1,0 +1,206 @@
+//! From what was found to what it means: each value checked once, with its place in the complaint.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fleet_core::{Metadata, Strictness};
+use fleet_http::Listen;
+use fleet_unitfile::{parse_bool, parse_timespan};
+
+use super::error::ConfigError;
+use super::keys::{KEYS, Standing};
+use super::value::{Found, Low, Raw};
+
+/// A configuration that can be used as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) store: StoreKind,
+    pub(crate) service_manager: ServiceManagerKind,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) listen: Vec<Listen>,
+    pub(crate) public_ip: Option<IpAddr>,
+    pub(crate) metadata: Metadata,
+    pub(crate) agent_ttl: Duration,
+    pub(crate) engine_ttl: Duration,
+    pub(crate) disable_engine: bool,
+    pub(crate) token_limit: u16,
+    pub(crate) strictness: Strictness,
+    pub(crate) verbosity: u8,
+    /// What a person should know though nothing is wrong, one sentence each.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Where the cluster's memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    /// In one file under the data directory.
+    Embedded,
+    /// In this process, and gone with it.
+    Memory,
+}
+
+/// What runs units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServiceManagerKind {
+    /// fleet itself.
+    Native,
+}
+
+impl Config {
+    /// Checks every value, and fills in what was not found.
+    pub(crate) fn resolve(low: &Low) -> Result<Self, ConfigError> {
+        let values = Values { low };
+        Ok(Self {
+            store: store(&values)?,
+            service_manager: service_manager(&values)?,
+            data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
+            listen: listen(&values)?,
+            public_ip: values.parsed("public_ip", "an IP address such as 10.0.0.1", |text| {
+                if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+            })?.flatten(),
+            metadata: metadata(&values)?,
+            agent_ttl: values.ttl("agent_ttl", 30)?,
+            engine_ttl: values.ttl("engine_ttl", 10)?,
+            disable_engine: values
+                .parsed("disable_engine", "true or false", parse_bool)?
+                .unwrap_or(false),
+            token_limit: values
+                .parsed("token_limit", "a number from 1 to 65535", |text| {
+                    text.parse().ok().filter(|limit| *limit > 0)
+                })?
+                .unwrap_or(100),
+            strictness: values
+                .parsed("unknown_options", "\"refuse\" or \"warn\"", strictness)?
+                .unwrap_or(Strictness::Refuse),
+            verbosity: values
+                .parsed("verbosity", "a number from 0 to 255", |text| text.parse().ok())?
+                .unwrap_or(0),
+            remarks: remarks(low),
+        })
+    }
+
+    /// The file of the embedded store.
+    pub(crate) fn store_file(data_dir: &Path) -> PathBuf {
+        data_dir.join("store.redb")
+    }
+}
+
+/// The values found, by key.
+struct Values<'a> {
+    low: &'a Low,
+}
+
+impl<'a> Values<'a> {
+    fn text(&self, key: &str) -> Option<&'a str> {
+        match &self.low.get(key)?.raw {
+            Raw::Text(text) => Some(text),
+            Raw::List(_) | Raw::Table(_) => None,
+        }
+    }
+
+    /// The value of `key`, read by `read`; a list where a text belongs is a bad value too.
+    fn parsed<T>(
+        &self,
+        key: &'static str,
+        expected: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(found) = self.low.get(key) else { return Ok(None) };
+        let value = self.text(key).and_then(|text| read(text.trim()));
+        value.map(Some).ok_or_else(|| bad(key, found, expected, found.raw.items().join(",")))
+    }
+
+    fn ttl(&self, key: &'static str, default: u64) -> Result<Duration, ConfigError> {
+        let expected = "a time of at least one second, such as 30s or 1min";
+        let value = self.parsed(key, expected, |text| {
+            parse_timespan(text).ok()?.as_duration().filter(|ttl| *ttl >= Duration::from_secs(1))
+        })?;
+        Ok(value.unwrap_or(Duration::from_secs(default)))
+    }
+}
+
+fn bad(
+    key: &'static str,
+    found: &Found,
+    expected: &'static str,
+    value: impl Display,
+) -> ConfigError {
+    ConfigError::BadValue { origin: found.origin.clone(), key, found: value.to_string(), expected }
+}
+
+fn unsupported(found: &Found, problem: &str) -> ConfigError {
+    ConfigError::Unsupported { origin: found.origin.clone(), problem: problem.to_owned() }
+}
+
+fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
+    const NO_ETCD: &str = "this build has no etcd store: write store = \"embedded\" for one machine";
+    if let (None, Some(servers)) = (values.low.get("store"), values.low.get("etcd_servers")) {
+        return Err(unsupported(servers, NO_ETCD));
+    }
+    let kind = values.parsed("store", "\"embedded\" or \"memory\"", |text| match text {
+        "embedded" => Some(Some(StoreKind::Embedded)),
+        "memory" => Some(Some(StoreKind::Memory)),
+        "etcd" => Some(None),
+        _ => None,
+    })?;
+    match (kind, values.low.get("store")) {
+        (Some(None), Some(found)) => Err(unsupported(found, NO_ETCD)),
+        (kind, _) => Ok(kind.flatten().unwrap_or(StoreKind::Embedded)),
+    }
+}
+
+fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
+    let kind = values.parsed("service_manager", "\"native\"", |text| match text {
+        "native" => Some(Some(ServiceManagerKind::Native)),
+        "systemd" | "fake" => Some(None),
+        _ => None,
+    })?;
+    match (kind, values.low.get("service_manager")) {
+        (Some(None), Some(found)) => Err(unsupported(
+            found,
+            "this build runs units by itself only: write service_manager = \"native\"",
+        )),
+        _ => Ok(ServiceManagerKind::Native),
+    }
+}
+
+fn listen(values: &Values<'_>) -> Result<Vec<Listen>, ConfigError> {
+    let Some(found) = values.low.get("listen") else {
+        return Ok(vec![Listen::Unix(PathBuf::from("/run/fleet.sock"))]);
+    };
+    let expected = "a list of URLs such as unix:///run/fleet.sock or tcp://127.0.0.1:4285";
+    let read = |item: String| item.parse().map_err(|_| bad("listen", found, expected, item));
+    found.raw.items().into_iter().map(read).collect()
+}
+
+/// Metadata: pairs `k=v`, of which later ones win; a key or value without the other is refused.
+fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
+    let Some(found) = values.low.get("metadata") else { return Ok(Metadata::new()) };
+    let pair = |item: String| match item.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(bad("metadata", found, "pairs such as region=us-east,disk=ssd", item)),
+    };
+    found.raw.items().into_iter().map(pair).collect()
+}
+
+fn strictness(text: &str) -> Option<Strictness> {
+    match text {
+        "refuse" => Some(Strictness::Refuse),
+        "warn" => Some(Strictness::Warn),
+        _ => None,
+    }
+}
+
+fn remarks(low: &Low) -> Vec<String> {
+    let remark = |key: &super::keys::Key| match (low.get(key.name), key.standing) {
+        (Some(found), Standing::Inert(why)) => {
+            Some(format!("{}: {} changes nothing: {why}", found.origin, key.name))
+        }
+        _ => None,
+    };
+    KEYS.iter().filter_map(remark).collect()
+}

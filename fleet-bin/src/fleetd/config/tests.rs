@@ -1,0 +1,122 @@
+//! Configurations in both formats, and every complaint.
+
+use std::path::Path;
+
+use super::*;
+
+fn resolve(text: &str) -> Result<Config, String> {
+    let low = file::read(Path::new("fleet.conf"), text).map_err(|error| error.to_string())?;
+    Config::resolve(&low).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_toml_file_is_read() {
+    let config = resolve(
+        r#"
+        store = "memory"
+        listen = ["unix:///tmp/f.sock", "tcp://127.0.0.1:4285"]
+        agent_ttl = "1min"
+        token_limit = 7
+        disable_engine = true
+        [metadata]
+        region = "eu"
+        rack = 4
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.store, StoreKind::Memory);
+    assert_eq!(config.listen.len(), 2);
+    assert_eq!(config.agent_ttl.as_secs(), 60);
+    assert_eq!(config.token_limit, 7);
+    assert!(config.disable_engine);
+    assert_eq!(config.metadata["rack"], "4");
+    assert_eq!(config.remarks, [] as [String; 0]);
+}
+
+#[test]
+fn a_file_of_fleet_v1_is_read_as_it_is() {
+    let config = resolve(
+        "# the old way\n\
+         METADATA=region=us-west,az=us-west-1 ; a remark\n\
+         public_ip = '10.0.0.7'\n\
+         agent_ttl=45s\n\
+         engine_reconcile_interval=2.5\n\
+         verbosity=1\n\
+         [ignored]\n\
+         nonsense=1\n",
+    )
+    .unwrap();
+    assert_eq!(config.metadata["az"], "us-west-1");
+    assert_eq!(config.public_ip, Some("10.0.0.7".parse().unwrap()));
+    assert_eq!(config.agent_ttl.as_secs(), 45);
+    assert_eq!(config.verbosity, 1);
+    let remark = "fleet.conf:5:1: engine_reconcile_interval changes nothing: \
+                  the engine is woken by changes, not by a clock";
+    assert_eq!(config.remarks, [remark]);
+}
+
+#[test]
+fn every_complaint_names_the_place_and_the_remedy() {
+    let cases = [
+        (
+            "store = \"memory\"\nagent_tll = 3\n",
+            "fleet.conf:2:1: unknown key \"agent_tll\": did you mean \"agent_ttl\"?",
+        ),
+        ("zebra = 3\n", "fleet.conf:1:1: unknown key \"zebra\""),
+        (
+            "token_limit = 0\n",
+            "fleet.conf:1:1: token_limit cannot be \"0\": write a number from 1 to 65535",
+        ),
+        (
+            "  agent_ttl=soon\n",
+            "fleet.conf:1:3: agent_ttl cannot be \"soon\": \
+             write a time of at least one second, such as 30s or 1min",
+        ),
+        (
+            "etcd_servers=http://127.0.0.1:2379\n",
+            "fleet.conf:1:1: this build has no etcd store: \
+             write store = \"embedded\" for one machine",
+        ),
+        (
+            "service_manager = \"systemd\"\n",
+            "fleet.conf:1:1: this build runs units by itself only: \
+             write service_manager = \"native\"",
+        ),
+        (
+            "metadata = \"region\"\n",
+            "fleet.conf:1:1: metadata cannot be \"region\": \
+             write pairs such as region=us-east,disk=ssd",
+        ),
+        (
+            "listen = [\"/run/fleet.sock\"]\n",
+            "fleet.conf:1:1: listen cannot be \"/run/fleet.sock\": \
+             write a list of URLs such as unix:///run/fleet.sock or tcp://127.0.0.1:4285",
+        ),
+    ];
+    for (text, complaint) in cases {
+        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+    }
+}
+
+#[test]
+fn a_line_that_is_neither_format_is_a_syntax_error_with_its_place() {
+    let complaint = resolve("store = \"memory\"\nwhat is this\n").unwrap_err();
+    assert!(complaint.starts_with("fleet.conf:2:"), "{complaint}");
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fleet.conf");
+    std::fs::write(&path, "token_limit = 1\nverbosity = 1\ndata_dir = \"/one\"\n").unwrap();
+    let environment = |name: &str| match name {
+        "FLEET_TOKEN_LIMIT" | "FLEET_VERBOSITY" => Some("2".to_owned()),
+        _ => None,
+    };
+    let origin = Origin::Flag("token-limit".to_owned());
+    let flags = Low::from([("token_limit", Found { raw: Raw::Text("3".to_owned()), origin })]);
+    let config = load(Some(&path), &environment, flags).unwrap();
+    assert_eq!(config.token_limit, 3);
+    assert_eq!(config.verbosity, 2);
+    assert_eq!(config.data_dir, Path::new("/one"));
+}

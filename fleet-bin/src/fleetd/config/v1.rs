@@ -1,0 +1,71 @@
+//! The configuration format of fleet v1: lines of `key=value`, with bare strings.
+
+use std::path::Path;
+
+use super::error::ConfigError;
+use super::file::{place, unknown_key};
+use super::keys::find;
+use super::value::{Found, Low, Raw};
+
+/// Reads `text` as fleet v1 did; `None` when it is not of that format.
+///
+/// A line that begins with `#` or `;` is a comment, a line that ends with a backslash goes on in
+/// the next, only keys before a `[section]` count, and a value without quotes ends at a `#` or `;`.
+pub(crate) fn read(path: &Path, text: &str) -> Option<Result<Low, ConfigError>> {
+    let lines = logical_lines(text);
+    let is_pair = |line: &str| line.split_once('=').is_some_and(|(key, _)| is_key(key));
+    if !lines.iter().all(|(_, line)| is_pair(line)) {
+        return None;
+    }
+    Some(lines.iter().map(|(at, line)| pair(path, text, *at, line)).collect())
+}
+
+fn is_key(text: &str) -> bool {
+    let key = text.trim();
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn pair(
+    path: &Path,
+    text: &str,
+    at: usize,
+    line: &str,
+) -> Result<(&'static str, Found), ConfigError> {
+    let (name, value) = line.split_once('=').unwrap_or((line, ""));
+    let name = name.trim().to_ascii_lowercase();
+    let origin = place(path, text, at);
+    let key = find(&name).ok_or_else(|| unknown_key(origin.clone(), &name))?;
+    Ok((key.name, Found { raw: Raw::Text(unquoted(value)), origin }))
+}
+
+/// The value without its quotes; without quotes, up to a comment.
+fn unquoted(value: &str) -> String {
+    let value = value.trim();
+    for quote in ['"', '\''] {
+        let inner = value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+        if let Some(inner) = inner {
+            return inner.to_owned();
+        }
+    }
+    value.split(['#', ';']).next().unwrap_or_default().trim().to_owned()
+}
+
+/// The lines that count, up to the first section, each with the byte that it begins at.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let (mut at, mut goes_on) = (0, false);
+    for physical in text.split_inclusive('\n') {
+        let line = physical.trim();
+        let start = at + (physical.len() - physical.trim_start().len());
+        at += physical.len();
+        let comment = line.is_empty() || line.starts_with(['#', ';']);
+        match lines.last_mut() {
+            Some((_, last)) if goes_on => last.push_str(line.trim_end_matches('\\')),
+            _ if comment => continue,
+            _ if line.starts_with('[') => break,
+            _ => lines.push((start, line.trim_end_matches('\\').to_owned())),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    lines
+}

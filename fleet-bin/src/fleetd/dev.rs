@@ -1,0 +1,181 @@
+//! `fleetd dev`: a whole cluster in one process.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fleet_core::{Metadata, Requirements, Strictness, TargetState};
+use fleet_http::{Listen, Listener};
+use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::cli::DevArgs;
+use super::config::{ServiceManagerKind, StoreKind};
+use super::error::{Context as _, StartError};
+use super::run::{self, Ends};
+use super::wire_up::{MachineSetup, Running, Wiring};
+use super::{identity, say, summary};
+
+/// How long a silent machine or engine of a development cluster counts as there.
+const TTL: Duration = Duration::from_secs(10);
+
+/// How long the units may take to come up before the summary is printed without them.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs until Ctrl-C, then ends the units as well.
+pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
+    let units = read_units(&args.units)?; // all are checked before anything starts
+    let data_dir = data_dir(args.data_dir.as_deref())?;
+    let mut ends = Ends::listen()?;
+    let listeners = run::bind(&listen(&args.listen, &data_dir)?).await?;
+    let endpoints: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
+    let wiring = wiring(&args, data_dir, listeners)?;
+    let mut running = wiring.start().await?;
+    tokio::select! {
+        result = bring_up(&mut running, units, &endpoints) => result?,
+        () = ends.next() => return finish(running).await,
+    }
+    ends.next().await;
+    finish(running).await
+}
+
+async fn finish(running: Running) -> Result<(), StartError> {
+    say("\nEnding all units");
+    running.end_with_units().await;
+    Ok(())
+}
+
+async fn bring_up(
+    running: &mut Running,
+    units: Vec<NewUnit>,
+    endpoints: &[Listen],
+) -> Result<(), StartError> {
+    running.joined().await;
+    say(&summary::endpoints(running.mirror.snapshot().machines().len(), endpoints));
+    for unit in units {
+        let name = unit.name.clone();
+        let put = running.registry.put_unit(unit, ExpectUnit::Any).await;
+        put.context(|| format!("cannot launch {name}"))?;
+    }
+    let _late = tokio::time::timeout(PATIENCE, summary::settled(&running.mirror)).await.is_err();
+    say(&summary::units(&running.mirror.snapshot()));
+    say(&summary::next_steps(endpoints));
+    Ok(())
+}
+
+fn wiring(
+    args: &DevArgs,
+    data_dir: PathBuf,
+    listeners: Vec<Listener>,
+) -> Result<Wiring, StartError> {
+    let machine = |number| machine(&data_dir, number);
+    Ok(Wiring {
+        store: StoreKind::Embedded,
+        service_manager: ServiceManagerKind::Native,
+        machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,
+        data_dir,
+        listeners,
+        engine: true,
+        agent_ttl: TTL,
+        engine_ttl: TTL,
+        token_limit: 100,
+        strictness: Strictness::Refuse,
+    })
+}
+
+/// The machine of that number: they stand in three zones in turn, and every second one has an SSD.
+fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
+    let directory = data_dir.join("machines").join(format!("{}", number + 1));
+    make_dir(&directory)?;
+    let zone = ["a", "b", "c"][usize::from(number % 3)];
+    let disk = if number % 2 == 0 { "ssd" } else { "hdd" };
+    let name = format!("dev-{}", number + 1);
+    let pairs = [("name", name.as_str()), ("zone", zone), ("disk", disk)];
+    let metadata: Metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let machine = MachineRecord {
+        id: identity::kept_in(&directory)?,
+        address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        metadata,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Ok(MachineSetup { machine, token: identity::token(&directory)?, directory })
+}
+
+/// The directory that was asked for, or the one under the person's state directory.
+fn data_dir(asked: Option<&Path>) -> Result<PathBuf, StartError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let state = || {
+        let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
+        Some(variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("fleet/dev"))
+    };
+    let directory = asked.map(Path::to_owned).or_else(state).ok_or_else(|| {
+        StartError::usage("there is no home directory: say where with --data-dir DIR")
+    })?;
+    make_dir(&directory)?;
+    directory.canonicalize().context(|| format!("cannot use {}", directory.display()))
+}
+
+fn make_dir(directory: &Path) -> Result<(), StartError> {
+    std::fs::create_dir_all(directory)
+        .context(|| format!("cannot make {}: choose another --data-dir", directory.display()))
+}
+
+fn listen(asked: &[String], data_dir: &Path) -> Result<Vec<Listen>, StartError> {
+    if asked.is_empty() {
+        return Ok(vec![Listen::Unix(data_dir.join("fleet.sock"))]);
+    }
+    let parse = |text: &String| {
+        text.parse().map_err(|error| StartError::usage(format!("--listen {text}: {error}")))
+    };
+    asked.iter().map(parse).collect()
+}
+
+/// Reads and checks unit files; a directory stands for the unit files in it.
+///
+/// Templates are submitted, everything else is launched.
+fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
+    let mut units = Vec::new();
+    for path in paths {
+        for file in unit_files(path)? {
+            units.push(read_unit(&file)?);
+        }
+    }
+    units.sort_by(|a: &NewUnit, b| a.name.cmp(&b.name));
+    Ok(units)
+}
+
+fn unit_files(path: &Path) -> Result<Vec<PathBuf>, StartError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = path.read_dir().context(|| format!("cannot read {}", path.display()))?;
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(files.filter(|file| file.is_file() && unit_name(file).is_ok()).collect())
+}
+
+fn unit_name(path: &Path) -> Result<UnitName, StartError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    UnitName::parse(&name)
+        .map_err(|error| StartError::usage(format!("{}: {error}", path.display())))
+}
+
+fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
+    let name = unit_name(path)?;
+    let source = std::fs::read(path).context(|| format!("cannot read {}", path.display()))?;
+    let wrong = |line: usize, column: usize, error: &dyn std::fmt::Display, help: &str| {
+        let help = if help.is_empty() { String::new() } else { format!("\n  help: {help}") };
+        StartError::usage(format!("{}:{line}:{column}: {error}{help}", path.display()))
+    };
+    let file = UnitFile::parse(&source).map_err(|error| {
+        let at = error.location();
+        wrong(at.line, at.column, &error, &error.help())
+    })?;
+    if let Err(errors) = Requirements::parse(&name, &file, Strictness::Refuse) {
+        let error = errors.first();
+        let at = file.location(error.span.start);
+        return Err(wrong(at.line, at.column, error, &error.help()));
+    }
+    let template = name.is_template();
+    let desired = if template { TargetState::Inactive } else { TargetState::Launched };
+    Ok(NewUnit { name, file, desired })
+}

@@ -1,0 +1,70 @@
+//! Who a machine is, and what tells its daemon from another one under the same identity.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use fleet_core::MachineId;
+
+use super::error::{Context as _, StartError};
+
+/// Where the identity of a Linux machine is kept.
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// The identity of the machine that this process runs on.
+pub(crate) fn of_this_machine() -> Result<MachineId, StartError> {
+    let text = std::fs::read_to_string(MACHINE_ID)
+        .context(|| format!("cannot tell which machine this is: cannot read {MACHINE_ID}"))?;
+    text.trim().parse().context(|| format!("{MACHINE_ID} holds no machine ID"))
+}
+
+/// The identity kept in `directory`; a new one if there is none.
+pub(crate) fn kept_in(directory: &Path) -> Result<MachineId, StartError> {
+    let path = directory.join("machine-id");
+    let text = kept(&path)?;
+    text.parse().context(|| format!("{} holds no machine ID", path.display()))
+}
+
+/// What tells the daemon that keeps its files in `directory` from every other one; the same after
+/// a restart, so that a daemon that comes back takes its machine's place at once.
+pub(crate) fn token(directory: &Path) -> Result<String, StartError> {
+    kept(&directory.join("token"))
+}
+
+/// The content of a file; if there is none, it is made with random content, whole or not at all.
+fn kept(path: &Path) -> Result<String, StartError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path),
+        Err(error) => Err(error).context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+fn create(path: &Path) -> Result<String, StartError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| StartError::new(error.to_string()))?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_whole(path, &text).context(|| format!("cannot write {}", path.display()))?;
+    Ok(text)
+}
+
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = std::fs::File::create(&beside)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = kept_in(dir.path()).unwrap();
+        assert_eq!(id.as_str().len(), 32);
+        assert_eq!(kept_in(dir.path()).unwrap(), id);
+        assert_eq!(token(dir.path()).unwrap(), token(dir.path()).unwrap());
+    }
+}

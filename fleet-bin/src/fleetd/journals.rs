@@ -1,0 +1,47 @@
+//! Serves the output of units that run on this daemon's own machines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_agent::{JournalQuery, ServiceManager};
+use fleet_core::MachineId;
+use fleet_http::{JournalError, JournalStream, Journals};
+use fleet_unitfile::UnitName;
+
+/// The service managers of this daemon's machines.
+pub(crate) struct LocalJournals {
+    managers: BTreeMap<MachineId, Arc<dyn ServiceManager>>,
+}
+
+impl LocalJournals {
+    pub(crate) fn new<M: ServiceManager>(
+        managers: impl IntoIterator<Item = (MachineId, Arc<M>)>,
+    ) -> Self {
+        let managers = managers.into_iter();
+        let managers = managers.map(|(id, manager)| (id, manager as Arc<dyn ServiceManager>));
+        Self { managers: managers.collect() }
+    }
+}
+
+#[async_trait]
+impl Journals for LocalJournals {
+    async fn open(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+        query: &fleet_http::JournalQuery,
+    ) -> Result<JournalStream, JournalError> {
+        let manager = self.managers.get(machine);
+        let manager = manager.ok_or_else(|| JournalError::NotHere { machine: machine.clone() })?;
+        let lines = usize::try_from(query.lines).unwrap_or(usize::MAX);
+        let query = JournalQuery { lines: Some(lines), follow: query.follow };
+        let journal = manager.journal(unit, query).await;
+        let journal = journal.map_err(|error| JournalError::Failed(error.into()))?;
+        let lines = futures_util::stream::unfold(journal, |mut journal| async {
+            let line = journal.next().await?;
+            Some((Ok(line), journal))
+        });
+        Ok(Box::pin(lines))
+    }
+}

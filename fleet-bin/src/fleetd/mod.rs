@@ -1,0 +1,78 @@
+//! `fleetd`, the daemon: one machine's part of a cluster, or a whole cluster in one process.
+
+mod cli;
+mod config;
+mod dev;
+mod error;
+mod identity;
+mod journals;
+mod logging;
+mod run;
+mod summary;
+mod wire_up;
+
+use std::process::ExitCode;
+
+use self::cli::Request;
+use self::error::StartError;
+
+/// Does what the command line asks; the result is the process's exit status.
+///
+/// | status | meaning |
+/// |---|---|
+/// | 0 | done, or ended by a signal that asks for it |
+/// | 1 | it could not start or go on |
+/// | 2 | the command line or the configuration is wrong |
+#[must_use]
+pub fn main() -> ExitCode {
+    match perform(cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say_error(&error.to_string());
+            error.exit_code()
+        }
+    }
+}
+
+fn perform(request: Request) -> Result<(), StartError> {
+    match request {
+        Request::Run { file, flags } => {
+            let config = run::configure(file.as_deref(), flags)?;
+            logging::start(if config.verbosity > 0 { "debug" } else { "info" });
+            block_on(run::run(config))
+        }
+        Request::CheckConfig { file, flags } => {
+            let config = run::configure(Some(&file), flags)?;
+            config.remarks.iter().for_each(|remark| say(remark));
+            say(&format!("{}: no errors", file.display()));
+            Ok(())
+        }
+        Request::Dev(args) => {
+            logging::start("warn");
+            block_on(dev::run(args))
+        }
+        Request::Version => {
+            say(&format!("fleetd version {}", env!("CARGO_PKG_VERSION")));
+            Ok(())
+        }
+    }
+}
+
+fn block_on(
+    work: impl Future<Output = Result<(), StartError>>,
+) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
+    runtime.block_on(work)
+}
+
+/// Prints a line for the person at the terminal; one who no longer reads is no error.
+fn say(line: &str) {
+    use std::io::Write as _;
+    let _unread = writeln!(std::io::stdout(), "{line}").is_err();
+}
+
+fn say_error(line: &str) {
+    use std::io::Write as _;
+    let _unread = writeln!(std::io::stderr(), "fleetd: {line}").is_err();
+}

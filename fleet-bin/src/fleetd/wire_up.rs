@@ -1,0 +1,181 @@
+//! Puts a daemon together: the only place that picks a store and a service manager.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::{
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Shutdown,
+    ShutdownTrigger, SystemClock,
+};
+use fleet_core::Strictness;
+use fleet_http::{Api, Listener, serve};
+use fleet_store::{
+    EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store,
+};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+
+use super::config::{Config, ServiceManagerKind, StoreKind};
+use super::error::{Context as _, StartError};
+use super::journals::LocalJournals;
+
+/// What a daemon consists of.
+pub(crate) struct Wiring {
+    pub(crate) store: StoreKind,
+    pub(crate) service_manager: ServiceManagerKind,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) machines: Vec<MachineSetup>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) engine: bool,
+    pub(crate) agent_ttl: Duration,
+    pub(crate) engine_ttl: Duration,
+    pub(crate) token_limit: u16,
+    pub(crate) strictness: Strictness,
+}
+
+/// A machine whose units this daemon runs.
+pub(crate) struct MachineSetup {
+    pub(crate) machine: MachineRecord,
+    pub(crate) token: String,
+    /// Where its service manager keeps its files.
+    pub(crate) directory: PathBuf,
+}
+
+/// A daemon at work.
+pub(crate) struct Running {
+    pub(crate) registry: Registry,
+    pub(crate) mirror: Mirror,
+    managers: Vec<Arc<NativeManager>>,
+    agents: Vec<Agent>,
+    loops: JoinSet<()>,
+    shutdown: ShutdownTrigger,
+}
+
+impl Wiring {
+    /// Starts everything. Nothing has been started when this fails.
+    pub(crate) async fn start(self) -> Result<Running, StartError> {
+        let store = self.open_store().await?;
+        let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
+        let managers = self.open_managers().await?;
+        let mirror = Mirror::start(&registry);
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let mut running = Running {
+            agents: self.start_agents(&registry, &mirror, &managers, &shutdown),
+            registry,
+            mirror,
+            managers,
+            loops: JoinSet::new(),
+            shutdown: trigger,
+        };
+        self.start_engine(&mut running, &shutdown);
+        self.serve(&mut running, &shutdown);
+        Ok(running)
+    }
+
+    async fn open_store(&self) -> Result<Arc<dyn Store>, StartError> {
+        Ok(match self.store {
+            StoreKind::Memory => Arc::new(MemoryStore::new()),
+            StoreKind::Embedded => {
+                let path = Config::store_file(&self.data_dir);
+                let what = || format!("cannot open the store {}", path.display());
+                Arc::new(EmbeddedStore::open(&path).await.context(what)?)
+            }
+        })
+    }
+
+    async fn open_managers(&self) -> Result<Vec<Arc<NativeManager>>, StartError> {
+        let ServiceManagerKind::Native = self.service_manager;
+        let opened = join_all(self.machines.iter().map(async |setup| {
+            let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
+            manager.context(|| format!("cannot take over {}", setup.directory.display()))
+        }));
+        opened.await.into_iter().collect()
+    }
+
+    fn start_agents(
+        &self,
+        registry: &Registry,
+        mirror: &Mirror,
+        managers: &[Arc<NativeManager>],
+        shutdown: &Shutdown,
+    ) -> Vec<Agent> {
+        let agents = self.machines.iter().zip(managers).map(|(setup, manager)| {
+            let config = AgentConfig {
+                machine: setup.machine.clone(),
+                token: setup.token.clone(),
+                ttl: self.agent_ttl,
+                registry: registry.clone(),
+                mirror: mirror.clone(),
+                manager: manager.clone(),
+                clock: Arc::new(SystemClock::start()),
+            };
+            Agent::start(config, shutdown)
+        });
+        agents.collect()
+    }
+
+    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown) {
+        let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
+        let engine = Engine::new(EngineConfig {
+            candidate: first.machine.id.clone(),
+            ttl: self.engine_ttl,
+            registry: running.registry.clone(),
+            mirror: running.mirror.clone(),
+            clock: Arc::new(SystemClock::start()),
+        });
+        running.loops.spawn(engine.run(shutdown.clone()));
+    }
+
+    fn serve(self, running: &mut Running, shutdown: &Shutdown) {
+        let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
+        let managers = ids.zip(running.managers.iter().cloned());
+        let api = Api {
+            registry: running.registry.clone(),
+            mirror: running.mirror.clone(),
+            journals: Arc::new(LocalJournals::new(managers)),
+            page_size: self.token_limit,
+            strictness: self.strictness,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let router = api.router();
+        for listener in self.listeners {
+            let (router, mut shutdown) = (router.clone(), shutdown.clone());
+            let done = async move { shutdown.wait().await };
+            running.loops.spawn(serve(listener, router, done));
+        }
+    }
+}
+
+impl Running {
+    /// Waits until all machines of this daemon are present in the cluster.
+    pub(crate) async fn joined(&mut self) {
+        for agent in &mut self.agents {
+            agent.joined().await;
+        }
+    }
+
+    /// Ends all loops and leaves the units as they are.
+    pub(crate) async fn end(mut self) {
+        self.end_loops().await;
+    }
+
+    /// Ends all loops, then all units of this daemon's machines.
+    pub(crate) async fn end_with_units(mut self) {
+        self.end_loops().await;
+        join_all(self.managers.iter().map(|manager| manager.shutdown())).await;
+    }
+
+    async fn end_loops(&mut self) {
+        self.shutdown.fire();
+        for agent in self.agents.drain(..) {
+            agent.ended().await;
+        }
+        while let Some(result) = self.loops.join_next().await {
+            if let Err(error) = result {
+                tracing::error!(%error, "a loop did not end well");
+            }
+        }
+        self.mirror.shutdown();
+    }
+}

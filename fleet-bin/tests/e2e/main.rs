@@ -1,0 +1,6 @@
+//! The two real programs, end to end: unit files in, processes out.
+
+mod crash;
+mod daemon;
+mod dev;
+mod refusals;
