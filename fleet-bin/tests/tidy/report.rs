@@ -14,11 +14,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-        }
+        Self { path: path.to_owned(), line, what: what.into() }
     }
 
     pub(crate) fn whole(path: &str, what: impl Into<String>) -> Self {
@@ -51,31 +47,20 @@ pub(crate) fn settle(findings: Vec<Finding>, remedy: &str) {
 pub(crate) fn settle_except(findings: Vec<Finding>, exceptions: &[Exception], remedy: &str) {
     let mut left: Vec<Finding> = exceptions
         .iter()
-        .filter(|exception| {
-            !findings
-                .iter()
-                .any(|finding| finding.path == exception.path)
-        })
+        .filter(|exception| !findings.iter().any(|finding| finding.path == exception.path))
         .map(|unused| {
-            let what = format!(
-                "no longer needs its exception ({}): remove it",
-                unused.reason
-            );
+            let what = format!("no longer needs its exception ({}): remove it", unused.reason);
             Finding::whole(unused.path, what)
         })
         .collect();
-    left.extend(findings.into_iter().filter(|finding| {
-        !exceptions
-            .iter()
-            .any(|exception| exception.path == finding.path)
-    }));
+    left.extend(
+        findings
+            .into_iter()
+            .filter(|finding| !exceptions.iter().any(|exception| exception.path == finding.path)),
+    );
     left.sort();
     let lines: Vec<String> = left.iter().map(ToString::to_string).collect();
-    assert!(
-        lines.is_empty(),
-        "\n{}\n\nRemedy: {remedy}\n",
-        lines.join("\n")
-    );
+    assert!(lines.is_empty(), "\n{}\n\nRemedy: {remedy}\n", lines.join("\n"));
 }
 
 #[cfg(test)]
@@ -84,10 +69,7 @@ mod tests {
 
     use super::*;
 
-    const ONE: &[Exception] = &[Exception {
-        path: "a.rs",
-        reason: "because",
-    }];
+    const ONE: &[Exception] = &[Exception { path: "a.rs", reason: "because" }];
 
     #[test]
     fn an_exception_forgives_its_own_file_only() {

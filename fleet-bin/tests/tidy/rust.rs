@@ -20,12 +20,7 @@ impl Source {
         let code = mask::code_only(text);
         let functions = spans::functions(&code);
         let test_modules = spans::test_modules(&code);
-        Self {
-            text: text.to_owned(),
-            code,
-            functions,
-            test_modules,
-        }
+        Self { text: text.to_owned(), code, functions, test_modules }
     }
 
     /// The file as it stands.
@@ -51,10 +46,7 @@ impl Source {
 
     /// The innermost function around a line.
     pub(crate) fn function_at(&self, line: usize) -> Option<&Function> {
-        let around = self
-            .functions
-            .iter()
-            .filter(|function| function.lines.contains(&line));
+        let around = self.functions.iter().filter(|function| function.lines.contains(&line));
         around.max_by_key(|function| *function.lines.start())
     }
 
@@ -71,13 +63,11 @@ pub(crate) fn mentions(line: &str, path: &str) -> bool {
 
 /// Where `path` occurs in `code` as whole words, in bytes.
 pub(crate) fn positions<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
-    code.match_indices(path)
-        .map(|(at, _)| at)
-        .filter(move |&at| {
-            let before = code[..at].chars().next_back();
-            let after = code[at + path.len()..].chars().next();
-            !before.is_some_and(is_word) && !after.is_some_and(is_word)
-        })
+    code.match_indices(path).map(|(at, _)| at).filter(move |&at| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + path.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
 }
 
 /// Every name that the code takes from right under `parent`, with its line: from `parent::name`,
@@ -126,10 +116,7 @@ pub(crate) fn is_word(c: char) -> bool {
 
 #[test]
 fn a_path_is_found_as_whole_words_only() {
-    assert!(mentions(
-        "let t = std::time::Instant::now();",
-        "Instant::now"
-    ));
+    assert!(mentions("let t = std::time::Instant::now();", "Instant::now"));
     assert!(!mentions("let t = MyInstant::now();", "Instant::now"));
     assert!(!mentions("let t = Instant::nowhere();", "Instant::now"));
 }

@@ -44,11 +44,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
 
 static RUST: LazyLock<Vec<RustFile>> = LazyLock::new(|| {
     let rust = FILES.iter().filter(|file| has_extension(&file.path, "rs"));
-    rust.map(|file| RustFile {
-        path: file.path.clone(),
-        source: Source::new(&file.text),
-    })
-    .collect()
+    rust.map(|file| RustFile { path: file.path.clone(), source: Source::new(&file.text) }).collect()
 });
 
 /// Every file, in the order of their paths.
@@ -63,25 +59,19 @@ pub(crate) fn rust_files() -> &'static [RustFile] {
 
 /// The file of this path.
 pub(crate) fn file(path: &str) -> Option<&'static File> {
-    let found = FILES
-        .binary_search_by(|file| file.path.as_str().cmp(path))
-        .ok()?;
+    let found = FILES.binary_search_by(|file| file.path.as_str().cmp(path)).ok()?;
     Some(&FILES[found])
 }
 
 /// The top of the checkout.
 pub(crate) fn top() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
-        .expect("a crate lies in a folder of the workspace")
-        .to_owned()
+    here.parent().expect("a crate lies in a folder of the workspace").to_owned()
 }
 
 /// Whether a path ends in `.` and this extension.
 pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
-    Path::new(path)
-        .extension()
-        .is_some_and(|found| found == extension)
+    Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
 /// Whether the path is that of a test, an example or a benchmark.
@@ -99,13 +89,7 @@ fn is_test_file(path: &str) -> bool {
 /// The paths of all files: from git, or from a walk where this is no checkout (a source archive).
 fn names() -> Vec<String> {
     let git = Command::new("git")
-        .args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(top())
         .output();
     match git {
@@ -138,19 +122,13 @@ fn walk(top: &Path) -> io::Result<Vec<String>> {
 /// Nothing where a file that git remembers was deleted a moment ago.
 fn read(path: String) -> Option<File> {
     let bytes = fs::read(top().join(&path)).ok()?;
-    Some(File {
-        path,
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-    })
+    Some(File { path, text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 #[test]
 fn tests_examples_and_benchmarks_are_aside() {
-    for path in [
-        "fleet-core/tests/it/main.rs",
-        "fleet-core/src/plan/tests.rs",
-        "examples/src/a.rs",
-    ] {
+    for path in ["fleet-core/tests/it/main.rs", "fleet-core/src/plan/tests.rs", "examples/src/a.rs"]
+    {
         assert!(is_aside(path), "{path}");
     }
     for path in ["fleet-core/src/testing.rs", "fleet-core/src/lib.rs"] {

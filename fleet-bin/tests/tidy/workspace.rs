@@ -8,10 +8,7 @@ use crate::tree::top;
 
 static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
     let manifest = top().join("Cargo.toml");
-    let command = MetadataCommand::new()
-        .manifest_path(manifest)
-        .no_deps()
-        .exec();
+    let command = MetadataCommand::new().manifest_path(manifest).no_deps().exec();
     command.expect("cargo can describe the workspace that it builds")
 });
 
@@ -22,15 +19,9 @@ pub(crate) fn metadata() -> &'static Metadata {
 
 /// Every target of every member, with the path of its root below the top of the checkout.
 pub(crate) fn targets() -> impl Iterator<Item = (&'static Target, String)> {
-    let all = metadata()
-        .packages
-        .iter()
-        .flat_map(|package| &package.targets);
+    let all = metadata().packages.iter().flat_map(|package| &package.targets);
     all.filter_map(|target| {
-        let root = target
-            .src_path
-            .strip_prefix(&metadata().workspace_root)
-            .ok()?;
+        let root = target.src_path.strip_prefix(&metadata().workspace_root).ok()?;
         Some((target, root.to_string()))
     })
 }

@@ -6,10 +6,7 @@ use crate::tree::rust_files;
 
 /// The modules that own the real clock; nobody else looks at it.
 const OWNERS: &[Exception] = &[
-    Exception {
-        path: "fleet-agent/src/clock.rs",
-        reason: "it is the clock of every loop",
-    },
+    Exception { path: "fleet-agent/src/clock.rs", reason: "it is the clock of every loop" },
     Exception {
         path: "fleet-store/src/clock.rs",
         reason: "a store without a server measures the leases itself",
@@ -65,11 +62,7 @@ fn reads(path: &str, source: &Source) -> Vec<Finding> {
 
 /// A sleep between two looks at a condition is no wait for time to pass.
 fn sleeps(path: &str, source: &Source) -> Vec<Finding> {
-    let polls = |line| {
-        source
-            .function_at(line)
-            .is_some_and(|f| f.name.starts_with("wait"))
-    };
+    let polls = |line| source.function_at(line).is_some_and(|f| f.name.starts_with("wait"));
     let mut found = reads(path, source);
     found.retain(|finding| finding.what.contains("sleep") && !polls(finding.line));
     found

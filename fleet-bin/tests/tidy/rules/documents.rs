@@ -8,9 +8,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 
 #[test]
 fn relative_links_resolve() {
-    let documents = files()
-        .iter()
-        .filter(|file| has_extension(&file.path, "md"));
+    let documents = files().iter().filter(|file| has_extension(&file.path, "md"));
     let findings = documents.flat_map(|document| {
         let links = links(&document.text).into_iter();
         let broken = links.filter(|(_, target)| !resolves(document, target));
@@ -21,15 +19,11 @@ fn relative_links_resolve() {
 
 #[test]
 fn every_crate_has_a_readme() {
-    let manifests = files()
-        .iter()
-        .filter(|file| file.path.ends_with("Cargo.toml"));
+    let manifests = files().iter().filter(|file| file.path.ends_with("Cargo.toml"));
     let readmes = manifests.map(|file| file.path.replace("Cargo.toml", "README.md"));
     let missing = readmes.filter(|path| file(path).is_none());
     settle(
-        missing
-            .map(|path| Finding::whole(&path, "is missing"))
-            .collect(),
+        missing.map(|path| Finding::whole(&path, "is missing")).collect(),
         "say what the crate is for, with an example that compiles",
     );
 }
@@ -41,10 +35,7 @@ fn the_glossary_is_in_order() {
     let pairs = terms.iter().zip(terms.iter().skip(1));
     let wrong = pairs.filter(|(a, b)| a.name.to_lowercase() >= b.name.to_lowercase());
     let findings = wrong.map(|(_, later)| Finding::at(GLOSSARY, later.line, later.name));
-    settle(
-        findings.collect(),
-        "sort the terms, and keep one of two that are the same",
-    );
+    settle(findings.collect(), "sort the terms, and keep one of two that are the same");
 }
 
 #[test]
@@ -52,14 +43,9 @@ fn the_glossary_names_types_that_exist() {
     let unknown = terms().into_iter().flat_map(|term| {
         let types = term.types.split('`').skip(1).step_by(2);
         let unknown = types.filter(|name| !is_public(name));
-        unknown
-            .map(move |name| Finding::at(GLOSSARY, term.line, name))
-            .collect::<Vec<_>>()
+        unknown.map(move |name| Finding::at(GLOSSARY, term.line, name)).collect::<Vec<_>>()
     });
-    settle(
-        unknown.collect(),
-        "use the name of a public type, or write a dash",
-    );
+    settle(unknown.collect(), "use the name of a public type, or write a dash");
 }
 
 /// A row of the glossary's table.
@@ -81,9 +67,7 @@ fn terms() -> Vec<Term> {
 
 /// Whether the list of what is public in some crate has this name.
 fn is_public(name: &str) -> bool {
-    let mut roots = rust_files()
-        .iter()
-        .filter(|file| file.path.ends_with("/src/lib.rs"));
+    let mut roots = rust_files().iter().filter(|file| file.path.ends_with("/src/lib.rs"));
     roots.any(|file| mentions(file.source.code(), name))
 }
 
@@ -94,10 +78,7 @@ fn resolves(document: &File, target: &str) -> bool {
         return true;
     }
     let target = target.split_once('#').map_or(target, |(path, _)| path);
-    let folder = document
-        .path
-        .rsplit_once('/')
-        .map_or("", |(folder, _)| folder);
+    let folder = document.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     top().join(folder).join(target).exists()
 }
 
@@ -118,10 +99,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
 
 fn line_links(text: &str) -> impl Iterator<Item = String> {
     let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join("`");
-    let inline = prose
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'));
+    let inline = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let mut targets: Vec<String> = inline.map(|(target, _)| target.to_owned()).collect();
     if let Some((_, target)) = prose.split_once("]: ").filter(|_| prose.starts_with('[')) {
         targets.push(target.trim().to_owned());
@@ -134,13 +112,7 @@ fn links_are_found_outside_code() {
     let text = "[a](b.md) and [`c`](d.md#e)\n```\n[x](y)\n```\n`[x](y)`\n[f]: g.md\n";
     let found = links(text);
     let expected = [(1, "b.md"), (1, "d.md#e"), (6, "g.md")];
-    assert_eq!(
-        found,
-        expected.map(|(line, target)| (line, target.to_owned()))
-    );
-    let document = File {
-        path: "docs/a.md".to_owned(),
-        text: String::new(),
-    };
+    assert_eq!(found, expected.map(|(line, target)| (line, target.to_owned())));
+    let document = File { path: "docs/a.md".to_owned(), text: String::new() };
     assert!(resolves(&document, "../Cargo.toml#x") && !resolves(&document, "nowhere.md"));
 }

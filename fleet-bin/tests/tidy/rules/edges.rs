@@ -45,62 +45,32 @@ const ROOMS: [Room; 8] = [
     },
     Room {
         name: "fleet-agent",
-        ours: &[
-            "fleet-core",
-            "fleet-unitfile",
-            "fleet-scheduler",
-            "fleet-store",
-        ],
+        ours: &["fleet-core", "fleet-unitfile", "fleet-scheduler", "fleet-store"],
         outside: Outside::AnyBut(&["axum", "hyper", "hyper-util"]),
     },
     Room {
         name: "fleet-http",
-        ours: &[
-            "fleet-core",
-            "fleet-unitfile",
-            "fleet-scheduler",
-            "fleet-store",
-        ],
+        ours: &["fleet-core", "fleet-unitfile", "fleet-scheduler", "fleet-store"],
         outside: Outside::AnyBut(&[]),
     },
-    Room {
-        name: "fleet-bin",
-        ours: &LIBRARIES,
-        outside: Outside::AnyBut(&[]),
-    },
-    Room {
-        name: "fleet-examples",
-        ours: &LIBRARIES,
-        outside: Outside::AnyBut(&[]),
-    },
+    Room { name: "fleet-bin", ours: &LIBRARIES, outside: Outside::AnyBut(&[]) },
+    Room { name: "fleet-examples", ours: &LIBRARIES, outside: Outside::AnyBut(&[]) },
 ];
 
-const LIBRARIES: [&str; 6] = [
-    "fleet-unitfile",
-    "fleet-core",
-    "fleet-scheduler",
-    "fleet-store",
-    "fleet-agent",
-    "fleet-http",
-];
+const LIBRARIES: [&str; 6] =
+    ["fleet-unitfile", "fleet-core", "fleet-scheduler", "fleet-store", "fleet-agent", "fleet-http"];
 
 /// The features of `fleet-store` that choose a backend: a choice that only a program makes.
 const BACKENDS: [&str; 4] = ["default", "memory", "embedded", "etcd"];
 
 #[test]
 fn the_members_are_the_rooms() {
-    let found: BTreeSet<String> = metadata()
-        .packages
-        .iter()
-        .map(|package| package.name.to_string())
-        .collect();
+    let found: BTreeSet<String> =
+        metadata().packages.iter().map(|package| package.name.to_string()).collect();
     let rooms: BTreeSet<String> = ROOMS.iter().map(|room| room.name.to_owned()).collect();
     let strangers = found.symmetric_difference(&rooms);
     let findings = strangers.map(|name| Finding::whole("Cargo.toml", format!("member {name}")));
-    settle(
-        findings.collect(),
-        "find the room among the seven crates where the code belongs",
-    );
+    settle(findings.collect(), "find the room among the seven crates where the code belongs");
 }
 
 #[test]
@@ -110,20 +80,14 @@ fn crates_see_only_what_they_may() {
         (dependency.kind != DependencyKind::Development && !allowed)
             .then(|| format!("must not depend on {}", dependency.name))
     });
-    settle(
-        findings,
-        "move the code to a crate that may, or pass in what it needs as a value",
-    );
+    settle(findings, "move the code to a crate that may, or pass in what it needs as a value");
 }
 
 #[test]
 fn agent_and_http_never_meet() {
     let findings = over_all(|room, dependency| {
         let pair = (room.name, dependency.name.as_str());
-        let meet = matches!(
-            pair,
-            ("fleet-agent", "fleet-http") | ("fleet-http", "fleet-agent")
-        );
+        let meet = matches!(pair, ("fleet-agent", "fleet-http") | ("fleet-http", "fleet-agent"));
         meet.then(|| format!("must not know {}, not even in its tests", dependency.name))
     });
     settle(findings, "test them together in fleet-bin");
@@ -138,10 +102,7 @@ fn libraries_choose_no_backend() {
             && features(dependency).any(|feature| BACKENDS.contains(&feature));
         chooses.then(|| "chooses a store backend by a feature of fleet-store".to_owned())
     });
-    settle(
-        findings,
-        "take a `dyn Store`; choose the backend in fleet-bin",
-    );
+    settle(findings, "take a `dyn Store`; choose the backend in fleet-bin");
 }
 
 impl Room {
@@ -169,10 +130,7 @@ fn over_all(rule: impl Fn(&Room, &Dependency) -> Option<String>) -> Vec<Finding>
             "fleet-examples" => "examples/Cargo.toml".to_owned(),
             name => format!("{name}/Cargo.toml"),
         };
-        let found = package
-            .dependencies
-            .iter()
-            .filter_map(|dependency| rule(room, dependency));
+        let found = package.dependencies.iter().filter_map(|dependency| rule(room, dependency));
         findings.extend(found.map(|what| Finding::whole(&manifest, what)));
     }
     findings
@@ -180,9 +138,7 @@ fn over_all(rule: impl Fn(&Room, &Dependency) -> Option<String>) -> Vec<Finding>
 
 fn features(dependency: &Dependency) -> impl Iterator<Item = &str> {
     let default = dependency.uses_default_features.then_some("default");
-    default
-        .into_iter()
-        .chain(dependency.features.iter().map(String::as_str))
+    default.into_iter().chain(dependency.features.iter().map(String::as_str))
 }
 
 #[test]
@@ -197,16 +153,8 @@ fn a_room_refuses_what_is_not_its_own() {
         (core, "tokio", true, false),
     ];
     for (room, name, optional, allowed) in table {
-        assert_eq!(
-            room.allows(name, optional),
-            allowed,
-            "{}: {name}",
-            room.name
-        );
+        assert_eq!(room.allows(name, optional), allowed, "{}: {name}", room.name);
     }
-    let agent = ROOMS
-        .iter()
-        .find(|room| room.name == "fleet-agent")
-        .expect("it is listed");
+    let agent = ROOMS.iter().find(|room| room.name == "fleet-agent").expect("it is listed");
     assert!(agent.allows("tokio", false) && !agent.allows("axum", false));
 }

@@ -18,18 +18,12 @@ fn every_invariant_has_its_row() {
     let rows = rows();
     let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
     let expected: Vec<String> = (1..=COUNT).map(|number| format!("I-{number}")).collect();
-    assert_eq!(
-        ids, expected,
-        "{DOCUMENT} lists each invariant once, in order"
-    );
+    assert_eq!(ids, expected, "{DOCUMENT} lists each invariant once, in order");
 }
 
 #[test]
 fn every_named_test_exists() {
-    let findings = rows()
-        .iter()
-        .flat_map(|row| check(row, has_function))
-        .collect();
+    let findings = rows().iter().flat_map(|row| check(row, has_function)).collect();
     settle(
         findings,
         "name a test that exists, or say \"Not yet held by a test\" and what is missing",
@@ -45,10 +39,7 @@ struct Row<'a> {
 
 fn rows() -> Vec<Row<'static>> {
     let text = file(DOCUMENT).map_or("", |file| file.text.as_str());
-    (1..)
-        .zip(text.lines())
-        .filter_map(|(line, text)| row(line, text))
-        .collect()
+    (1..).zip(text.lines()).filter_map(|(line, text)| row(line, text)).collect()
 }
 
 fn row(line: usize, text: &str) -> Option<Row<'_>> {
@@ -75,11 +66,7 @@ fn check(row: &Row<'_>, exists: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
         }
     }
     if tests == 0 && !row.held_by.starts_with(UNHELD) {
-        findings.push(Finding::at(
-            DOCUMENT,
-            row.line,
-            format!("{}: names no test", row.id),
-        ));
+        findings.push(Finding::at(DOCUMENT, row.line, format!("{}: names no test", row.id)));
     }
     findings
 }

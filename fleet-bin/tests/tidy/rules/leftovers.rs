@@ -12,10 +12,7 @@ const PRINTS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 
 #[test]
 fn no_stub_is_left() {
-    settle(
-        over_all(|_| true, &STUBS),
-        "write what belongs there, or take the whole thing out",
-    );
+    settle(over_all(|_| true, &STUBS), "write what belongs there, or take the whole thing out");
 }
 
 #[test]
@@ -31,9 +28,7 @@ fn libraries_do_not_print() {
 
 #[test]
 fn every_test_runs() {
-    let findings = rust_files()
-        .iter()
-        .flat_map(|file| ignored(&file.path, &file.source));
+    let findings = rust_files().iter().flat_map(|file| ignored(&file.path, &file.source));
     settle(
         findings.collect(),
         "make the test run everywhere: give it what it needs, or a fake of it",
@@ -42,15 +37,11 @@ fn every_test_runs() {
 
 fn over_all(applies: fn(&str) -> bool, what: &[&str]) -> Vec<Finding> {
     let files = rust_files().iter().filter(|file| applies(&file.path));
-    files
-        .flat_map(|file| macros(&file.path, &file.source, what))
-        .collect()
+    files.flat_map(|file| macros(&file.path, &file.source, what)).collect()
 }
 
 fn is_test(path: &str, line: usize) -> bool {
-    rust_files()
-        .iter()
-        .any(|file| file.path == path && file.in_test(line))
+    rust_files().iter().any(|file| file.path == path && file.in_test(line))
 }
 
 fn macros(path: &str, source: &Source, what: &[&str]) -> Vec<Finding> {
@@ -67,12 +58,8 @@ fn calls(code: &str, name: &str) -> bool {
 }
 
 fn ignored(path: &str, source: &Source) -> Vec<Finding> {
-    let lines = source
-        .code_lines()
-        .filter(|(_, code)| code.contains("#[ignore"));
-    lines
-        .map(|(line, _)| Finding::at(path, line, "an ignored test"))
-        .collect()
+    let lines = source.code_lines().filter(|(_, code)| code.contains("#[ignore"));
+    lines.map(|(line, _)| Finding::at(path, line, "an ignored test")).collect()
 }
 
 #[test]
@@ -81,8 +68,5 @@ fn leftovers_are_found_in_code_only() {
         Source::new("//! todo!()\nfn f() { todo!(); my_print!(); print!(\"dbg!\") }\n#[ignore]\n");
     let found = |what| macros("a.rs", &source, what).len();
     assert_eq!((found(&STUBS), found(&PRINTS)), (1, 1));
-    assert_eq!(
-        ignored("a.rs", &source),
-        [Finding::at("a.rs", 3, "an ignored test")]
-    );
+    assert_eq!(ignored("a.rs", &source), [Finding::at("a.rs", 3, "an ignored test")]);
 }

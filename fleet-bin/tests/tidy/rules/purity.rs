@@ -46,24 +46,16 @@ fn pure_crates_have_their_bans() {
     let findings = PURE.iter().flat_map(|name| {
         let path = format!("{name}/clippy.toml");
         let bans = file(&path).map_or("", |file| file.text.as_str());
-        let missing = BANS
-            .iter()
-            .filter(|ban| !bans.contains(&format!("\"{ban}\"")));
+        let missing = BANS.iter().filter(|ban| !bans.contains(&format!("\"{ban}\"")));
         let found = missing.map(|ban| Finding::whole(&path, format!("does not ban {ban}")));
         found.collect::<Vec<_>>()
     });
-    settle(
-        findings.collect(),
-        "ban it in the crate's clippy.toml, with the reason",
-    );
+    settle(findings.collect(), "ban it in the crate's clippy.toml, with the reason");
 }
 
 #[test]
 fn pure_crates_reach_nothing_outside() {
-    let pure = |path: &str| {
-        PURE.iter()
-            .any(|name| path.starts_with(&format!("{name}/src/")))
-    };
+    let pure = |path: &str| PURE.iter().any(|name| path.starts_with(&format!("{name}/src/")));
     let sources = rust_files().iter().filter(|file| pure(&file.path));
     let findings = sources.flat_map(|file| reaches(&file.path, &file.source));
     settle(
@@ -76,9 +68,7 @@ fn pure_crates_reach_nothing_outside() {
 #[test]
 fn modules_that_say_so_are_pure() {
     let promise = |text: &str| text.lines().any(|line| line.starts_with("//! Pure: "));
-    let promising = rust_files()
-        .iter()
-        .filter(|file| promise(file.source.text()));
+    let promising = rust_files().iter().filter(|file| promise(file.source.text()));
     let findings = promising.flat_map(|file| {
         let mut found = reaches(&file.path, &file.source);
         let runtimes = names_under(file.source.code(), "tokio").into_iter();
@@ -87,10 +77,7 @@ fn modules_that_say_so_are_pure() {
         found.retain(|finding| !file.in_test(finding.line));
         found
     });
-    settle(
-        findings.collect(),
-        "take it as an argument, or take back the promise",
-    );
+    settle(findings.collect(), "take it as an argument, or take back the promise");
 }
 
 fn reaches(path: &str, source: &Source) -> Vec<Finding> {
@@ -112,15 +99,8 @@ fn what_reaches_outside_is_found() {
          fn f() { std::thread::yield_now(); }\n\
          fn env() -> SystemTime {}\n",
     );
-    let found: Vec<_> = reaches("a.rs", &source)
-        .into_iter()
-        .map(|found| (found.line, found.what))
-        .collect();
-    let expected = [
-        (1, "`HashMap`"),
-        (4, "`SystemTime`"),
-        (1, "`std::fs`"),
-        (3, "`std::thread`"),
-    ];
+    let found: Vec<_> =
+        reaches("a.rs", &source).into_iter().map(|found| (found.line, found.what)).collect();
+    let expected = [(1, "`HashMap`"), (4, "`SystemTime`"), (1, "`std::fs`"), (3, "`std::thread`")];
     assert_eq!(found, expected.map(|(line, what)| (line, what.to_owned())));
 }

@@ -22,8 +22,7 @@ fn every_file_is_reached() {
     }
     let lost = all.into_iter().filter(|path| !reached.contains(*path));
     settle(
-        lost.map(|path| Finding::whole(path, "is part of no target"))
-            .collect(),
+        lost.map(|path| Finding::whole(path, "is part of no target")).collect(),
         "declare it with `mod` in the file above it (tests: in `tests/it/main.rs`), or delete it",
     );
 }
@@ -32,9 +31,7 @@ fn every_file_is_reached() {
 fn integration_tests_share_a_binary() {
     let loose = targets().filter(|(target, root)| target.is_test() && !root.ends_with("/main.rs"));
     settle(
-        loose
-            .map(|(_, root)| Finding::whole(&root, "is a test binary by itself"))
-            .collect(),
+        loose.map(|(_, root)| Finding::whole(&root, "is a test binary by itself")).collect(),
         "make it a module of `tests/it/main.rs`: linking is what makes tests slow",
     );
 }
@@ -42,16 +39,8 @@ fn integration_tests_share_a_binary() {
 /// The files that the `mod` lines of `file` may mean.
 fn children(file: &RustFile, is_root: bool) -> Vec<String> {
     let folder = folder_of_children(&file.path, is_root);
-    let files = |name| {
-        [
-            format!("{folder}/{name}.rs"),
-            format!("{folder}/{name}/mod.rs"),
-        ]
-    };
-    declared(file.source.code())
-        .into_iter()
-        .flat_map(files)
-        .collect()
+    let files = |name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")];
+    declared(file.source.code()).into_iter().flat_map(files).collect()
 }
 
 /// The name of each `mod name;`.
@@ -59,10 +48,7 @@ fn declared(code: &str) -> Vec<String> {
     let names = positions(code, "mod").filter_map(|at| {
         let rest = code[at + "mod".len()..].trim_start();
         let name: String = rest.chars().take_while(|&c| is_word(c)).collect();
-        rest[name.len()..]
-            .trim_start()
-            .starts_with(';')
-            .then_some(name)
+        rest[name.len()..].trim_start().starts_with(';').then_some(name)
     });
     names.collect()
 }
@@ -70,11 +56,7 @@ fn declared(code: &str) -> Vec<String> {
 fn folder_of_children(path: &str, is_root: bool) -> String {
     let (folder, name) = path.rsplit_once('/').expect("a Rust file lies in a crate");
     let stem = name.trim_end_matches(".rs");
-    if is_root || stem == "mod" {
-        folder.to_owned()
-    } else {
-        format!("{folder}/{stem}")
-    }
+    if is_root || stem == "mod" { folder.to_owned() } else { format!("{folder}/{stem}") }
 }
 
 #[test]
@@ -82,8 +64,5 @@ fn the_folder_below_a_file_is_known() {
     assert_eq!(folder_of_children("c/tests/it/main.rs", true), "c/tests/it");
     assert_eq!(folder_of_children("c/src/a.rs", false), "c/src/a");
     assert_eq!(folder_of_children("c/src/a/mod.rs", false), "c/src/a");
-    assert_eq!(
-        declared("mod a;\npub(crate) mod b ;\nmod c { mod d; }"),
-        ["a", "b", "d"]
-    );
+    assert_eq!(declared("mod a;\npub(crate) mod b ;\nmod c { mod d; }"), ["a", "b", "d"]);
 }

@@ -10,16 +10,11 @@ const SERVICE_MANAGERS: [&str; 2] = ["NativeManager", "FakeManager"];
 #[test]
 fn one_place_picks_the_implementations() {
     let wires = |path: &str| path.starts_with("fleet-bin/src/") && path.ends_with("/wire_up.rs");
-    let shipped = rust_files()
-        .iter()
-        .filter(|file| !file.is_aside() && !wires(&file.path));
+    let shipped = rust_files().iter().filter(|file| !file.is_aside() && !wires(&file.path));
     let picking = shipped.filter(|file| picks_both(&file.source, |line| file.in_test(line)));
     let what = "names a store and a service manager";
     let findings = picking.map(|file| Finding::whole(&file.path, what));
-    settle(
-        findings.collect(),
-        "take them as `dyn Store` and `dyn ServiceManager` from `wire_up`",
-    );
+    settle(findings.collect(), "take them as `dyn Store` and `dyn ServiceManager` from `wire_up`");
 }
 
 #[test]
@@ -48,8 +43,5 @@ fn a_second_place_is_found() {
     let both = Source::new("use a::MemoryStore;\nuse b::NativeManager;\n");
     assert!(picks_both(&both, |_| false));
     assert!(!picks_both(&both, |line| line == 2));
-    assert!(!picks_both(
-        &Source::new("use a::{MemoryStore, EmbeddedStore};"),
-        |_| false
-    ));
+    assert!(!picks_both(&Source::new("use a::{MemoryStore, EmbeddedStore};"), |_| false));
 }

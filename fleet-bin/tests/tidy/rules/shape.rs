@@ -21,10 +21,7 @@ fn every_file_opens_with_its_doc() {
 
 #[test]
 fn lines_fit() {
-    settle(
-        over_all(long_lines),
-        "break the line; rustfmt leaves long strings and comments to you",
-    );
+    settle(over_all(long_lines), "break the line; rustfmt leaves long strings and comments to you");
 }
 
 #[test]
@@ -38,35 +35,24 @@ fn files_are_short() {
 
 #[test]
 fn functions_are_short() {
-    settle(
-        over_all(long_functions),
-        "name a step of the function and take it out",
-    );
+    settle(over_all(long_functions), "name a step of the function and take it out");
 }
 
 fn over_all(rule: fn(&str, &Source) -> Vec<Finding>) -> Vec<Finding> {
-    rust_files()
-        .iter()
-        .flat_map(|file| rule(&file.path, &file.source))
-        .collect()
+    rust_files().iter().flat_map(|file| rule(&file.path, &file.source)).collect()
 }
 
 fn opens_without_doc(path: &str, source: &Source) -> Vec<Finding> {
     // The root of a crate may have its README as its doc.
     let openings = ["//! ", "#![doc = include_str!("];
-    if openings
-        .iter()
-        .any(|opening| source.text().starts_with(opening))
-    {
+    if openings.iter().any(|opening| source.text().starts_with(opening)) {
         return Vec::new();
     }
     vec![Finding::at(path, 1, "does not open with `//!`")]
 }
 
 fn long_lines(path: &str, source: &Source) -> Vec<Finding> {
-    let lines = (1..)
-        .zip(source.text().lines())
-        .map(|(line, text)| (line, text.chars().count()));
+    let lines = (1..).zip(source.text().lines()).map(|(line, text)| (line, text.chars().count()));
     lines
         .filter(|&(_, columns)| columns > MOST_COLUMNS)
         .map(|(line, columns)| Finding::at(path, line, format!("{columns} columns")))
@@ -78,10 +64,7 @@ fn long_file(path: &str, source: &Source) -> Vec<Finding> {
     if lines <= MOST_FILE_LINES {
         return Vec::new();
     }
-    vec![Finding::whole(
-        path,
-        format!("{lines} lines of at most {MOST_FILE_LINES}"),
-    )]
+    vec![Finding::whole(path, format!("{lines} lines of at most {MOST_FILE_LINES}"))]
 }
 
 fn long_functions(path: &str, source: &Source) -> Vec<Finding> {

@@ -5,23 +5,14 @@ use crate::tree::files;
 
 /// Put together here, so that this file does not break its own rule.
 fn places() -> [String; 3] {
-    [
-        ["/wo", "rk/"].concat(),
-        ["/ro", "ot/"].concat(),
-        ["/tmp/bash", "_jobs"].concat(),
-    ]
+    [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/tmp/bash", "_jobs"].concat()]
 }
 
 #[test]
 fn no_file_names_a_build_machine() {
     let places = places();
-    let findings = files()
-        .iter()
-        .flat_map(|file| named(&file.path, &file.text, &places));
-    settle(
-        findings.collect(),
-        "use a path of the project, or one that means something to all",
-    );
+    let findings = files().iter().flat_map(|file| named(&file.path, &file.text, &places));
+    settle(findings.collect(), "use a path of the project, or one that means something to all");
 }
 
 fn named(path: &str, text: &str, places: &[String]) -> Vec<Finding> {
@@ -37,10 +28,7 @@ fn a_place_is_found_wherever_it_stands() {
     let places = places();
     for place in &places {
         let text = format!("one\n\"cd {place}here\"\n");
-        assert_eq!(
-            named("a", &text, &places),
-            [Finding::at("a", 2, format!("`{place}`"))]
-        );
+        assert_eq!(named("a", &text, &places), [Finding::at("a", 2, format!("`{place}`"))]);
     }
     assert_eq!(named("a", "framework/x and ./work", &places), []);
 }

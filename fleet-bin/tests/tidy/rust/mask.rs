@@ -11,11 +11,7 @@ pub(super) fn code_only(text: &str) -> String {
             code.push(next);
             rest = &rest[next.len_utf8()..];
         } else {
-            code.extend(
-                rest[..hidden]
-                    .bytes()
-                    .map(|b| if b == b'\n' { '\n' } else { ' ' }),
-            );
+            code.extend(rest[..hidden].bytes().map(|b| if b == b'\n' { '\n' } else { ' ' }));
             rest = &rest[hidden..];
         }
     }
@@ -43,10 +39,7 @@ fn hidden_length(rest: &str, after_word: bool) -> usize {
 
 /// The letters that may stand before a quote: `b"…"`, `c"…"`, `r"…"`, `br"…"`, `cr"…"`, `b'…'`.
 fn literal_prefix(rest: &str) -> usize {
-    ["br", "cr", "b", "c", "r"]
-        .iter()
-        .find(|p| rest.starts_with(**p))
-        .map_or(0, |p| p.len())
+    ["br", "cr", "b", "c", "r"].iter().find(|p| rest.starts_with(**p)).map_or(0, |p| p.len())
 }
 
 fn block_comment(rest: &str) -> usize {
@@ -111,10 +104,7 @@ mod tests {
             (r#"f("\"{", 1)"#, "f(     , 1)"),
             (r##"f(r#"a"{"#, 1)"##, "f(        , 1)"),
             (r#"f(br"\", 1)"#, "f(     , 1)"),
-            (
-                r"f('{', b'}', '\'', '\u{7b}')",
-                "f(   ,     ,     ,         )",
-            ),
+            (r"f('{', b'}', '\'', '\u{7b}')", "f(   ,     ,     ,         )"),
             ("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}"),
             ("let r#type = rib\"x\";", "let r#type = rib   ;"),
             ("\"a\nb\" c", "  \n   c"),

@@ -13,9 +13,7 @@ pub(crate) struct Function {
 
 /// Every function with a body, in the order of the file.
 pub(super) fn functions(code: &str) -> Vec<Function> {
-    positions(code, "fn")
-        .filter_map(|at| function(code, at))
-        .collect()
+    positions(code, "fn").filter_map(|at| function(code, at)).collect()
 }
 
 /// The lines of each item under a `#[cfg(…)]` that speaks of `test`.
@@ -34,17 +32,10 @@ pub(super) fn test_modules(code: &str) -> Vec<RangeInclusive<usize>> {
 
 fn function(code: &str, at: usize) -> Option<Function> {
     let signature = &code[at + "fn".len()..];
-    let name: String = signature
-        .trim_start()
-        .chars()
-        .take_while(|&c| is_word(c))
-        .collect();
+    let name: String = signature.trim_start().chars().take_while(|&c| is_word(c)).collect();
     let end = item_end(code, at);
     let is_item = !name.is_empty() && code[end..].starts_with('}');
-    is_item.then(|| Function {
-        name,
-        lines: line_of(code, at)..=line_of(code, end),
-    })
+    is_item.then(|| Function { name, lines: line_of(code, at)..=line_of(code, end) })
 }
 
 /// Where the item that starts at `from` ends: at its closing brace, or at its semicolon.
@@ -88,20 +79,10 @@ fn e() {}
 
     #[test]
     fn functions_are_found_with_their_lines() {
-        let found: Vec<_> = functions(CODE)
-            .into_iter()
-            .map(|f| (f.name, f.lines.into_inner()))
-            .collect();
-        let expected = [
-            ("b", (2, 7)),
-            ("c", (4, 4)),
-            ("d", (11, 11)),
-            ("e", (16, 16)),
-        ];
-        assert_eq!(
-            found,
-            expected.map(|(name, lines)| (name.to_owned(), lines))
-        );
+        let found: Vec<_> =
+            functions(CODE).into_iter().map(|f| (f.name, f.lines.into_inner())).collect();
+        let expected = [("b", (2, 7)), ("c", (4, 4)), ("d", (11, 11)), ("e", (16, 16))];
+        assert_eq!(found, expected.map(|(name, lines)| (name.to_owned(), lines)));
     }
 
     #[test]
