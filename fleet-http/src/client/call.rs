@@ -66,9 +66,7 @@ impl Caller {
 
     /// Gets a path beside the API of which only the status matters.
     pub(super) async fn probe(&self, path: &str) -> Result<(), ClientError> {
-        self.within(self.get_whole(&format!("/{path}")))
-            .await
-            .map(drop)
+        self.within(self.get_whole(&format!("/{path}"))).await.map(drop)
     }
 
     /// Gets a body that is read as it comes.
@@ -128,10 +126,7 @@ impl Caller {
     ) -> Result<T, ClientError> {
         match timeout(CONNECT + ANSWER, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(ClientError::TimedOut {
-                endpoint: self.endpoint.clone(),
-                after: ANSWER,
-            }),
+            Err(_) => Err(ClientError::TimedOut { endpoint: self.endpoint.clone(), after: ANSWER }),
         }
     }
 
@@ -164,29 +159,18 @@ impl Caller {
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        self.pool
-            .request(request)
-            .await
-            .map_err(|error| self.failed(error))
+        self.pool.request(request).await.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: PoolError) -> ClientError {
         let endpoint = self.endpoint.clone();
         if !error.is_connect() {
-            return ClientError::Broken {
-                endpoint,
-                cause: error.into(),
-            };
+            return ClientError::Broken { endpoint, cause: error.into() };
         }
         // What the system said is the innermost cause; the pool's words around it say nothing.
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-        let cause = causes
-            .last()
-            .map_or_else(|| error.to_string(), ToString::to_string);
-        ClientError::Unreachable {
-            endpoint,
-            cause: cause.into(),
-        }
+        let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+        ClientError::Unreachable { endpoint, cause: cause.into() }
     }
 
     /// The whole answer, if it is a good one.
@@ -202,15 +186,9 @@ impl Caller {
     }
 
     async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        match Limited::new(response.into_body(), MOST_ANSWER)
-            .collect()
-            .await
-        {
+        match Limited::new(response.into_body(), MOST_ANSWER).collect().await {
             Ok(collected) => Ok(collected.to_bytes()),
-            Err(cause) => Err(ClientError::Broken {
-                endpoint: self.endpoint.clone(),
-                cause,
-            }),
+            Err(cause) => Err(ClientError::Broken { endpoint: self.endpoint.clone(), cause }),
         }
     }
 
@@ -228,11 +206,7 @@ impl Caller {
             "" => format!("{} answered {status}", self.endpoint),
             message => message.to_owned(),
         };
-        ClientError::Api {
-            status: status.as_u16(),
-            message,
-            details: error.details,
-        }
+        ClientError::Api { status: status.as_u16(), message, details: error.details }
     }
 }
 
@@ -291,9 +265,7 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, _: Uri) -> Self::Future {
         let endpoint = self.0.clone();
         Box::pin(async move {
-            let stream = timeout(CONNECT, endpoint.connect())
-                .await
-                .map_err(io::Error::from)??;
+            let stream = timeout(CONNECT, endpoint.connect()).await.map_err(io::Error::from)??;
             Ok(Conduit(TokioIo::new(stream)))
         })
     }

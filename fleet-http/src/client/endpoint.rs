@@ -14,7 +14,8 @@ use hyper::Uri;
 /// let endpoint: Endpoint = "http://127.0.0.1:4285".parse()?;
 /// assert_eq!(endpoint.to_string(), "http://127.0.0.1:4285");
 /// let error = "unix://var/run/fleet.sock".parse::<Endpoint>().unwrap_err();
-/// assert!(error.to_string().starts_with("unable to connect to host \"var\" with scheme \"unix\""));
+/// let beginning = "unable to connect to host \"var\" with scheme \"unix\"";
+/// assert!(error.to_string().starts_with(beginning));
 /// # Ok::<(), fleet_http::EndpointError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,11 +24,7 @@ pub struct Endpoint(Kind);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kind {
     Unix(PathBuf),
-    Tcp {
-        host: String,
-        port: u16,
-        base: String,
-    },
+    Tcp { host: String, port: u16, base: String },
 }
 
 /// Why a text does not say where a server is.
@@ -116,10 +113,7 @@ fn unix(path: &str) -> Result<Endpoint, EndpointError> {
     }
     let at = path.find('/').unwrap_or(path.len());
     let (host, rest) = path.split_at(at);
-    Err(EndpointError::UnixHost {
-        host: host.to_owned(),
-        rest: rest.to_owned(),
-    })
+    Err(EndpointError::UnixHost { host: host.to_owned(), rest: rest.to_owned() })
 }
 
 fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
@@ -136,11 +130,7 @@ fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
         return Err(malformed());
     }
     let base = uri.path().trim_end_matches('/').to_owned();
-    Ok(Endpoint(Kind::Tcp {
-        host: authority.host().to_owned(),
-        port,
-        base,
-    }))
+    Ok(Endpoint(Kind::Tcp { host: authority.host().to_owned(), port, base }))
 }
 
 impl fmt::Display for Endpoint {
@@ -164,15 +154,10 @@ mod tests {
             ("http://127.0.0.1:4285", "http://127.0.0.1:4285"),
             ("http://example.com/", "http://example.com:80"),
             ("tcp://[::1]:4285", "http://[::1]:4285"),
-            (
-                "HTTP://localhost:1/behind/proxy/",
-                "http://localhost:1/behind/proxy",
-            ),
+            ("HTTP://localhost:1/behind/proxy/", "http://localhost:1/behind/proxy"),
         ];
         for (text, expected) in cases {
-            let endpoint: Endpoint = text
-                .parse()
-                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(endpoint.to_string(), expected);
         }
     }
@@ -185,10 +170,7 @@ mod tests {
             ("://x", "URL scheme undefined"),
             ("ftp://x", "unknown URL scheme \"ftp\""),
             ("https://x", "\"https://x\" asks for TLS"),
-            (
-                "unix://var/run/x",
-                "unable to connect to host \"var\" with scheme \"unix\"",
-            ),
+            ("unix://var/run/x", "unable to connect to host \"var\" with scheme \"unix\""),
             ("unix://", "\"unix://\" is no endpoint"),
             ("unix:///", "\"unix:///\" is no endpoint"),
             ("http://", "\"http://\" is no endpoint"),

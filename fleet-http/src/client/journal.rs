@@ -38,12 +38,7 @@ pub struct JournalLines {
 
 impl JournalLines {
     pub(super) fn new(endpoint: Endpoint, body: Incoming) -> Self {
-        Self {
-            endpoint,
-            body,
-            buffer: Lines::default(),
-            ended: false,
-        }
+        Self { endpoint, body, buffer: Lines::default(), ended: false }
     }
 
     /// The next line without its end; `None` after the last one. Bytes that are not UTF-8 are
@@ -69,10 +64,7 @@ impl JournalLines {
                 }
                 Some(Err(cause)) => {
                     let endpoint = self.endpoint.clone();
-                    return Err(ClientError::Broken {
-                        endpoint,
-                        cause: cause.into(),
-                    });
+                    return Err(ClientError::Broken { endpoint, cause: cause.into() });
                 }
             }
         }

@@ -70,9 +70,7 @@ impl Client {
     /// A client of the server at that endpoint. It connects when it is first used.
     #[must_use]
     pub fn new(endpoint: &Endpoint) -> Self {
-        Self {
-            caller: Caller::new(endpoint.clone()),
-        }
+        Self { caller: Caller::new(endpoint.clone()) }
     }
 
     /// Where it connects to.
@@ -143,12 +141,7 @@ impl Client {
             None => (None, Some(base64_of(upload.file.source()))),
         };
         let desired_state = upload.desired.map(|desired| desired.to_string());
-        let entity = PutUnit {
-            desired_state,
-            source,
-            source_base64,
-            ..PutUnit::default()
-        };
+        let entity = PutUnit { desired_state, source, source_base64, ..PutUnit::default() };
         let create_only = (IF_NONE_MATCH, HeaderValue::from_static("*"));
         let headers = upload.create_only.then_some(create_only);
         let path = unit_path(name);
@@ -171,14 +164,8 @@ impl Client {
         desired: TargetState,
     ) -> Result<(), ClientError> {
         let desired_state = Some(desired.to_string());
-        let entity = PutUnit {
-            desired_state,
-            ..PutUnit::default()
-        };
-        self.caller
-            .send(Method::PUT, &unit_path(name), None, &entity)
-            .await
-            .map(drop)
+        let entity = PutUnit { desired_state, ..PutUnit::default() };
+        self.caller.send(Method::PUT, &unit_path(name), None, &entity).await.map(drop)
     }
 
     /// Forgets a unit, and says whether there was one.
@@ -187,10 +174,7 @@ impl Client {
     ///
     /// [`ClientError`].
     pub async fn destroy(&self, name: &UnitName) -> Result<bool, ClientError> {
-        let gone = self
-            .caller
-            .send_empty(Method::DELETE, &unit_path(name))
-            .await;
+        let gone = self.caller.send_empty(Method::DELETE, &unit_path(name)).await;
         Ok(found(gone.map(drop))?.is_some())
     }
 
@@ -198,8 +182,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when its desired state is
-    /// not launched.
+    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when its desired state
+    /// is not launched.
     pub async fn restart(&self, name: &UnitName) -> Result<Generation, ClientError> {
         let path = format!("{}/restart", unit_path(name));
         let body = self.caller.send_empty(Method::POST, &path).await?;
@@ -236,18 +220,15 @@ impl Client {
     /// [`ClientError::Api`] with status 400 when a change cannot be carried out.
     pub async fn patch_machines(&self, changes: &[MetadataChange]) -> Result<(), ClientError> {
         let ops: Vec<MetadataOp> = changes.iter().map(MetadataOp::from).collect();
-        self.caller
-            .send(Method::PATCH, "machines", None, &ops)
-            .await
-            .map(drop)
+        self.caller.send(Method::PATCH, "machines", None, &ops).await.map(drop)
     }
 
     /// Opens the journal of a unit.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when it is on no machine,
-    /// 501 when its lines cannot be had from this server.
+    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when it is on no
+    /// machine, 501 when its lines cannot be had from this server.
     pub async fn journal(
         &self,
         name: &UnitName,
@@ -291,9 +272,7 @@ impl Client {
                 return Ok(items);
             }
             if next == token {
-                return Err(self
-                    .caller
-                    .bad_answer("the list does not go on after a page"));
+                return Err(self.caller.bad_answer("the list does not go on after a page"));
             }
             token = next;
         }

@@ -61,9 +61,7 @@ impl Shared {
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
-            return Err(Failure::unavailable(
-                "fleet server unable to communicate with its store",
-            ));
+            return Err(Failure::unavailable("fleet server unable to communicate with its store"));
         }
         Ok(snapshot)
     }
@@ -105,9 +103,7 @@ impl Shared {
         items: impl Iterator<Item = T>,
     ) -> (Vec<T>, String) {
         let size = usize::from(self.page_size);
-        let before = usize::try_from(listing.page - 1)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(size);
+        let before = usize::try_from(listing.page - 1).unwrap_or(usize::MAX).saturating_mul(size);
         let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(size).collect();
         if page.is_empty() || items.next().is_none() {
@@ -116,15 +112,7 @@ impl Shared {
         self.1.keep(&listing.snapshot);
         let (limit, page_number) = (self.page_size, listing.page + 1);
         let revision = Some(listing.snapshot.revision);
-        (
-            page,
-            Token {
-                limit,
-                page: page_number,
-                revision,
-            }
-            .encode(),
-        )
+        (page, Token { limit, page: page_number, revision }.encode())
     }
 }
 

@@ -59,10 +59,7 @@ pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Out
 
 /// The next connection, once there is room for one.
 async fn next(listener: &Listener, room: &Arc<Semaphore>) -> (BoxedDuplex, OwnedSemaphorePermit) {
-    let permit = Arc::clone(room)
-        .acquire_owned()
-        .await
-        .expect("the semaphore is never closed");
+    let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
     loop {
         match listener.accept().await {
             Ok(stream) => return (stream, permit),

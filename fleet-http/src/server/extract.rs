@@ -51,10 +51,7 @@ impl Params {
 
     /// The values of that parameter.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0
-            .iter()
-            .filter(move |(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -71,12 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 /// The whole body, if it is not too large.
 pub(super) async fn read_body(body: Body) -> Result<Bytes, Failure> {
     let whole = tokio::time::timeout(BODY, Limited::new(body, MOST_BODY).collect()).await;
-    let slow = || {
-        Failure::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "the body takes too long to arrive",
-        )
-    };
+    let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long to arrive");
     match whole.map_err(|_| slow())? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(

@@ -17,11 +17,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-            details: Vec::new(),
-        }
+        Self { status, message: message.into(), details: Vec::new() }
     }
 
     /// 400: the request itself is wrong.
@@ -31,10 +27,7 @@ impl Failure {
 
     /// 400 with each thing that is wrong.
     pub(super) fn invalid(message: impl ToString, details: Vec<ErrorDetail>) -> Self {
-        Self {
-            details,
-            ..Self::bad(message)
-        }
+        Self { details, ..Self::bad(message) }
     }
 
     /// 404: there is no such thing.
@@ -59,10 +52,7 @@ impl Failure {
 
     /// What is stored cannot be understood, but it can be got rid of.
     fn broken(error: &RegistryError) -> Self {
-        Self::conflict(format!(
-            "{}: destroy the unit, or send its unit file again",
-            chain(error)
-        ))
+        Self::conflict(format!("{}: destroy the unit, or send its unit file again", chain(error)))
     }
 
     /// The name is taken, but the request was to create only.
@@ -99,19 +89,11 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let Self {
-            status,
-            message,
-            details,
-        } = self;
+        let Self { status, message, details } = self;
         if status.is_server_error() {
             tracing::warn!(status = status.as_u16(), message, "request failed");
         }
-        let error = ErrorEntity {
-            code: status.as_u16(),
-            details,
-            message,
-        };
+        let error = ErrorEntity { code: status.as_u16(), details, message };
         (status, Json(ErrorBody { error })).into_response()
     }
 }

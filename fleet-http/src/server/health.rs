@@ -17,14 +17,10 @@ pub(super) async fn ready(State(api): State<Shared>) -> Result<&'static str, Fai
     if api.mirror.is_current() {
         return Ok("ok\n");
     }
-    Err(Failure::unavailable(
-        "the mirror of the store is not current",
-    ))
+    Err(Failure::unavailable("the mirror of the store is not current"))
 }
 
 /// `GET /version`
 pub(super) async fn version(State(api): State<Shared>) -> Json<Version> {
-    Json(Version {
-        version: api.version.clone(),
-    })
+    Json(Version { version: api.version.clone() })
 }

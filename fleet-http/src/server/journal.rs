@@ -27,34 +27,33 @@ pub(super) async fn journal(
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
     let query = query(&params)?;
     let machine = machine(&snapshot, unit, &params)?;
-    let lines = api
-        .journals
-        .open(&machine, &unit.name, &query)
-        .await
-        .map_err(cannot_open)?;
-    let body = Body::from_stream(lines.map(|line| line.map(|line| line + "\n")));
+    let lines = api.journals.open(&machine, &unit.name, &query).await.map_err(cannot_open)?;
+    let body = Body::from_stream(lines.then(line));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// A line as it is sent. Before an error the connection gets the chance to send what came before:
+/// the error ends it.
+async fn line(line: Result<String, JournalError>) -> Result<String, JournalError> {
+    if let Err(error) = &line {
+        tracing::warn!(error = chain(error), "a journal is cut off");
+        tokio::task::yield_now().await;
+    }
+    line.map(|line| line + "\n")
 }
 
 fn query(params: &Params) -> Result<JournalQuery, Failure> {
     let mut query = JournalQuery::default();
     if let Some(text) = params.first("lines") {
-        let lines = text
-            .parse()
-            .ok()
-            .filter(|lines| *lines <= JournalQuery::MOST_LINES);
+        let lines = text.parse().ok().filter(|lines| *lines <= JournalQuery::MOST_LINES);
         query.lines = lines.ok_or_else(|| {
             let most = JournalQuery::MOST_LINES;
-            Failure::bad(format!(
-                "invalid value of lines: {text:?} is no number from 0 to {most}"
-            ))
+            Failure::bad(format!("invalid value of lines: {text:?} is no number from 0 to {most}"))
         })?;
     }
     if let Some(text) = params.first("follow") {
         query.follow = parse_bool(text).ok_or_else(|| {
-            Failure::bad(format!(
-                "invalid value of follow: {text:?} is neither 1 nor 0"
-            ))
+            Failure::bad(format!("invalid value of follow: {text:?} is neither 1 nor 0"))
         })?;
     }
     Ok(query)
@@ -71,10 +70,7 @@ fn machine(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<MachineI
     if let Some(placement) = snapshot.placement(name) {
         return Ok(placement.machine.clone());
     }
-    let reporting: Vec<&MachineId> = snapshot
-        .states_of(name)
-        .map(|state| &state.machine)
-        .collect();
+    let reporting: Vec<&MachineId> = snapshot.states_of(name).map(|state| &state.machine).collect();
     match reporting[..] {
         [machine] => Ok(machine.clone()),
         [] => Err(Failure::conflict(format!(

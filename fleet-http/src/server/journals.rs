@@ -48,10 +48,7 @@ impl JournalQuery {
 impl Default for JournalQuery {
     /// The last ten lines.
     fn default() -> Self {
-        Self {
-            lines: 10,
-            follow: false,
-        }
+        Self { lines: 10, follow: false }
     }
 }
 

@@ -40,9 +40,7 @@ impl FromStr for Listen {
             let named = path.starts_with('/') && !path.ends_with('/') && !path.contains('\0');
             return named.then(|| Self::Unix(path.into())).ok_or_else(refused);
         }
-        let address = text
-            .strip_prefix("tcp://")
-            .or_else(|| text.strip_prefix("http://"));
+        let address = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
         let address = address.ok_or_else(refused)?.trim_end_matches('/');
         let address = match address.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),

@@ -68,7 +68,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// [`ListenError`] says what is in the way. A TCP address that is not a loopback one is refused.
+    /// [`ListenError`] says what is in the way. A TCP address other than a loopback one is refused.
     pub async fn bind(listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Unix(path) => bind_unix(path).await,
@@ -82,22 +82,12 @@ impl Listener {
     ///
     /// [`ListenError::Io`] when the system refuses.
     pub fn from_std_unix(socket: std::os::unix::net::UnixListener) -> Result<Self, ListenError> {
-        let path = socket
-            .local_addr()
-            .ok()
-            .and_then(|address| address.as_pathname().map(Into::into));
+        let path =
+            socket.local_addr().ok().and_then(|address| address.as_pathname().map(Into::into));
         let at = Listen::Unix(path.unwrap_or_else(|| "(unnamed)".into()));
-        let adopted = socket
-            .set_nonblocking(true)
-            .and_then(|()| UnixListener::from_std(socket));
-        let socket = adopted
-            .map(Socket::Unix)
-            .map_err(|cause| io_error(&at, cause))?;
-        Ok(Self {
-            socket,
-            at,
-            _file: None,
-        })
+        let adopted = socket.set_nonblocking(true).and_then(|()| UnixListener::from_std(socket));
+        let socket = adopted.map(Socket::Unix).map_err(|cause| io_error(&at, cause))?;
+        Ok(Self { socket, at, _file: None })
     }
 
     /// Listens on a TCP socket that somebody else opened, for example systemd.
@@ -108,22 +98,12 @@ impl Listener {
     /// system refuses.
     pub fn from_std_tcp(socket: std::net::TcpListener) -> Result<Self, ListenError> {
         let unspecified = Listen::Tcp(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let address = socket
-            .local_addr()
-            .map_err(|cause| io_error(&unspecified, cause))?;
+        let address = socket.local_addr().map_err(|cause| io_error(&unspecified, cause))?;
         let at = Listen::Tcp(address);
         check_loopback(address)?;
-        let adopted = socket
-            .set_nonblocking(true)
-            .and_then(|()| TcpListener::from_std(socket));
-        let socket = adopted
-            .map(Socket::Tcp)
-            .map_err(|cause| io_error(&at, cause))?;
-        Ok(Self {
-            socket,
-            at,
-            _file: None,
-        })
+        let adopted = socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket));
+        let socket = adopted.map(Socket::Tcp).map_err(|cause| io_error(&at, cause))?;
+        Ok(Self { socket, at, _file: None })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -148,18 +128,9 @@ impl Listener {
 async fn bind_tcp(address: SocketAddr) -> Result<Listener, ListenError> {
     check_loopback(address)?;
     let asked = Listen::Tcp(address);
-    let bound = TcpListener::bind(address)
-        .await
-        .map_err(|cause| io_error(&asked, cause))?;
-    let at = bound
-        .local_addr()
-        .map(Listen::Tcp)
-        .map_err(|cause| io_error(&asked, cause))?;
-    Ok(Listener {
-        socket: Socket::Tcp(bound),
-        at,
-        _file: None,
-    })
+    let bound = TcpListener::bind(address).await.map_err(|cause| io_error(&asked, cause))?;
+    let at = bound.local_addr().map(Listen::Tcp).map_err(|cause| io_error(&asked, cause))?;
+    Ok(Listener { socket: Socket::Tcp(bound), at, _file: None })
 }
 
 fn check_loopback(address: SocketAddr) -> Result<(), ListenError> {
@@ -174,11 +145,7 @@ async fn bind_unix(path: &Path) -> Result<Listener, ListenError> {
     remove_stale(path, &at).await?;
     let socket = listen_unix(path).map_err(|cause| io_error(&at, cause))?;
     let file = SocketFile::of(path);
-    Ok(Listener {
-        socket: Socket::Unix(socket),
-        at,
-        _file: file,
-    })
+    Ok(Listener { socket: Socket::Unix(socket), at, _file: file })
 }
 
 /// Permissions are set before anyone can connect: a socket that does not listen refuses all.
@@ -210,10 +177,7 @@ fn io_error(at: &Listen, cause: io::Error) -> ListenError {
     if cause.kind() == io::ErrorKind::AddrInUse {
         return ListenError::InUse(at.clone());
     }
-    ListenError::Io {
-        at: at.clone(),
-        cause,
-    }
+    ListenError::Io { at: at.clone(), cause }
 }
 
 /// A socket's file, known again by its inode, so that never another server's is removed.
@@ -226,17 +190,12 @@ struct SocketFile {
 impl SocketFile {
     fn of(path: &Path) -> Option<Self> {
         let inode = inode(path)?;
-        Some(Self {
-            path: path.to_owned(),
-            inode,
-        })
+        Some(Self { path: path.to_owned(), inode })
     }
 }
 
 fn inode(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path)
-        .ok()
-        .map(|found| (found.dev(), found.ino()))
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Drop for SocketFile {

@@ -72,8 +72,7 @@ type Use = u64;
 impl Kept {
     fn keep(&mut self, snapshot: Arc<Snapshot>) {
         self.uses += 1;
-        self.snapshots
-            .insert(snapshot.revision, (self.uses, snapshot));
+        self.snapshots.insert(snapshot.revision, (self.uses, snapshot));
         if self.snapshots.len() > MOST {
             let oldest = self.snapshots.iter().min_by_key(|(_, (used, _))| *used);
             if let Some(revision) = oldest.map(|(revision, _)| *revision) {
@@ -103,10 +102,9 @@ mod tests {
     use super::*;
 
     fn at(revision: u64) -> Arc<Snapshot> {
-        Arc::new(Snapshot {
-            revision: Revision(revision),
-            ..Snapshot::default()
-        })
+        let mut snapshot = Snapshot::default();
+        snapshot.revision = Revision(revision);
+        Arc::new(snapshot)
     }
 
     #[test]
@@ -130,10 +128,7 @@ mod tests {
         assert!(kept.age(), "both were used since the beginning");
         assert!(kept.find(Revision(2)).is_some());
         assert!(kept.age());
-        assert!(
-            kept.find(Revision(1)).is_none(),
-            "it was unused for an interval"
-        );
-        assert!(kept.age() && !kept.age(), "nothing is left in the end");
+        assert!(kept.find(Revision(1)).is_none(), "it was unused for an interval");
+        assert!(!kept.age(), "nothing is left in the end");
     }
 }

@@ -16,14 +16,8 @@ pub(super) async fn list(
 ) -> Result<Json<MachinePage>, Failure> {
     let listing = api.listing(&params)?;
     let (page, next_page_token) = api.page(&listing, listing.snapshot.machines());
-    let machines = page
-        .into_iter()
-        .map(|machine| wire::machine(machine))
-        .collect();
-    Ok(Json(MachinePage {
-        machines,
-        next_page_token,
-    }))
+    let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
+    Ok(Json(MachinePage { machines, next_page_token }))
 }
 
 /// `PATCH /machines`: all operations in one transaction, or none.

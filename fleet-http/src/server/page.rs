@@ -1,9 +1,9 @@
 //! Page tokens: which page of which listing comes next. Pure.
 //!
-//! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits each,
-//! little endian) and of sixteen more that version 1 passes over: the true page number and the
-//! revision that the listing shows, 64 bits each. So old clients and servers understand the front of
-//! it, no collection is too large, and all pages of a listing can show one revision.
+//! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits
+//! each, little endian) and of sixteen more that version 1 passes over: the true page number and the
+//! revision that the listing shows, 64 bits each. So old clients and servers understand the front
+//! of it, no collection is too large, and all pages of a listing can show one revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
@@ -66,11 +66,7 @@ impl Token {
             return Err(TokenError::Page);
         }
         let revision = revision.map(|bytes| Revision(u64::from_le_bytes(*bytes)));
-        Ok(Self {
-            limit,
-            page,
-            revision,
-        })
+        Ok(Self { limit, page, revision })
     }
 }
 
@@ -82,25 +78,15 @@ mod tests {
 
     #[test]
     fn tokens_of_version_1_are_read_and_written() {
-        for (text, limit, page) in [
-            ("ZAACAA==", 100, 2),
-            ("AgACAA==", 2, 2),
-            ("ZAD__w==", 100, 65535),
-        ] {
-            let token = Token {
-                limit,
-                page,
-                revision: None,
-            };
+        for (text, limit, page) in
+            [("ZAACAA==", 100, 2), ("AgACAA==", 2, 2), ("ZAD__w==", 100, 65535)]
+        {
+            let token = Token { limit, page, revision: None };
             assert_eq!(Token::decode(text, limit), Ok(token));
             assert_eq!(token.encode(), text);
         }
         // Bytes that were appended by someone else are passed over, as they always were.
-        let token = Token {
-            limit: 100,
-            page: 2,
-            revision: None,
-        };
+        let token = Token { limit: 100, page: 2, revision: None };
         assert_eq!(Token::decode("ZAACAAcH", 100), Ok(token));
     }
 

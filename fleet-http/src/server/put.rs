@@ -5,12 +5,12 @@ use axum::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use fleet_core::TargetState;
 use fleet_store::{ExpectUnit, NewUnit, RegistryError};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::UnitName;
 
 use super::api::Shared;
 use super::extract::{Name, read_body};
 use super::failure::Failure;
-use super::validate;
+use super::validate::{self, Sent};
 use crate::wire::{PutUnit, decode_put};
 
 /// `PUT /units/<name>`
@@ -29,7 +29,7 @@ pub(super) async fn put(
     let desired = desired_state(&name, &entity)?;
     match validate::unit_file(&entity)? {
         None => change_state(&api, &name, desired, create_only).await,
-        Some(file) => put_file(&api, name, file, desired, create_only).await,
+        Some(sent) => put_file(&api, name, sent, desired, create_only).await,
     }
 }
 
@@ -43,18 +43,10 @@ async fn change_state(
     let snapshot = api.view()?;
     let known = snapshot.unit(name.as_str()).is_some() || snapshot.fault(name.as_str()).is_some();
     if create_only {
-        return Err(if known {
-            Failure::taken()
-        } else {
-            nothing_to_create()
-        });
+        return Err(if known { Failure::taken() } else { nothing_to_create() });
     }
     let Some(desired) = desired else {
-        return Err(if known {
-            no_state()
-        } else {
-            nothing_to_create()
-        });
+        return Err(if known { no_state() } else { nothing_to_create() });
     };
     match api.registry.set_desired(name, desired).await {
         Ok(revision) => api.settle(revision).await,
@@ -68,29 +60,21 @@ async fn change_state(
 async fn put_file(
     api: &Shared,
     name: UnitName,
-    file: UnitFile,
+    sent: Sent,
     desired: Option<TargetState>,
     create_only: bool,
 ) -> Result<StatusCode, Failure> {
     let snapshot = api.view()?;
-    let unit = validate::unit(&name, file, desired, api.strictness, &snapshot)?;
+    let unit = validate::unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
         return Err(Failure::taken());
     }
-    if known.is_some_and(|known| known.hash() == unit.hash()) {
+    if known.is_some_and(|known| sent.is(&known.file)) {
         return change_state(api, &name, desired, create_only).await;
     }
-    let expect = if create_only {
-        ExpectUnit::Absent
-    } else {
-        ExpectUnit::Any
-    };
-    let new = NewUnit {
-        name,
-        file: unit.file,
-        desired: unit.desired,
-    };
+    let expect = if create_only { ExpectUnit::Absent } else { ExpectUnit::Any };
+    let new = NewUnit { name, file: unit.file, desired: unit.desired };
     let revision = api.registry.put_unit(new, expect).await?;
     api.settle(revision).await;
     Ok(StatusCode::CREATED)
@@ -108,21 +92,11 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     let refused = |message: String| Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     let values: Vec<_> = headers.get_all(CONTENT_TYPE).iter().collect();
     let [value] = values[..] else {
-        return Err(refused(format!(
-            "expected 1 Content-Type, got {}",
-            values.len()
-        )));
+        return Err(refused(format!("expected 1 Content-Type, got {}", values.len())));
     };
-    let media_type = value
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default();
+    let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
     if media_type.trim() != "application/json" {
-        return Err(refused(
-            "only acceptable Content-Type is application/json".to_owned(),
-        ));
+        return Err(refused("only acceptable Content-Type is application/json".to_owned()));
     }
     Ok(())
 }
@@ -132,9 +106,7 @@ fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
     match headers.get(IF_NONE_MATCH) {
         None => Ok(false),
         Some(value) if value == "*" => Ok(true),
-        Some(_) => Err(Failure::bad(
-            "If-None-Match must be *: units have no entity tags",
-        )),
+        Some(_) => Err(Failure::bad("If-None-Match must be *: units have no entity tags")),
     }
 }
 
@@ -150,11 +122,7 @@ fn agreed_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
 
 /// The desired state that is asked for. A template runs nowhere, so it can only be inactive.
 fn desired_state(name: &UnitName, entity: &PutUnit) -> Result<Option<TargetState>, Failure> {
-    let Some(text) = entity
-        .desired_state
-        .as_deref()
-        .filter(|text| !text.is_empty())
-    else {
+    let Some(text) = entity.desired_state.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let desired: TargetState = text.parse().map_err(Failure::bad)?;

@@ -26,29 +26,14 @@ pub(super) fn router(api: Shared) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
     let root = Router::new()
-        .route(
-            "/",
-            only(
-                MethodRouter::new(),
-                "",
-                "nothing is here: see /fleet/v1/discovery",
-            ),
-        )
+        .route("/", only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery"))
         .route(
             "/healthz",
-            only(
-                get(health::alive),
-                GET,
-                "only GET supported against this resource",
-            ),
+            only(get(health::alive), GET, "only GET supported against this resource"),
         )
         .route(
             "/readyz",
-            only(
-                get(health::ready),
-                GET,
-                "only GET supported against this resource",
-            ),
+            only(get(health::ready), GET, "only GET supported against this resource"),
         );
     PREFIXES
         .into_iter()
@@ -65,14 +50,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
     let unit = put(put::put).get(units::get).delete(units::delete);
     let at = |path: &str| format!("{prefix}{path}");
     Router::new()
-        .route(
-            prefix,
-            only(
-                MethodRouter::new(),
-                "",
-                "nothing is here: see /fleet/v1/discovery",
-            ),
-        )
+        .route(prefix, only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery"))
         .route(&at("/units"), only(get(units::list), GET, only_get))
         .route(
             &at("/units/{name}"),
@@ -90,10 +68,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only POST supported against this resource",
             ),
         )
-        .route(
-            &at("/units/{name}/journal"),
-            only(get(journal::journal), GET, only_get),
-        )
+        .route(&at("/units/{name}/journal"), only(get(journal::journal), GET, only_get))
         .route(&at("/state"), only(get(states::list), GET, only_get))
         .route(&at("/state/{name}"), only(get(states::get), GET, only_get))
         .route(
@@ -120,12 +95,7 @@ fn only(
 /// The discovery document refuses other methods as it always did.
 fn discovery_only() -> MethodRouter<Shared> {
     let message = "only HTTP GET supported against this resource";
-    refusing(
-        get(discovery::document),
-        GET,
-        StatusCode::BAD_REQUEST,
-        message,
-    )
+    refusing(get(discovery::document), GET, StatusCode::BAD_REQUEST, message)
 }
 
 fn refusing(
@@ -139,9 +109,7 @@ fn refusing(
             Method::OPTIONS if !allowed.is_empty() => StatusCode::NO_CONTENT.into_response(),
             _ => Failure::new(status, message).into_response(),
         };
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static(allowed));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
         response
     })
 }
@@ -151,9 +119,7 @@ async fn elsewhere(uri: Uri) -> Response {
     let Some(path) = cleaned(uri.path()) else {
         return no_resource().into_response();
     };
-    let query = uri
-        .query()
-        .map_or_else(String::new, |query| format!("?{query}"));
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
     match HeaderValue::try_from(format!("{path}{query}")) {
         Ok(location) => (StatusCode::MOVED_PERMANENTLY, [(LOCATION, location)]).into_response(),
         Err(_) => no_resource().into_response(),
@@ -177,11 +143,7 @@ fn cleaned(path: &str) -> Option<String> {
             segment => segments.push(segment),
         }
     }
-    let last = if path.ends_with('/') && !segments.is_empty() {
-        "/"
-    } else {
-        ""
-    };
+    let last = if path.ends_with('/') && !segments.is_empty() { "/" } else { "" };
     let clean = format!("/{}{last}", segments.join("/"));
     (clean != path).then_some(clean)
 }
@@ -192,7 +154,7 @@ async fn frame(
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match from_a_web_page(&request) {
+    let mut response = match writes_for_a_web_page(&request) {
         true => Failure::new(
             StatusCode::FORBIDDEN,
             "web pages may not change anything: there is no authentication yet",
@@ -204,16 +166,14 @@ async fn frame(
     if let MirrorStatus::Behind { lasting } = api.mirror.status()
         && lasting.as_secs() > 0
     {
-        response
-            .headers_mut()
-            .insert(BEHIND, lasting.as_secs().into());
+        response.headers_mut().insert(BEHIND, lasting.as_secs().into());
     }
     response
 }
 
 /// Whether a browser sends the request for a page of someone else, or says that it might. Any page
 /// that a person on this host looks at could write to a loopback address otherwise.
-fn from_a_web_page(request: &Request) -> bool {
+fn writes_for_a_web_page(request: &Request) -> bool {
     !request.method().is_safe() && request.headers().contains_key(ORIGIN)
 }
 

@@ -23,10 +23,7 @@ pub(super) async fn list(
     };
     let (page, next_page_token) = api.page(&listing, listing.snapshot.states().filter(wanted));
     let states = page.into_iter().map(|state| wire::state(state)).collect();
-    Ok(Json(UnitStatePage {
-        next_page_token,
-        states,
-    }))
+    Ok(Json(UnitStatePage { next_page_token, states }))
 }
 
 /// `GET /state/<name>`: the state on the machine that the unit is placed on, or else on the first
@@ -36,9 +33,7 @@ pub(super) async fn get(
     Name(name): Name,
 ) -> Result<Json<UnitState>, Failure> {
     let snapshot = api.view()?;
-    let placed = snapshot
-        .placement(&name)
-        .map(|placement| placement.machine.as_str());
+    let placed = snapshot.placement(&name).map(|placement| placement.machine.as_str());
     let state = placed
         .and_then(|machine| snapshot.state(&name, machine))
         .or_else(|| snapshot.states_of(&name).next())

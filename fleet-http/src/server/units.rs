@@ -22,14 +22,8 @@ pub(super) async fn list(
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
     let (entries, next_page_token) = api.page(&listing, entries(snapshot));
-    let units = entries
-        .into_iter()
-        .map(|entry| entry.show(snapshot))
-        .collect();
-    Ok(Json(UnitPage {
-        next_page_token,
-        units,
-    }))
+    let units = entries.into_iter().map(|entry| entry.show(snapshot)).collect();
+    Ok(Json(UnitPage { next_page_token, units }))
 }
 
 /// `GET /units/<name>`
@@ -75,12 +69,7 @@ pub(super) async fn restart(
     }
     let (revision, generation) = api.registry.request_restart(&name).await?;
     api.settle(revision).await;
-    Ok((
-        StatusCode::ACCEPTED,
-        Json(Restarted {
-            generation: generation.0,
-        }),
-    ))
+    Ok((StatusCode::ACCEPTED, Json(Restarted { generation: generation.0 })))
 }
 
 /// A unit, understood or not.
@@ -101,9 +90,7 @@ impl Entry<'_> {
 /// All units, those that cannot be understood among them, in order of their names.
 fn entries(snapshot: &Snapshot) -> impl Iterator<Item = Entry<'_>> {
     let units = snapshot.units().map(|unit| (&unit.name, Entry::Unit(unit)));
-    let faults = snapshot
-        .faults()
-        .map(|(name, fault)| (name, Entry::Broken(name, fault)));
+    let faults = snapshot.faults().map(|(name, fault)| (name, Entry::Broken(name, fault)));
     merge(units.peekable(), faults.peekable())
 }
 
@@ -117,11 +104,7 @@ fn merge<K: Ord, V>(
             (Some(_), None) => Ordering::Less,
             (None, _) => Ordering::Greater,
         };
-        let taken = if order == Ordering::Less {
-            left.next()
-        } else {
-            right.next()
-        };
+        let taken = if order == Ordering::Less { left.next() } else { right.next() };
         taken.map(|(_, value)| value)
     };
     std::iter::from_fn(next)
@@ -133,21 +116,11 @@ mod tests {
 
     #[test]
     fn merging_keeps_the_order() {
-        let cases: [(&[u8], &[u8]); 5] = [
-            (&[1, 3, 5], &[2, 4]),
-            (&[], &[1]),
-            (&[1], &[]),
-            (&[], &[]),
-            (&[4], &[1, 2, 9]),
-        ];
+        let cases: [(&[u8], &[u8]); 5] =
+            [(&[1, 3, 5], &[2, 4]), (&[], &[1]), (&[1], &[]), (&[], &[]), (&[4], &[1, 2, 9])];
         for (left, right) in cases {
             let keyed = |numbers: &[u8]| {
-                numbers
-                    .iter()
-                    .map(|&n| (n, n))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .peekable()
+                numbers.iter().map(|&n| (n, n)).collect::<Vec<_>>().into_iter().peekable()
             };
             let mut expected = [left, right].concat();
             expected.sort_unstable();

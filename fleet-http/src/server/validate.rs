@@ -1,4 +1,4 @@
-//! Whether what was sent may become a unit: each check that there is, for creating and replacing alike.
+//! Whether what was sent may become a unit: all checks, for creating and replacing alike.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,22 +9,35 @@ use fleet_unitfile::{Diagnostic, Severity, UnitFile, UnitName, UnitOption};
 use super::failure::Failure;
 use crate::wire::{ErrorDetail, PutUnit};
 
+/// A unit file as it was sent.
+pub(super) struct Sent {
+    /// The unit file.
+    pub(super) file: UnitFile,
+    /// Whether its bytes were sent; if not, only its options were.
+    by_source: bool,
+}
+
+impl Sent {
+    /// Whether a unit with this file would not change: the bytes are the same, or the options are
+    /// and nothing is known of the bytes.
+    pub(super) fn is(&self, file: &UnitFile) -> bool {
+        let same = self.file.hash() == file.hash();
+        same && (!self.by_source || self.file.source() == file.source())
+    }
+}
+
 /// The unit file that a request carries: as text, as options, or as both if they agree.
-pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<UnitFile>, Failure> {
-    let options = entity
-        .options
-        .as_deref()
-        .filter(|options| !options.is_empty());
+pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<Sent>, Failure> {
+    let options = entity.options.as_deref().filter(|options| !options.is_empty());
     let from_options = options.map(file_of_options).transpose()?;
-    let from_source = source(entity)?
-        .map(|source| file_of_source(&source))
-        .transpose()?;
+    let from_source = source(entity)?.map(|source| file_of_source(&source)).transpose()?;
     if let (Some(one), Some(other)) = (&from_source, &from_options)
         && one.hash() != other.hash()
     {
         return Err(Failure::bad("source and options differ: send one of them"));
     }
-    Ok(from_source.or(from_options))
+    let by_source = from_source.is_some();
+    Ok(from_source.or(from_options).map(|file| Sent { file, by_source }))
 }
 
 fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
@@ -33,9 +46,7 @@ fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
         (Some(text), None) => Ok(Some(text.clone().into_bytes())),
         (None, Some(text)) => match STANDARD.decode(text) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) => Err(Failure::bad(format!(
-                "sourceBase64 cannot be read: {error}"
-            ))),
+            Err(error) => Err(Failure::bad(format!("sourceBase64 cannot be read: {error}"))),
         },
         (Some(_), Some(_)) => Err(Failure::bad("send one of source and sourceBase64")),
     }
@@ -43,46 +54,37 @@ fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
 
 fn file_of_source(source: &[u8]) -> Result<UnitFile, Failure> {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let errors: Vec<&Diagnostic> = diagnostics
-        .iter()
-        .filter(|diagnostic| diagnostic.severity() == Severity::Error)
-        .collect();
+    let errors: Vec<&Diagnostic> =
+        diagnostics.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error).collect();
     if !errors.is_empty() {
         let message = lines(errors.iter());
-        return Err(Failure::invalid(
-            message,
-            errors.into_iter().map(syntax_detail).collect(),
-        ));
+        return Err(Failure::invalid(message, errors.into_iter().map(syntax_detail).collect()));
     }
     if file.options().is_empty() {
-        return Err(Failure::bad(
-            "the unit file has no options: write at least one",
-        ));
+        return Err(Failure::bad("the unit file has no options: write at least one"));
     }
     Ok(file)
 }
 
 fn file_of_options(options: &[crate::wire::UnitOption]) -> Result<UnitFile, Failure> {
-    let options = options
-        .iter()
-        .map(|o| UnitOption::new(&o.section, &o.name, &o.value));
+    let options = options.iter().map(|o| UnitOption::new(&o.section, &o.name, &o.value));
     UnitFile::from_options(options).map_err(Failure::bad)
 }
 
 /// The unit that the request asks for, if it can be one beside those that are known.
 pub(super) fn unit(
     name: &UnitName,
-    file: UnitFile,
+    file: &UnitFile,
     desired: Option<TargetState>,
     strictness: Strictness,
     known: &Snapshot,
 ) -> Result<Unit, Failure> {
-    let parsed = Requirements::parse(name, &file, strictness).map_err(bad_requirements)?;
+    let parsed = Requirements::parse(name, file, strictness).map_err(bad_requirements)?;
     for warning in &parsed.warnings {
         tracing::warn!(unit = %name, "{warning}");
     }
     let desired = desired.unwrap_or(TargetState::Inactive);
-    let unit = Unit::new(name.clone(), file, parsed.requirements, desired);
+    let unit = Unit::new(name.clone(), file.clone(), parsed.requirements, desired);
     let cycle = machine_of_cycle(known, &unit).or_else(|| replaces_cycle(known, &unit));
     match cycle {
         Some(cycle) => Err(Failure::bad(cycle)),
@@ -110,8 +112,5 @@ fn syntax_detail(diagnostic: &Diagnostic) -> ErrorDetail {
 }
 
 fn lines<T: ToString>(items: impl Iterator<Item = T>) -> String {
-    items
-        .map(|item| item.to_string())
-        .collect::<Vec<_>>()
-        .join("\n")
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join("\n")
 }

@@ -40,11 +40,7 @@ pub(crate) fn unit_with_source(snapshot: &Snapshot, domain: &fleet_core::Unit) -
 
 /// A stored unit that cannot be understood.
 pub(crate) fn broken_unit(name: &UnitName, fault: &Fault) -> Unit {
-    Unit {
-        name: name.to_string(),
-        problem: fault.message.clone(),
-        ..Unit::default()
-    }
+    Unit { name: name.to_string(), problem: fault.message.clone(), ..Unit::default() }
 }
 
 /// Why the unit of that name is on no machine, in words.
@@ -66,9 +62,7 @@ pub(crate) fn state(state: &fleet_core::UnitState) -> UnitState {
     let systemd = &state.systemd;
     UnitState {
         asked: state.asked.to_string(),
-        exit: systemd
-            .exit
-            .map_or_else(String::new, |exit| exit.to_string()),
+        exit: systemd.exit.map_or_else(String::new, |exit| exit.to_string()),
         generation: state.generation.0,
         hash: state.hash.to_string(),
         machine_id: state.machine.to_string(),
@@ -88,9 +82,7 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     Machine {
         id: machine.id.to_string(),
         metadata: machine.metadata.clone(),
-        primary_ip: machine
-            .address
-            .map_or_else(String::new, |address| address.to_string()),
+        primary_ip: machine.address.map_or_else(String::new, |address| address.to_string()),
         version: machine.version.clone(),
     }
 }
@@ -104,10 +96,7 @@ fn option(option: &fleet_unitfile::UnitOption) -> UnitOption {
 }
 
 fn reason_detail(reason: &Reason) -> ReasonDetail {
-    let of_kind = |kind: &str| ReasonDetail {
-        kind: kind.to_owned(),
-        ..ReasonDetail::default()
-    };
+    let of_kind = |kind: &str| ReasonDetail { kind: kind.to_owned(), ..ReasonDetail::default() };
     match reason {
         Reason::NoMachines => of_kind("noMachines"),
         Reason::NoMachineFits { machines, tallies } => ReasonDetail {
@@ -115,47 +104,32 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
             refusals: refusals(tallies),
             ..of_kind("noMachineFits")
         },
-        Reason::NoMachineFitsGroup {
-            group,
-            machines,
-            tallies,
-        } => ReasonDetail {
+        Reason::NoMachineFitsGroup { group, machines, tallies } => ReasonDetail {
             group: names(group),
             machines: Some(*machines),
             refusals: refusals(tallies),
             ..of_kind("noMachineFitsGroup")
         },
-        Reason::PeerUnknown { peer } => ReasonDetail {
-            peers: vec![lone(peer)],
-            ..of_kind("peerUnknown")
-        },
-        Reason::PeerInactive { peer } => ReasonDetail {
-            peers: vec![lone(peer)],
-            ..of_kind("peerInactive")
-        },
+        Reason::PeerUnknown { peer } => {
+            ReasonDetail { peers: vec![lone(peer)], ..of_kind("peerUnknown") }
+        }
+        Reason::PeerInactive { peer } => {
+            ReasonDetail { peers: vec![lone(peer)], ..of_kind("peerInactive") }
+        }
         Reason::PeersApart { one, other } => {
             let peers = [one, other].map(|(name, machine)| Peer {
                 machine_id: machine.to_string(),
                 name: name.to_string(),
             });
-            ReasonDetail {
-                peers: peers.into(),
-                ..of_kind("peersApart")
-            }
+            ReasonDetail { peers: peers.into(), ..of_kind("peersApart") }
         }
-        Reason::Cycle { units } => ReasonDetail {
-            cycle: names(units),
-            ..of_kind("cycle")
-        },
+        Reason::Cycle { units } => ReasonDetail { cycle: names(units), ..of_kind("cycle") },
         _ => of_kind("other"),
     }
 }
 
 fn lone(peer: &UnitName) -> Peer {
-    Peer {
-        machine_id: String::new(),
-        name: peer.to_string(),
-    }
+    Peer { machine_id: String::new(), name: peer.to_string() }
 }
 
 fn names(units: &[UnitName]) -> Vec<String> {

@@ -39,10 +39,7 @@ pub struct ErrorDetail {
     pub message: String,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde calls"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }

@@ -36,17 +36,9 @@ mod tests {
 
     #[test]
     fn only_the_first_value_counts() {
-        let cases = [
-            ("1 2", Some(1)),
-            ("  3", Some(3)),
-            ("4]", Some(4)),
-            ("", None),
-            ("x", None),
-        ];
+        let cases = [("1 2", Some(1)), ("  3", Some(3)), ("4]", Some(4)), ("", None), ("x", None)];
         for (text, expected) in cases {
-            let value = first_value(text.as_bytes())
-                .ok()
-                .and_then(|value| value.as_i64());
+            let value = first_value(text.as_bytes()).ok().and_then(|value| value.as_i64());
             assert_eq!(value, expected, "{text:?}");
         }
     }

@@ -44,29 +44,18 @@ pub struct MetadataOp {
 impl From<&MetadataChange> for MetadataOp {
     fn from(change: &MetadataChange) -> Self {
         match change {
-            MetadataChange::Set {
-                machine,
-                key,
-                value,
-            } => Self {
-                op: "add",
-                path: path(machine, key),
-                value: Some(value.clone()),
-            },
-            MetadataChange::Remove { machine, key } => Self {
-                op: "remove",
-                path: path(machine, key),
-                value: None,
-            },
+            MetadataChange::Set { machine, key, value } => {
+                Self { op: "add", path: path(machine, key), value: Some(value.clone()) }
+            }
+            MetadataChange::Remove { machine, key } => {
+                Self { op: "remove", path: path(machine, key), value: None }
+            }
         }
     }
 }
 
 fn path(machine: &MachineId, key: &str) -> String {
-    format!(
-        "/{machine}/metadata/{}",
-        key.replace('~', "~0").replace('/', "~1")
-    )
+    format!("/{machine}/metadata/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Why a body is not what it should be.
@@ -79,10 +68,7 @@ pub(crate) enum DecodeError {
     #[error("unable to decode body: expected {expected}")]
     Shape { expected: &'static str },
     #[error("operation {index}: {cause}")]
-    Change {
-        index: usize,
-        cause: MetadataChangeError,
-    },
+    Change { index: usize, cause: MetadataChangeError },
 }
 
 /// Why an operation of a patch cannot be carried out.
@@ -110,14 +96,9 @@ pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
         return Ok(PutUnit::default());
     }
     if !value.is_object() {
-        return Err(DecodeError::Shape {
-            expected: "an object",
-        });
+        return Err(DecodeError::Shape { expected: "an object" });
     }
-    settle_names(
-        &mut value,
-        &["desiredState", "name", "options", "source", "sourceBase64"],
-    );
+    settle_names(&mut value, &["desiredState", "name", "options", "source", "sourceBase64"]);
     settle_options(&mut value)?;
     serde_json::from_value(value).map_err(DecodeError::Json)
 }
@@ -147,9 +128,7 @@ pub(crate) fn decode_patch(body: &[u8]) -> Result<Vec<MetadataChange>, DecodeErr
         Value::Null => Vec::new(),
         Value::Array(ops) => ops,
         _ => {
-            return Err(DecodeError::Shape {
-                expected: "an array of operations",
-            });
+            return Err(DecodeError::Shape { expected: "an array of operations" });
         }
     };
     let change = |(index, mut op): (usize, Value)| {
@@ -171,11 +150,7 @@ fn decode_op(op: &Value) -> Result<MetadataChange, MetadataChangeError> {
         return Ok(MetadataChange::Remove { machine, key });
     }
     let value = decode_value(op.get("value"))?;
-    Ok(MetadataChange::Set {
-        machine,
-        key,
-        value,
-    })
+    Ok(MetadataChange::Set { machine, key, value })
 }
 
 fn decode_path(path: &str) -> Result<(MachineId, String), MetadataChangeError> {

@@ -1,0 +1,204 @@
+//! The client against the server, over both kinds of sockets.
+
+use fleet_core::TargetState;
+use fleet_http::{Client, ClientError, PutOutcome, StateFilter, UnitUpload};
+use fleet_store::MetadataChange;
+use fleet_unitfile::UnitFile;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::harness::{Server, name, running};
+
+fn upload(source: &str, desired: Option<TargetState>, create_only: bool) -> UnitUpload {
+    UnitUpload { file: UnitFile::parse(source).unwrap(), desired, create_only }
+}
+
+#[tokio::test]
+async fn a_units_whole_life() {
+    for server in [Server::start().await, Server::start_on_tcp().await] {
+        let (client, unit) = (server.client(), name("a.service"));
+        let one = upload("[Service]\nType=exec\n", None, true);
+        let other = upload("[Service]\nType=simple\n", Some(TargetState::Loaded), false);
+        assert_eq!(client.unit(&unit).await.unwrap(), None);
+        assert_eq!(client.put_unit(&unit, &one).await.unwrap(), PutOutcome::Created);
+        assert_eq!(client.put_unit(&unit, &one).await.unwrap(), PutOutcome::Exists);
+        assert_eq!(client.put_unit(&unit, &other).await.unwrap(), PutOutcome::Created);
+        assert_eq!(client.put_unit(&unit, &other).await.unwrap(), PutOutcome::Changed);
+        client.set_desired(&unit, TargetState::Launched).await.unwrap();
+        let generation = client.restart(&unit).await.unwrap();
+        let shown = client.unit(&unit).await.unwrap().unwrap();
+        assert_eq!(shown.desired(), Some(TargetState::Launched));
+        assert_eq!(shown.current(), Some(TargetState::Inactive));
+        assert_eq!(shown.generation, generation.0);
+        assert_eq!(shown.source.as_deref(), Some("[Service]\nType=simple\n"));
+        assert!(client.destroy(&unit).await.unwrap());
+        assert!(!client.destroy(&unit).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn names_survive_the_way() {
+    let server = Server::start().await;
+    let client = server.client();
+    let file = upload("[Service]\nType=exec\n", None, true);
+    for text in [r"a\x2db.service", "a:b@c.d@e.service", "a@b@c.path", "_-.service"] {
+        assert_eq!(client.put_unit(&name(text), &file).await.unwrap(), PutOutcome::Created);
+        let shown = client.unit(&name(text)).await.unwrap().unwrap();
+        assert_eq!(shown.name, text);
+    }
+}
+
+#[tokio::test]
+async fn lists_are_read_to_their_end() {
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    let client = server.client();
+    assert!(client.machines().await.unwrap().is_empty());
+    for id in ["m1", "m2", "m3"] {
+        let presence = server.machine(id, &[]).await;
+        for unit in ["a.service", "b.service"] {
+            server.publish(&presence, running(unit, id)).await;
+        }
+    }
+    let machines = client.machines().await.unwrap();
+    let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
+    assert_eq!(ids, ["m1", "m2", "m3"]);
+    let count = async |machine: Option<&str>, unit: Option<&str>| {
+        let (machine, unit) = (machine.map(str::to_owned), unit.map(str::to_owned));
+        client.states(&StateFilter { machine, unit }).await.unwrap().len()
+    };
+    assert_eq!(count(None, None).await, 6);
+    assert_eq!(count(Some("m2"), None).await, 2);
+    assert_eq!(count(None, Some("a.service")).await, 3);
+    assert_eq!(count(Some("m2"), Some("b.service")).await, 1);
+    assert_eq!(count(Some("m4"), None).await, 0);
+}
+
+#[tokio::test]
+async fn metadata_is_patched() {
+    let server = Server::start().await;
+    let _presence = server.machine("m1", &[("a", "1")]).await;
+    let machine = || "m1".parse().unwrap();
+    let changes = [
+        MetadataChange::Set { machine: machine(), key: "b.c-d_e".into(), value: "x = y".into() },
+        MetadataChange::Remove { machine: machine(), key: "a".into() },
+    ];
+    server.client().patch_machines(&changes).await.unwrap();
+    let machines = server.client().machines().await.unwrap();
+    assert_eq!(
+        machines[0].metadata.iter().collect::<Vec<_>>(),
+        [(&"b.c-d_e".into(), &"x = y".into())]
+    );
+}
+
+#[tokio::test]
+async fn refusals_arrive_with_their_details() {
+    let server = Server::start().await;
+    let unit = upload("[X-Fleet]\nConflict=b\n", None, true);
+    let error = server.client().put_unit(&name("a.service"), &unit).await.unwrap_err();
+    let ClientError::Api { status, message, details } = &error else { panic!("{error}") };
+    assert_eq!((*status, details.len()), (400, 1));
+    assert_eq!((details[0].line, details[0].column), (2, 1));
+    assert_eq!(&error.to_string(), message);
+    let error = server.client().set_desired(&name("b.service"), TargetState::Loaded).await;
+    assert!(matches!(error, Err(ClientError::Api { status: 409, .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn health_is_asked() {
+    let server = Server::start().await;
+    server.client().health().await.unwrap();
+    server.client().ready().await.unwrap();
+    assert_eq!(server.client().version().await.unwrap(), "1.2.3");
+    server.mirror.shutdown();
+    let error = server.client().ready().await.unwrap_err();
+    assert!(matches!(error, ClientError::Api { status: 503, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_remedy_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = format!("unix://{}", folder.path().join("s").display());
+    let error = Client::new(&endpoint.parse().unwrap()).units().await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+    let message = error.to_string();
+    assert!(message.contains(&endpoint) && message.contains("FLEETCTL_ENDPOINT"), "{message}");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("No such file or directory"), "{cause}");
+}
+
+/// Answers each connection with what is in `answers` for it, and then closes it.
+async fn scripted(answers: Vec<&'static str>) -> (Client, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/behind", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = vec![0; 4096];
+            let read = stream.read(&mut buffer).await.unwrap();
+            let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
+            requests.push(text.lines().next().unwrap_or_default().to_owned());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        requests
+    });
+    (Client::new(&endpoint.parse().unwrap()), server)
+}
+
+const GONE: &str = "";
+
+#[tokio::test]
+async fn a_get_whose_connection_breaks_is_repeated_once() {
+    let good = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n{\"version\":\"1.2.3\"}";
+    let (client, server) = scripted(vec![GONE, good]).await;
+    assert_eq!(client.version().await.unwrap(), "1.2.3");
+    let request = "GET /behind/fleet/v1/version HTTP/1.1";
+    assert_eq!(server.await.unwrap(), [request, request]);
+    let (client, server) = scripted(vec![GONE, GONE]).await;
+    let error = client.version().await.unwrap_err();
+    assert!(matches!(error, ClientError::Broken { .. }), "{error}");
+    assert_eq!(server.await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_write_is_never_repeated() {
+    let (client, server) = scripted(vec![GONE]).await;
+    let error = client.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap_err();
+    assert!(matches!(error, ClientError::Broken { .. }), "{error}");
+    assert_eq!(server.await.unwrap(), ["PUT /behind/fleet/v1/units/a.service HTTP/1.1"]);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_of_the_api_is_called_so() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 5\r\n\r\nhello",
+    ] {
+        let (client, server) = scripted(vec![answer]).await;
+        let error = client.version().await.unwrap_err();
+        assert!(matches!(error, ClientError::BadAnswer { .. }), "{error}");
+        assert_eq!(server.await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_go_on_is_given_up() {
+    let page = "HTTP/1.1 200 OK\r\nContent-Length: 21\r\nConnection: close\r\n\r\n\
+                {\"nextPageToken\":\"x\"}";
+    let (client, server) = scripted(vec![page, page]).await;
+    let error = client.units().await.unwrap_err();
+    assert!(matches!(error, ClientError::BadAnswer { .. }), "{error}");
+    assert_eq!(server.await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_answer_of_an_old_server_is_enough() {
+    let page = "HTTP/1.1 200 OK\r\nContent-Length: 54\r\n\r\n\
+                {\"units\":[{\"name\":\"a.service\",\"desiredState\":\"loaded\"}]}";
+    let page = page.replace("54", &(page.len() - page.find('{').unwrap()).to_string());
+    let (client, _server) = scripted(vec![Box::leak(page.into_boxed_str())]).await;
+    let units = client.units().await.unwrap();
+    assert_eq!(
+        (units[0].name.as_str(), units[0].desired()),
+        ("a.service", Some(TargetState::Loaded))
+    );
+}

@@ -1,0 +1,173 @@
+//! What the old program got wrong and this one does not, defect by defect.
+
+use crate::harness::{Server, running};
+
+#[tokio::test]
+async fn an_unknown_desired_state_cannot_poison_a_unit() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "loaded").await;
+    let bogus = r#"{"desiredState":"bogus"}"#;
+    let answer = server.put("/fleet/v1/units/a.service", bogus).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(
+        answer.message(),
+        r#"unknown state "bogus": write "inactive", "loaded" or "launched""#
+    );
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["desiredState"], "loaded");
+    assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
+}
+
+#[tokio::test]
+async fn an_unknown_desired_state_is_refused_on_creation() {
+    let server = Server::start().await;
+    let body = r#"{"desiredState":"LAUNCHED","source":"[Service]\nExecStart=/bin/true\n"}"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 400);
+    assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_option_that_is_null_is_answered() {
+    let server = Server::start().await;
+    for (options, what) in [("[null]", "options[0] is null"), ("null", "options is null")] {
+        let body = format!(r#"{{"options":{options}}}"#);
+        let answer = server.put("/fleet/v1/units/a.service", &body).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.message().contains(what), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_nothing_is_not_found() {
+    let server = Server::start().await;
+    let answer = server.get("/fleet/v1/state/a.service").await;
+    assert_eq!((answer.status, answer.message().as_str()), (404, "unit state does not exist"));
+}
+
+#[tokio::test]
+async fn a_template_cannot_be_activated_by_any_way() {
+    let server = Server::start().await;
+    let path = "/fleet/v1/units/a@.service";
+    let body = |state: &str, command: &str| {
+        let source = format!("[Service]\\nExecStart={command}\\n");
+        format!(r#"{{"desiredState":"{state}","source":"{source}"}}"#)
+    };
+    let expected = r#"cannot activate template "a@.service": activate an instance of it"#;
+    for state in ["loaded", "launched"] {
+        // By creating it.
+        let answer = server.put(path, &body(state, "/bin/true")).await;
+        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        // By replacing it.
+        server.put(path, &body("inactive", "/bin/false")).await;
+        let answer = server.put(path, &body(state, "/bin/true")).await;
+        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        // By its state alone.
+        let answer = server.put(path, &format!(r#"{{"desiredState":"{state}"}}"#)).await;
+        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        assert_eq!(server.call("DELETE", path, "").await.status, 204);
+    }
+    let shown = server.put(path, r#"{"desiredState":"inactive"}"#).await;
+    assert_eq!(shown.status, 409);
+}
+
+#[tokio::test]
+async fn replacing_is_checked_like_creating() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let before = server.get("/fleet/v1/units/a.service").await;
+    let body = r#"{"desiredState":"inactive","source":"[X-Fleet]\nGlobbal=true\n"}"#;
+    let answer = server.put("/fleet/v1/units/a.service", body).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(server.get("/fleet/v1/units/a.service").await, before, "all or nothing");
+}
+
+#[tokio::test]
+async fn a_newline_in_a_value_cannot_smuggle_options_in() {
+    let server = Server::start().await;
+    let body =
+        r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/true\nUser=root"}]}"#;
+    let answer = server.put("/fleet/v1/units/a.service", body).await;
+    assert_eq!(answer.status, 400, "{answer}");
+}
+
+#[tokio::test]
+async fn a_page_is_never_empty() {
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    server.sleepers(&["a.service", "b.service"], "inactive").await;
+    let page = server.get("/fleet/v1/units").await.json();
+    assert_eq!(page["units"].as_array().unwrap().len(), 2);
+    assert!(page.get("nextPageToken").is_none(), "{page}");
+}
+
+#[tokio::test]
+async fn a_page_size_of_zero_does_not_list_for_ever() {
+    let server = Server::start_with(|api| api.page_size = 0).await;
+    server.sleepers(&["a.service", "b.service"], "inactive").await;
+    assert_eq!(server.client().units().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn page_arithmetic_does_not_wrap() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "inactive").await;
+    // Page 65,535 of version 1, whose first item would be number 6,553,400; and the last page that
+    // can be named at all.
+    for token in ["ZAD__w==", "ZAD_____________AAAAAAAAAAA="] {
+        let answer = server.get(&format!("/fleet/v1/units?nextPageToken={token}")).await;
+        assert!(matches!(answer.status, 200 | 400), "{answer}");
+        assert!(!answer.body.contains("a.service"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn all_thirteen_types_of_units_can_be_created() {
+    let server = Server::start().await;
+    for kind in fleet_unitfile::UnitType::ALL {
+        server.sleepers(&[&format!("a.{}", kind.as_str())], "loaded").await;
+    }
+    assert_eq!(server.client().units().await.unwrap().len(), 13);
+}
+
+#[tokio::test]
+async fn states_of_several_machines_do_not_hide_each_other() {
+    let server = Server::start().await;
+    let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    server.publish(&one, running("a.service", "m1")).await;
+    server.publish(&two, running("a.service", "m2")).await;
+    let taken_back = one.publish_states(&[], &[crate::harness::name("a.service")]).await.unwrap();
+    server.settle(taken_back).await;
+    let states = server.get("/fleet/v1/state").await.json();
+    assert_eq!(states["states"].as_array().unwrap().len(), 1);
+    assert_eq!(states["states"][0]["machineID"], "m2");
+}
+
+#[tokio::test]
+async fn a_damaged_unit_can_be_seen_and_destroyed_and_hides_no_other() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
+    server.damage("b.service").await;
+    let units = server.client().units().await.unwrap();
+    let problems: Vec<(&str, bool)> =
+        units.iter().map(|unit| (unit.name.as_str(), unit.problem.is_empty())).collect();
+    assert_eq!(problems, [("a.service", true), ("b.service", false), ("c.service", true)]);
+    let shown = server.get("/fleet/v1/units/b.service").await;
+    assert_eq!(shown.status, 200);
+    let answer = server.put("/fleet/v1/units/b.service", r#"{"desiredState":"loaded"}"#).await;
+    assert_eq!(answer.status, 409);
+    assert!(
+        answer.message().ends_with("destroy the unit, or send its unit file again"),
+        "{answer}"
+    );
+    assert_eq!(server.call("DELETE", "/fleet/v1/units/b.service", "").await.status, 204);
+    assert_eq!(server.get("/fleet/v1/units/b.service").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_damaged_unit_can_be_replaced() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "inactive").await;
+    server.damage("a.service").await;
+    server.sleepers(&["a.service"], "inactive").await;
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert!(shown.get("problem").is_none(), "{shown}");
+}

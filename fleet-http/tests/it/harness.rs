@@ -1,0 +1,303 @@
+//! A server as a daemon has it, on a memory store, with the daemon's other half played by hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::{
+    ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Reason, Revision, Strictness,
+    SystemdState, TargetState, UnitState,
+};
+use fleet_http::{
+    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, serve,
+};
+use fleet_store::{
+    Commit, Key, Layout, LeaseId, Listing, MachineRecord, MemoryStore, Mirror, Place,
+    PlacementWrites, Presence, Registry, Store, StoreError, Transaction, Watch,
+};
+use fleet_unitfile::UnitName;
+use futures_util::{StreamExt as _, stream};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::http::{self, Answer};
+
+/// Longer than any test.
+const TTL: Duration = Duration::from_secs(3600);
+
+/// A server and what is behind it.
+pub(crate) struct Server {
+    pub(crate) registry: Registry,
+    pub(crate) mirror: Mirror,
+    pub(crate) store: Arc<Switch>,
+    pub(crate) at: Listen,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// A server on a unix socket, whose pages have 100 items.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// A server with something set differently.
+    pub(crate) async fn start_with(set: impl FnOnce(&mut Api)) -> Self {
+        let server = Self::start_unread(Switch::new(), set).await;
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    /// A server that may not have read its store yet.
+    pub(crate) async fn start_unread(store: Switch, set: impl FnOnce(&mut Api)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = Listen::Unix(folder.path().join("fleet.sock"));
+        Self::start_on(store, folder, &listen, set).await
+    }
+
+    /// A server on a TCP port that the system chooses.
+    pub(crate) async fn start_on_tcp() -> Self {
+        let listen = "tcp://127.0.0.1:0".parse().unwrap();
+        let server =
+            Self::start_on(Switch::new(), tempfile::tempdir().unwrap(), &listen, |_| {}).await;
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    async fn start_on(
+        store: Switch,
+        folder: TempDir,
+        listen: &Listen,
+        set: impl FnOnce(&mut Api),
+    ) -> Self {
+        let store = Arc::new(store);
+        let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
+        let mirror = Mirror::start(&registry);
+        let mut api = Api {
+            registry: registry.clone(),
+            mirror: mirror.clone(),
+            journals: Arc::new(Shelf),
+            page_size: Api::PAGE_SIZE,
+            strictness: Strictness::Refuse,
+            version: "1.2.3".to_owned(),
+        };
+        set(&mut api);
+        let listener = Listener::bind(listen).await.unwrap();
+        let at = listener.local_listen().clone();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move {
+            let _dropped = stopped.await;
+        };
+        let serving = tokio::spawn(serve(listener, api.router(), shutdown));
+        Self { registry, mirror, store, at, stop, serving, _folder: folder }
+    }
+
+    /// Asks the server to end, and waits until it has.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(http::DEADLINE, self.serving).await.unwrap().unwrap();
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&self.at.to_string().parse().unwrap())
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+        let json = [("Content-Type", "application/json")];
+        http::request(&self.at, "PUT", path, &json, body).await
+    }
+
+    /// Sends a request without any header that matters.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+        http::request(&self.at, method, path, &[], body).await
+    }
+
+    /// Creates units that sleep.
+    pub(crate) async fn sleepers(&self, names: &[&str], desired: &str) {
+        for name in names {
+            let options = r#"[{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}]"#;
+            let body = format!(r#"{{"desiredState":"{desired}","options":{options}}}"#);
+            let answer = self.put(&format!("/fleet/v1/units/{name}"), &body).await;
+            assert_eq!(answer.to_string(), "201", "{name}");
+        }
+    }
+
+    /// Makes a machine present.
+    pub(crate) async fn machine(&self, id: &str, metadata: &[(&str, &str)]) -> Presence {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let record = MachineRecord {
+            id: id.parse().unwrap(),
+            address: Some("10.0.0.7".parse().unwrap()),
+            metadata: metadata.iter().map(pair).collect::<Metadata>(),
+            version: "1.2.3".to_owned(),
+        };
+        let presence = self.registry.join(record, "token", TTL).await.unwrap();
+        let joined = |mirror: &Mirror| mirror.snapshot().machine(id).is_some();
+        self.wait_until(joined).await;
+        presence
+    }
+
+    /// Decides where units go, as an engine would.
+    pub(crate) async fn decide(&self, placements: &[(&str, &str)], reasons: &[(&str, Reason)]) {
+        let engine: MachineId = "engine".parse().unwrap();
+        let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
+        let place = |(unit, machine): &(&str, &str)| Place {
+            unit: name(unit),
+            machine: machine.parse().unwrap(),
+            epoch: Epoch(1),
+            was: None,
+        };
+        let writes = PlacementWrites {
+            place: placements.iter().map(place).collect(),
+            reasons: reasons.iter().map(|(unit, why)| (name(unit), Some(why.clone()))).collect(),
+            ..PlacementWrites::default()
+        };
+        let revision = leader.commit(&writes).await.unwrap();
+        leader.resign().await.unwrap();
+        self.settle(revision).await;
+    }
+
+    /// Publishes a state.
+    pub(crate) async fn publish(&self, presence: &Presence, state: UnitState) {
+        let revision = presence.publish_states(&[state], &[]).await.unwrap();
+        self.settle(revision).await;
+    }
+
+    /// Writes bytes where a unit's record belongs that are none.
+    pub(crate) async fn damage(&self, unit: &str) {
+        let key = self.registry.layout().key(&Key::Unit(name(unit)));
+        let commit = self.store.commit(Transaction::new().put(key, "damage")).await.unwrap();
+        let Commit::Applied(revision) = commit else { panic!("nothing was in the way") };
+        self.settle(revision).await;
+    }
+
+    pub(crate) async fn settle(&self, revision: Revision) {
+        self.mirror.wait_for(revision).await.unwrap();
+    }
+
+    async fn wait_until(&self, reached: impl Fn(&Mirror) -> bool) {
+        let mut progress = self.mirror.subscribe();
+        let reached = progress.wait_for(|_| reached(&self.mirror));
+        drop(tokio::time::timeout(http::DEADLINE, reached).await.unwrap().unwrap());
+    }
+}
+
+pub(crate) fn name(text: &str) -> UnitName {
+    UnitName::parse(text).unwrap()
+}
+
+/// A unit that runs.
+pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
+    let systemd = SystemdState {
+        main_pid: Some(4711),
+        ..SystemdState::new(LoadState::Loaded, ActiveState::Active, "running")
+    };
+    UnitState {
+        unit: name(unit),
+        machine: machine.parse().unwrap(),
+        hash: "5b4e7d2f0a1c3e5d7f90112233445566778899aa".parse().unwrap(),
+        asked: TargetState::Launched,
+        epoch: Epoch(1),
+        generation: Generation::ZERO,
+        systemd,
+        problem: None,
+    }
+}
+
+/// Journals of made-up lines: those of machine `m1` are here, those of others are not.
+struct Shelf;
+
+/// A journal of which that many lines are wanted breaks after them.
+pub(crate) const BREAKS: u32 = 7;
+
+#[async_trait]
+impl Journals for Shelf {
+    async fn open(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+        query: &JournalQuery,
+    ) -> Result<JournalStream, JournalError> {
+        match machine.as_str() {
+            "m1" => {}
+            "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
+            _ => return Err(JournalError::NotHere { machine: machine.clone() }),
+        }
+        let (unit, lines) = (unit.clone(), query.lines);
+        let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}")));
+        if query.lines == BREAKS {
+            let cut = stream::once(async { Err(JournalError::Failed("cut".into())) });
+            return Ok(there.chain(cut).boxed());
+        }
+        match query.follow {
+            true => Ok(there.chain(stream::pending()).boxed()),
+            false => Ok(there.boxed()),
+        }
+    }
+}
+
+/// A memory store that can be made unavailable.
+pub(crate) struct Switch {
+    store: MemoryStore,
+    /// Nothing can be reached.
+    pub(crate) away: AtomicBool,
+    /// Commits happen, but are not acknowledged.
+    pub(crate) mute: AtomicBool,
+}
+
+impl Switch {
+    pub(crate) fn new() -> Self {
+        Self { store: MemoryStore::new(), away: false.into(), mute: false.into() }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("the cable is cut".into()));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for Switch {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        self.check()?;
+        self.store.read(prefix).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.check()?;
+        let commit = self.store.commit(transaction).await?;
+        if self.mute.load(Ordering::SeqCst) {
+            return Err(StoreError::Unknown("the cable was cut".into()));
+        }
+        Ok(commit)
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        self.check()?;
+        self.store.watch(prefix, after).await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.check()?;
+        self.store.grant(ttl).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.check()?;
+        self.store.renew(lease).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.check()?;
+        self.store.revoke(lease).await
+    }
+}

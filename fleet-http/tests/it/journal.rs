@@ -1,0 +1,102 @@
+//! `GET /units/<name>/journal`: whose lines, how many, and what if they cannot be had.
+
+use fleet_http::{ClientError, JournalOptions};
+
+use crate::harness::{BREAKS, Server, name, running};
+
+async fn placed(on: &str) -> Server {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[("a.service", on)], &[]).await;
+    server
+}
+
+#[tokio::test]
+async fn lines_are_plain_text() {
+    let server = placed("m1").await;
+    let answer = server.get("/fleet/v1/units/a.service/journal?lines=2").await;
+    assert_eq!(answer.to_string(), "200 a.service 1\na.service 2\n");
+    assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
+    let answer = server.get("/fleet/v1/units/a.service/journal").await;
+    assert_eq!(answer.body.lines().count(), 10);
+    let answer = server.get("/fleet/v1/units/a.service/journal?lines=0").await;
+    assert_eq!(answer.to_string(), "200");
+}
+
+#[tokio::test]
+async fn refusals_say_where_the_lines_are() {
+    let server = placed("m3").await;
+    server.sleepers(&["b.service", "b@.service"], "inactive").await;
+    let cases = [
+        ("x.service/journal", 404, "unit does not exist"),
+        ("b.service/journal", 409, "b.service is on no machine: its desired state is inactive"),
+        ("b@.service/journal", 409, "b@.service is on no machine: it is a template"),
+        ("a.service/journal", 501, "the journal is on machine m3, and cannot be had from another"),
+        ("a.service/journal?machine=m2", 500, "the journal cannot be read: the disk is on fire"),
+        ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
+        ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
+        ("a.service/journal?lines=100001", 400, "invalid value of lines: "),
+        ("a.service/journal?follow=maybe", 400, "invalid value of follow: "),
+    ];
+    for (path, status, beginning) in cases {
+        let answer = server.get(&format!("/fleet/v1/units/{path}")).await;
+        assert_eq!(answer.status, status, "{path}: {answer}");
+        assert!(answer.message().starts_with(beginning), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_pending_unit_tells_its_reason() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let path = "/fleet/v1/units/a.service/journal";
+    let answer = server.get(path).await;
+    assert_eq!(answer.status, 409);
+    assert!(answer.message().ends_with("the engine has not looked at it yet"), "{answer}");
+    server.decide(&[], &[("a.service", fleet_core::Reason::NoMachines)]).await;
+    let answer = server.get(path).await;
+    assert_eq!(answer.message(), "a.service is on no machine: no machine is present");
+}
+
+#[tokio::test]
+async fn a_global_unit_needs_a_choice_only_where_there_is_one() {
+    let server = Server::start().await;
+    let global = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
+    server.put("/fleet/v1/units/a.service", global).await;
+    let path = "/fleet/v1/units/a.service/journal";
+    let one = server.machine("m1", &[]).await;
+    server.publish(&one, running("a.service", "m1")).await;
+    assert_eq!(server.get(path).await.status, 200);
+    let two = server.machine("m2", &[]).await;
+    server.publish(&two, running("a.service", "m2")).await;
+    let answer = server.get(path).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.message().ends_with("choose one, for example with machine=m1"), "{answer}");
+    assert_eq!(server.get(&format!("{path}?machine=m1")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_reads_line_by_line_as_they_come() {
+    let server = placed("m1").await;
+    let options = JournalOptions { lines: Some(3), follow: true, machine: None };
+    let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
+    for number in 1..=3 {
+        let line = journal.next_line().await.unwrap().unwrap();
+        assert_eq!(line, format!("a.service {number}"), "before the journal has ended");
+    }
+    // A journal that is followed never ends, but the server does.
+    server.stop().await;
+    assert!(matches!(journal.next_line().await, Err(ClientError::Broken { .. })));
+}
+
+#[tokio::test]
+async fn a_journal_that_breaks_is_not_taken_for_one_that_ends() {
+    let server = placed("m1").await;
+    let options = JournalOptions { lines: Some(BREAKS), ..JournalOptions::default() };
+    let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
+    for _ in 0..BREAKS {
+        assert!(journal.next_line().await.unwrap().is_some(), "what came before it is there");
+    }
+    let end = journal.next_line().await;
+    assert!(matches!(end, Err(ClientError::Broken { .. })), "{end:?}");
+}

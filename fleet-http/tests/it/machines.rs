@@ -1,0 +1,82 @@
+//! `PATCH /machines`: its forms, its refusals, and that it is all or nothing.
+
+use crate::harness::Server;
+
+#[tokio::test]
+async fn nothing_to_do_is_no_error() {
+    let server = Server::start().await;
+    for body in ["[]", "null", "[] and more"] {
+        let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
+        assert_eq!(answer.to_string(), "204", "{body}");
+    }
+}
+
+#[tokio::test]
+async fn values_may_have_the_form_that_the_old_program_wanted() {
+    let server = Server::start().await;
+    let _presence = server.machine("m1", &[]).await;
+    let body = r#"[{"OP":"add","Path":"/m1/metadata/a","value":{"Value":"1"}}]"#;
+    assert_eq!(server.call("PATCH", "/fleet/v1/machines", body).await.status, 204);
+    let machines = server.get("/fleet/v1/machines").await.json();
+    assert_eq!(machines["machines"][0]["metadata"]["a"], "1");
+}
+
+#[tokio::test]
+async fn operations_are_carried_out_in_order() {
+    let server = Server::start().await;
+    let _presence = server.machine("m1", &[]).await;
+    let op = |op: &str, value: &str| {
+        format!(r#"{{"op":"{op}","path":"/m1/metadata/a","value":"{value}"}}"#)
+    };
+    let body = format!("[{},{},{}]", op("add", "1"), op("remove", ""), op("replace", "2"));
+    assert_eq!(server.call("PATCH", "/fleet/v1/machines", &body).await.status, 204);
+    let machines = server.get("/fleet/v1/machines").await.json();
+    assert_eq!(machines["machines"][0]["metadata"]["a"], "2");
+}
+
+#[tokio::test]
+async fn invalid_operations_change_nothing() {
+    let server = Server::start().await;
+    let _presence = server.machine("m1", &[]).await;
+    let op = "operation 1: invalid op: expect add, remove, or replace";
+    let path = "operation 1: machine metadata path invalid: ";
+    let value = "operation 1: invalid value: add and replace require a value";
+    let cases = [
+        (r#"{"op":"move","path":"/m1/metadata/a"}"#, op),
+        (r#"{"path":"/m1/metadata/a"}"#, op),
+        ("7", op),
+        (r#"{"op":"remove","path":"m1/metadata/a"}"#, path),
+        (r#"{"op":"remove","path":"//metadata/a"}"#, path),
+        (r#"{"op":"remove","path":"/m1/metadata/"}"#, path),
+        (r#"{"op":"remove","path":"/m1/metadata/a/b"}"#, path),
+        (r#"{"op":"remove","path":"/m1/metadata/a~1b"}"#, path),
+        (r#"{"op":"remove","path":"/m1/metadata/a b"}"#, path),
+        (r#"{"op":"remove","path":"/m1/data/a"}"#, path),
+        (r#"{"op":"remove","path":"/m 1/metadata/a"}"#, path),
+        (r#"{"op":"remove"}"#, path),
+        (r#"{"op":"add","path":"/m1/metadata/a"}"#, value),
+        (r#"{"op":"add","path":"/m1/metadata/a","value":""}"#, value),
+        (r#"{"op":"replace","path":"/m1/metadata/a","value":null}"#, value),
+        (r#"{"op":"replace","path":"/m1/metadata/a","value":{}}"#, value),
+        (r#"{"op":"add","path":"/m1/metadata/a","value":7}"#, "operation 1: invalid value: it "),
+    ];
+    for (operation, beginning) in cases {
+        let body =
+            format!(r#"[{{"op":"add","path":"/m1/metadata/good","value":"1"}},{operation}]"#);
+        let answer = server.call("PATCH", "/fleet/v1/machines", &body).await;
+        assert_eq!(answer.status, 400, "{operation}");
+        assert!(answer.message().starts_with(beginning), "{operation}: {answer}");
+    }
+    let machines = server.get("/fleet/v1/machines").await.json();
+    assert!(machines["machines"][0].get("metadata").is_none(), "{machines}");
+}
+
+#[tokio::test]
+async fn what_is_no_array_is_refused() {
+    let server = Server::start().await;
+    for body in ["{}", "7", "\"add\"", "", "["] {
+        let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.message().starts_with("unable to decode body: "), "{body}: {answer}");
+    }
+}

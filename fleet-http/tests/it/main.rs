@@ -1,0 +1,17 @@
+//! The API over real sockets: a router over a registry and a mirror, as a daemon has them.
+
+mod client;
+mod defects;
+mod discovery;
+mod document;
+mod harness;
+mod http;
+mod journal;
+mod listening;
+mod machines;
+mod outage;
+mod paging;
+mod protocol;
+mod put;
+mod states;
+mod units;

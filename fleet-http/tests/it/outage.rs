@@ -1,0 +1,85 @@
+//! A store that is away: what is known is told as such, and nothing is made up.
+
+use std::sync::atomic::Ordering;
+
+use crate::harness::{Server, Switch};
+
+#[tokio::test]
+async fn before_anything_is_known_nothing_is_claimed() {
+    let store = Switch::new();
+    store.away.store(true, Ordering::SeqCst);
+    let server = Server::start_unread(store, |_| {}).await;
+    for path in ["units", "units/a.service", "state", "state/a.service", "machines"] {
+        let answer = server.get(&format!("/fleet/v1/{path}")).await;
+        assert_eq!(answer.status, 503, "{path}: unknown is not absent");
+        assert_eq!(answer.message(), "fleet server unable to communicate with its store");
+    }
+    assert_eq!(server.get("/healthz").await.to_string(), "200 ok\n");
+    let answer = server.get("/readyz").await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.message(), "the mirror of the store is not current");
+}
+
+#[tokio::test]
+async fn a_server_that_follows_its_store_is_ready() {
+    let server = Server::start().await;
+    assert_eq!(server.get("/readyz").await.to_string(), "200 ok\n");
+    assert_eq!(server.get("/fleet/v1/units").await.header("x-fleet-behind"), None);
+}
+
+#[tokio::test]
+async fn reads_go_on_and_say_that_they_are_old() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "inactive").await;
+    server.mirror.shutdown();
+    assert_eq!(server.get("/readyz").await.status, 503);
+    let deadline = tokio::time::timeout(crate::http::DEADLINE, wait_for_age(&server));
+    let age = deadline.await.expect("the age is told");
+    assert!(age >= 1);
+}
+
+async fn wait_for_age(server: &Server) -> u64 {
+    loop {
+        let answer = server.get("/fleet/v1/units/a.service").await;
+        assert_eq!(answer.status, 200);
+        if let Some(age) = answer.header("x-fleet-behind") {
+            return age.parse().unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn writes_are_refused_with_the_cause() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.store.away.store(true, Ordering::SeqCst);
+    let patch = r#"[{"op":"add","path":"/m1/metadata/a","value":"1"}]"#;
+    let source = r#"{"source":"[Service]\nType=exec\n"}"#;
+    let answers = [
+        server.put("/fleet/v1/units/b.service", source).await,
+        server.put("/fleet/v1/units/a.service", source).await,
+        server.put("/fleet/v1/units/a.service", r#"{"desiredState":"loaded"}"#).await,
+        server.call("DELETE", "/fleet/v1/units/a.service", "").await,
+        server.call("POST", "/fleet/v1/units/a.service/restart", "").await,
+        server.call("PATCH", "/fleet/v1/machines", patch).await,
+    ];
+    for answer in answers {
+        assert_eq!(answer.status, 503);
+        let message = answer.message();
+        assert_eq!(message, "the store failed: the store is unavailable: the cable is cut");
+    }
+    server.store.away.store(false, Ordering::SeqCst);
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["desiredState"], "launched");
+}
+
+#[tokio::test]
+async fn a_write_that_may_have_happened_is_no_success() {
+    let server = Server::start().await;
+    server.store.mute.store(true, Ordering::SeqCst);
+    let source = r#"{"source":"[Service]\nType=exec\n"}"#;
+    let answer = server.put("/fleet/v1/units/a.service", source).await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.message().contains("did not say whether the commit happened"), "{answer}");
+}

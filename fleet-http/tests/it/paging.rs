@@ -1,0 +1,131 @@
+//! Lists in pages: every item once, at one revision, whatever happens meanwhile.
+
+use crate::harness::{Server, running};
+
+fn names(from: usize, to: usize) -> Vec<String> {
+    (from..to).map(|number| format!("u{number:04}.service")).collect()
+}
+
+fn shown(page: &serde_json::Value) -> Vec<String> {
+    let units = page["units"].as_array().expect("a page has units");
+    units.iter().map(|unit| unit["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn next(page: &serde_json::Value) -> Option<String> {
+    page["nextPageToken"].as_str().map(|token| format!("/fleet/v1/units?nextPageToken={token}"))
+}
+
+#[tokio::test]
+async fn a_thousand_units_come_once_each() {
+    let server = Server::start().await;
+    let expected = names(0, 1000);
+    server.sleepers(&expected.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
+    let (mut found, mut pages) = (Vec::new(), 0);
+    let mut target = Some("/fleet/v1/units".to_owned());
+    while let Some(path) = target {
+        let page = server.get(&path).await.json();
+        pages += 1;
+        found.extend(shown(&page));
+        target = next(&page);
+    }
+    assert_eq!((found, pages), (expected, 10));
+}
+
+#[tokio::test]
+async fn all_pages_show_one_revision() {
+    let server = Server::start_with(|api| api.page_size = 3).await;
+    let before = names(0, 10);
+    server.sleepers(&before.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
+    let mut page = server.get("/fleet/v1/units").await.json();
+    let mut found = shown(&page);
+    let mut change = 0;
+    while let Some(target) = next(&page) {
+        // Between two pages one unit that was listed goes, one that was not goes, and one comes.
+        let gone = [before[change].as_str(), before[9 - change].as_str()];
+        for name in gone {
+            server.call("DELETE", &format!("/fleet/v1/units/{name}"), "").await;
+        }
+        server.sleepers(&[&format!("u{change:04}x.service")], "launched").await;
+        change += 1;
+        page = server.get(&target).await.json();
+        found.extend(shown(&page));
+    }
+    assert_eq!(found, before);
+    assert_eq!(change, 3);
+}
+
+#[tokio::test]
+async fn a_list_that_is_no_longer_kept_has_to_be_begun_again() {
+    let server = Server::start_with(|api| api.page_size = 1).await;
+    server.sleepers(&["a.service", "b.service"], "inactive").await;
+    let first = next(&server.get("/fleet/v1/units").await.json()).unwrap();
+    // Each of these lists is of a revision of its own, and there is room for 64.
+    for number in 0..64 {
+        assert_eq!(server.get(&first).await.status, 200);
+        server.sleepers(&[&format!("c{number}.service")], "inactive").await;
+        server.get("/fleet/v1/units").await;
+    }
+    assert_eq!(server.get(&first).await.status, 200, "it was used all the time");
+    for number in 0..64 {
+        server.sleepers(&[&format!("d{number}.service")], "inactive").await;
+        server.get("/fleet/v1/units").await;
+    }
+    let answer = server.get(&first).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.message().ends_with("list again from the start"), "{answer}");
+}
+
+#[tokio::test]
+async fn tokens_of_version_1_are_answered_from_what_is_there_now() {
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
+    let page = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await.json();
+    assert_eq!(shown(&page), ["c.service"]);
+    server.call("DELETE", "/fleet/v1/units/a.service", "").await;
+    let answer = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await;
+    assert_eq!(answer.to_string(), "200 {}");
+}
+
+#[tokio::test]
+async fn the_front_of_a_token_is_that_of_version_1() {
+    use base64::Engine as _;
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
+    let page = server.get("/fleet/v1/units").await.json();
+    let token = page["nextPageToken"].as_str().unwrap();
+    let bytes = base64::engine::general_purpose::URL_SAFE.decode(token).unwrap();
+    assert_eq!(bytes[..4], [2, 0, 2, 0]);
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_refused() {
+    let server = Server::start().await;
+    let cases = [
+        ("nextPageToken=ZAACAA==&nextPageToken=ZAACAA==", "too many values for page token"),
+        ("nextPageToken=", "invalid value of nextPageToken query parameter: it is cut off"),
+        ("nextPageToken=ZAAC", "invalid value of nextPageToken query parameter: it is cut off"),
+        ("nextPageToken=AgACAA==", "token limit must be 100"),
+        ("nextPageToken=ZAAAAA==", "token page must be greater than zero"),
+    ];
+    for resource in ["units", "state", "machines"] {
+        for (query, message) in cases {
+            let answer = server.get(&format!("/fleet/v1/{resource}?{query}")).await;
+            assert_eq!((answer.status, answer.message().as_str()), (400, message), "{query}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn filters_hold_on_the_pages_that_repeat_them() {
+    let server = Server::start_with(|api| api.page_size = 1).await;
+    let presence = server.machine("m1", &[]).await;
+    for unit in ["a.service", "b.service", "c.service"] {
+        server.publish(&presence, running(unit, "m1")).await;
+    }
+    let page = server.get("/fleet/v1/state?machineID=m1").await.json();
+    let token = page["nextPageToken"].as_str().unwrap();
+    let page = server.get(&format!("/fleet/v1/state?machineID=m1&nextPageToken={token}")).await;
+    assert_eq!(page.json()["states"][0]["name"], "b.service");
+    let page = server.get(&format!("/fleet/v1/state?machineID=m2&nextPageToken={token}")).await;
+    assert_eq!(page.to_string(), "200 {}");
+}

@@ -1,0 +1,178 @@
+//! Methods, paths and headers; and HTTP that is none.
+
+use fleet_http::Listen;
+
+use crate::harness::Server;
+use crate::http::{exchange, request};
+
+const ONLY_GET: &str = "only GET supported against this resource";
+const UNIT: &str = "only GET, PUT and DELETE supported against this resource";
+const MACHINES: &str = "only GET and PATCH supported against this resource";
+const NOWHERE: &str = "no such resource: see /fleet/v1/discovery";
+const NOTHING: &str = "nothing is here: see /fleet/v1/discovery";
+
+#[tokio::test]
+async fn wrong_methods_and_paths_are_answered_as_ever() {
+    let server = Server::start().await;
+    let cases = [
+        ("POST", "/units", 405, ONLY_GET),
+        ("DELETE", "/state", 405, ONLY_GET),
+        ("PUT", "/state/a.service", 405, ONLY_GET),
+        ("POST", "/units/a.service", 405, UNIT),
+        ("PATCH", "/units/a.service", 405, UNIT),
+        ("PUT", "/machines", 405, MACHINES),
+        ("GET", "/units/a.service/restart", 405, "only POST supported against this resource"),
+        ("POST", "/discovery", 400, "only HTTP GET supported against this resource"),
+        ("GET", "", 405, NOTHING),
+        ("POST", "", 405, NOTHING),
+        ("GET", "/", 404, NOWHERE),
+        ("GET", "/units/", 404, NOWHERE),
+        ("GET", "/machines/", 404, NOWHERE),
+        ("GET", "/machines/m1", 404, NOWHERE),
+        ("GET", "/units/a.service/b", 404, NOWHERE),
+        ("GET", "/units/a%2Fb.service", 404, NOWHERE),
+        ("GET", "/cats", 404, NOWHERE),
+    ];
+    for prefix in ["/fleet/v1", "/v1-alpha"] {
+        for (method, path, status, message) in cases {
+            let answer = server.call(method, &format!("{prefix}{path}"), "").await;
+            let found = (answer.status, answer.message());
+            assert_eq!(found, (status, message.to_owned()), "{method} {prefix}{path}");
+        }
+    }
+    let answer = server.get("/").await;
+    assert_eq!((answer.status, answer.message().as_str()), (405, NOTHING));
+    let answer = server.get("/elsewhere").await;
+    assert_eq!((answer.status, answer.message().as_str()), (404, NOWHERE));
+}
+
+#[tokio::test]
+async fn options_and_refusals_tell_the_methods() {
+    let server = Server::start().await;
+    let cases = [
+        ("/fleet/v1/units", "GET, HEAD, OPTIONS"),
+        ("/fleet/v1/units/a.service", "GET, HEAD, PUT, DELETE, OPTIONS"),
+        ("/fleet/v1/units/a.service/restart", "POST, OPTIONS"),
+        ("/fleet/v1/machines", "GET, HEAD, PATCH, OPTIONS"),
+        ("/fleet/v1/discovery", "GET, HEAD, OPTIONS"),
+        ("/healthz", "GET, HEAD, OPTIONS"),
+    ];
+    for (path, methods) in cases {
+        let answer = server.call("OPTIONS", path, "").await;
+        assert_eq!((answer.status, answer.header("allow")), (204, Some(methods)), "{path}");
+        let answer = server.call("TRACE", path, "").await;
+        assert_eq!(answer.header("allow"), Some(methods), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn head_is_get_without_a_body() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "inactive").await;
+    for (path, status) in [("a.service", 200), ("b.service", 404)] {
+        let path = format!("/fleet/v1/units/{path}");
+        let (get, head) = (server.get(&path).await, server.call("HEAD", &path, "").await);
+        assert_eq!((head.status, head.body.as_str()), (status, ""));
+        assert_eq!(head.header("content-length"), get.header("content-length"));
+        assert_eq!(head.header("content-type"), get.header("content-type"));
+    }
+}
+
+#[tokio::test]
+async fn paths_are_cleaned_by_a_redirect() {
+    let server = Server::start().await;
+    for (path, location) in [
+        ("/fleet/v1//units?alt=json", "/fleet/v1/units?alt=json"),
+        ("//fleet/v1/units", "/fleet/v1/units"),
+        ("/fleet/../fleet/v1/units", "/fleet/v1/units"),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status, answer.header("location")), (301, Some(location)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn names_are_percent_decoded() {
+    let server = Server::start().await;
+    server.sleepers(&["a%5Cx2db.service", "b%40%31.service"], "inactive").await;
+    let units = server.client().units().await.unwrap();
+    let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(names, [r"a\x2db.service", "b@1.service"]);
+    let answer = server.get("/fleet/v1/units/%ff.service").await;
+    assert_eq!(answer.status, 400);
+    assert!(!answer.message().is_empty());
+}
+
+#[tokio::test]
+async fn every_answer_names_the_server() {
+    let server = Server::start().await;
+    for path in ["/fleet/v1/units", "/fleet/v1/units/a.service", "/", "/healthz", "/nothing"] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.header("server"), Some("fleetd/1.2.3"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_is_told() {
+    let server = Server::start().await;
+    let answer = server.get("/fleet/v1/version").await;
+    assert_eq!(answer.to_string(), r#"200 {"version":"1.2.3"}"#);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let server = Server::start().await;
+    let headers = [("Content-Type", "application/json")];
+    let body = format!(r#"{{"source":"{}"}}"#, "x".repeat(8 << 20));
+    let answer = request(&server.at, "PUT", "/fleet/v1/units/a.service", &headers, &body).await;
+    assert_eq!((answer.status, answer.message().as_str()), (413, "the body is larger than 8 MiB"));
+    let answer = server.call("PATCH", "/fleet/v1/machines", &body).await;
+    assert_eq!(answer.status, 413);
+}
+
+#[tokio::test]
+async fn web_pages_may_not_write() {
+    let server = Server::start_on_tcp().await;
+    let headers = [("Origin", "https://example.com"), ("Content-Type", "application/json")];
+    for (method, path) in [
+        ("PUT", "/fleet/v1/units/a.service"),
+        ("POST", "/fleet/v1/units/a.service/restart"),
+        ("DELETE", "/fleet/v1/units/a.service"),
+        ("PATCH", "/fleet/v1/machines"),
+    ] {
+        let answer = request(&server.at, method, path, &headers, "[]").await;
+        assert_eq!(answer.status, 403, "{method}");
+        assert!(!answer.message().is_empty());
+    }
+    let answer = request(&server.at, "GET", "/fleet/v1/units", &headers, "").await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_answered_and_harms_nobody() {
+    for server in [Server::start().await, Server::start_on_tcp().await] {
+        let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(128 << 10));
+        for bytes in [
+            &b"hello\r\n\r\n"[..],
+            b"GET / HTTP/9\r\n\r\n",
+            b"PUT /fleet/v1/units/a HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            long.as_bytes(),
+        ] {
+            let answer = exchange(&server.at, bytes).await;
+            assert!(answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
+        }
+        assert_eq!(server.get("/healthz").await.to_string(), "200 ok\n");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_for_one_request_after_the_other() {
+    let server = Server::start_on_tcp().await;
+    let one = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+    let last = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = exchange(&server.at, format!("{one}{one}{last}").as_bytes()).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
+    assert!(matches!(server.at, Listen::Tcp(_)));
+}

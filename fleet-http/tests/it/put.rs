@@ -1,0 +1,212 @@
+//! `PUT /units/<name>`: in which order it decides, and what it says.
+
+use fleet_core::Strictness;
+use fleet_http::wire::ErrorDetail;
+
+use crate::harness::Server;
+use crate::http::{Answer, request};
+
+const SOURCE: &str = "# kept\r\n[Service]\r\nExecStart=/bin/sleep \\\r\n  1d\r\n";
+
+fn body(source: &str) -> String {
+    serde_json::json!({ "source": source }).to_string()
+}
+
+#[tokio::test]
+async fn the_media_type_comes_first() {
+    let server = Server::start().await;
+    let wrong = "only acceptable Content-Type is application/json";
+    let cases: [(&[&str], &str); 5] = [
+        (&[], "expected 1 Content-Type, got 0"),
+        (&["application/json", "application/json"], "expected 1 Content-Type, got 2"),
+        (&["text/plain"], wrong),
+        (&["Application/JSON"], wrong),
+        (&[""], wrong),
+    ];
+    for (types, message) in cases {
+        let headers: Vec<_> = types.iter().map(|value| ("Content-Type", *value)).collect();
+        let answer = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
+        assert_eq!((answer.status, answer.message().as_str()), (415, message), "{types:?}");
+    }
+    let headers = [("Content-Type", " application/json ; charset=utf-8")];
+    let answer = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
+    assert_eq!(answer.status, 400);
+}
+
+#[tokio::test]
+async fn refusals_say_what_is_wrong() {
+    let server = Server::start().await;
+    server.sleepers(&["old.service"], "loaded").await;
+    let option = r#"{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}"#;
+    let same = format!(r#"{{"options":[{option}]}}"#);
+    let cases = [
+        ("a.service", "", 400, "unable to decode body: EOF while parsing a value"),
+        ("a.service", "[]", 400, "unable to decode body: expected an object"),
+        ("a.service", "{", 400, "unable to decode body: EOF while parsing an object"),
+        ("a", "{}", 400, "unit name \"a\" has no type"),
+        ("a.service", "{}", 409, "unit does not exist and options field empty"),
+        ("old.service", "{}", 409, "must provide DesiredState to update existing unit"),
+        ("old.service", &same, 409, "must provide DesiredState to update existing unit"),
+        ("a.service", r##"{"source":"# nothing"}"##, 400, "the unit file has no options"),
+        ("a.service", r#"{"source":"[A]\nb=c","sourceBase64":""}"#, 400, "send one of source and"),
+        ("a.service", r#"{"sourceBase64":"!"}"#, 400, "sourceBase64 cannot be read: "),
+        ("a.service", r#"{"options":[{}]}"#, 400, ""),
+    ];
+    for (name, body, status, beginning) in cases {
+        let answer = server.put(&format!("/fleet/v1/units/{name}"), body).await;
+        assert_eq!(answer.status, status, "{body}: {answer}");
+        let message = answer.message();
+        assert!(!message.is_empty() && message.starts_with(beginning), "{body}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_with_a_unit_file_is_listed() {
+    let server = Server::start().await;
+    let syntax = server
+        .put("/fleet/v1/units/a.service", &body("x=1\n[Service]\nType=exec\nExecStart\n"))
+        .await;
+    let fleet = "[X-Fleet]\nMachineMetadata=a=b c=d\nConflict=b.service\n";
+    let options = server.put("/fleet/v1/units/a.service", &body(fleet)).await;
+    let places = |answer: &Answer| {
+        let error = answer.json()["error"].clone();
+        let details: Vec<ErrorDetail> = serde_json::from_value(error["details"].clone()).unwrap();
+        let line = |d: &ErrorDetail| {
+            format!("line {}, column {}: {}: {}", d.line, d.column, d.message, d.help)
+        };
+        let lines: Vec<String> = details.iter().map(line).collect();
+        assert_eq!(answer.message(), lines.join("\n"), "all of it is for people, too");
+        details.iter().map(|d| (d.line, d.column)).collect::<Vec<_>>()
+    };
+    assert_eq!((syntax.status, places(&syntax)), (400, vec![(1, 1), (4, 1)]));
+    assert_eq!((options.status, places(&options)), (400, vec![(2, 17), (3, 1)]));
+}
+
+#[tokio::test]
+async fn the_daemon_can_be_told_to_warn_instead() {
+    let server = Server::start_with(|api| api.strictness = Strictness::Warn).await;
+    let odd = body("[X-Fleet]\nConflict=b.service\n");
+    assert_eq!(server.put("/fleet/v1/units/a.service", &odd).await.status, 201);
+}
+
+#[tokio::test]
+async fn circles_are_refused_and_spelled_out() {
+    let server = Server::start().await;
+    let beside = |other: &str| body(&format!("[X-Fleet]\nMachineOf={other}\n"));
+    assert_eq!(server.put("/fleet/v1/units/a.service", &beside("b.service")).await.status, 201);
+    let answer = server.put("/fleet/v1/units/b.service", &beside("a.service")).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.message().starts_with("MachineOf leads in a circle: "), "{answer}");
+    assert!(answer.message().contains("a.service -> b.service"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_source_comes_back_byte_for_byte() {
+    let server = Server::start().await;
+    assert_eq!(server.put("/fleet/v1/units/a.service", &body(SOURCE)).await.status, 201);
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["source"], SOURCE);
+    // Options that an old client reads, and writes elsewhere, have the same hash.
+    let copy = serde_json::json!({ "options": shown["options"] }).to_string();
+    assert_eq!(server.put("/fleet/v1/units/copy.service", &copy).await.status, 201);
+    let copied = server.get("/fleet/v1/units/copy.service").await.json();
+    assert_eq!(copied["hash"], shown["hash"]);
+}
+
+#[tokio::test]
+async fn a_comment_is_content_to_those_who_send_bytes() {
+    let server = Server::start().await;
+    let unit =
+        |source: &str| serde_json::json!({"desiredState":"loaded","source":source}).to_string();
+    let (plain, noted) = ("[Service]\nType=exec\n", "# noted\n[Service]\nType=exec\n");
+    let options = r#"{"desiredState":"launched",
+        "options":[{"section":"Service","name":"Type","value":"exec"}]}"#;
+    let steps =
+        [(unit(plain), 201, plain), (unit(noted), 201, noted), (options.to_owned(), 204, noted)];
+    for (body, status, source) in steps {
+        assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, status, "{body}");
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(shown["source"], source, "after {body}");
+    }
+}
+
+#[tokio::test]
+async fn source_and_options_may_both_be_sent_if_they_agree() {
+    let server = Server::start().await;
+    let option = |value: &str| serde_json::json!({"section":"Service","name":"Type","value":value});
+    let both = |value| {
+        serde_json::json!({"source":"[Service]\nType=exec\n","options":[option(value)]}).to_string()
+    };
+    let answer = server.put("/fleet/v1/units/a.service", &both("simple")).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.message(), "source and options differ: send one of them");
+    assert_eq!(server.put("/fleet/v1/units/a.service", &both("exec")).await.status, 201);
+}
+
+#[tokio::test]
+async fn content_is_replaced_and_states_are_set() {
+    let server = Server::start().await;
+    let content = |command: &str, state: &str| {
+        let source = format!("[Service]\nExecStart={command}\n");
+        serde_json::json!({"desiredState":state,"source":source}).to_string()
+    };
+    let steps = [
+        (content("/bin/true", "loaded"), 201, "loaded"),
+        (content("/bin/true", "launched"), 204, "launched"),
+        (content("/bin/true", "launched"), 204, "launched"),
+        (content("/bin/false", "loaded"), 201, "loaded"),
+        (r#"{"desiredState":"launched"}"#.to_owned(), 204, "launched"),
+        (body("[Service]\nExecStart=/bin/true\n"), 201, "inactive"),
+    ];
+    for (body, status, state) in steps {
+        assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, status, "{body}");
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(shown["desiredState"], state, "after {body}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_fields_may_be_in_any_case_and_more_may_follow() {
+    let server = Server::start().await;
+    let body = r#"{"DESIREDSTATE":"loaded","Options":[{"SECTION":"Service","Name":"ExecStart",
+        "vaLue":"/bin/true"}],"unknown":{"name":7}} and more"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.to_string(), "201");
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["desiredState"], "loaded");
+    assert_eq!(shown["options"][0]["value"], "/bin/true");
+}
+
+#[tokio::test]
+async fn create_only_leaves_what_is_there() {
+    let server = Server::start().await;
+    let put = async |source: &str, tag: &str| {
+        let headers = [("Content-Type", "application/json"), ("If-None-Match", tag)];
+        request(&server.at, "PUT", "/fleet/v1/units/a.service", &headers, &body(source)).await
+    };
+    let (one, other) = ("[Service]\nType=exec\n", "[Service]\nType=simple\n");
+    assert_eq!(put(one, "\"tag\"").await.status, 400);
+    assert_eq!(put(one, "*").await.status, 201);
+    for source in [one, other] {
+        let answer = put(source, "*").await;
+        assert_eq!(answer.status, 412, "{answer}");
+    }
+    assert_eq!(server.get("/fleet/v1/units/a.service").await.json()["source"], one);
+}
+
+#[tokio::test]
+async fn of_many_that_create_at_once_one_succeeds() {
+    let server = std::sync::Arc::new(Server::start().await);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let server = server.clone();
+        tasks.spawn(async move {
+            let headers = [("Content-Type", "application/json"), ("If-None-Match", "*")];
+            let body = body(&format!("[Service]\nExecStart=/bin/echo {number}\n"));
+            let path = "/fleet/v1/units/a.service";
+            request(&server.at, "PUT", path, &headers, &body).await.status
+        });
+    }
+    let mut statuses = tasks.join_all().await;
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 412, 412, 412, 412, 412, 412, 412]);
+}

@@ -1,0 +1,68 @@
+//! What machines report: filters, one state of one unit, and the fields beside the documented ones.
+
+use fleet_core::{ActiveState, ExitStatus, Generation, LoadState, SystemdState, UnitState};
+
+use crate::harness::{Server, running};
+
+async fn three_states() -> Server {
+    let server = Server::start().await;
+    let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    server.publish(&one, running("a.service", "m1")).await;
+    server.publish(&two, running("a.service", "m2")).await;
+    server.publish(&two, running("b.service", "m2")).await;
+    server
+}
+
+#[tokio::test]
+async fn filters_are_exact_and_combined() {
+    let server = three_states().await;
+    let cases: [(&str, &[&str]); 8] = [
+        ("", &["a.service m1", "a.service m2", "b.service m2"]),
+        ("?machineID=m2", &["a.service m2", "b.service m2"]),
+        ("?unitName=a.service", &["a.service m1", "a.service m2"]),
+        ("?unitName=a.service&machineID=m2", &["a.service m2"]),
+        ("?unitName=a", &[]),
+        ("?machineID=m", &[]),
+        ("?machineID=&unitName=", &["a.service m1", "a.service m2", "b.service m2"]),
+        ("?machineID=m1&machineID=m2&alt=json", &["a.service m1"]),
+    ];
+    for (query, expected) in cases {
+        let page = server.get(&format!("/fleet/v1/state{query}")).await.json();
+        let states = page["states"].as_array().into_iter().flatten();
+        let text = |state: &serde_json::Value, field| state[field].as_str().unwrap().to_owned();
+        let found: Vec<String> =
+            states.map(|s| text(s, "name") + " " + &text(s, "machineID")).collect();
+        assert_eq!(found, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn one_state_is_that_of_the_machine_that_the_unit_is_placed_on() {
+    let server = three_states().await;
+    let shown = server.get("/fleet/v1/state/a.service").await.json();
+    assert_eq!(shown["machineID"], "m1", "without a placement it is the first one");
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[("a.service", "m2")], &[]).await;
+    let shown = server.get("/fleet/v1/state/a.service").await.json();
+    assert_eq!(shown["machineID"], "m2");
+}
+
+#[tokio::test]
+async fn a_failure_is_told_in_full() {
+    let server = Server::start().await;
+    let presence = server.machine("m1", &[]).await;
+    let systemd = SystemdState {
+        result: Some("exit-code".to_owned()),
+        exit: Some(ExitStatus::Code(3)),
+        restarts: 5,
+        ..SystemdState::new(LoadState::Loaded, ActiveState::Failed, "failed")
+    };
+    let state = UnitState {
+        systemd,
+        generation: Generation(2),
+        problem: Some("it was started too often".to_owned()),
+        ..running("a.service", "m1")
+    };
+    server.publish(&presence, state).await;
+    insta::assert_snapshot!(server.get("/fleet/v1/state/a.service").await);
+}

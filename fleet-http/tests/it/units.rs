@@ -1,0 +1,147 @@
+//! What a unit shows beside the documented fields: why it has no machine, its source, its restarts.
+
+use fleet_core::{MachineId, Reason, Refusal, tally};
+
+use crate::harness::{Server, name, running};
+
+fn no_machine_fits() -> Reason {
+    let wanted = vec!["ssd".to_owned()];
+    let lacks = |found: Option<&str>| Refusal::MachineMetadata {
+        key: "disk".to_owned(),
+        wanted: wanted.clone(),
+        found: found.map(str::to_owned),
+    };
+    let elsewhere = Refusal::MachineId { wanted: "m9".parse().unwrap() };
+    let machine = |id: &str| id.parse::<MachineId>().unwrap();
+    let refusals = [
+        (machine("m1"), lacks(Some("hdd"))),
+        (machine("m2"), lacks(None)),
+        (machine("m3"), elsewhere),
+    ];
+    Reason::NoMachineFits { machines: 3, tallies: tally(refusals) }
+}
+
+#[tokio::test]
+async fn a_unit_without_a_machine_says_why() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[], &[("a.service", no_machine_fits())]).await;
+    let mut shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["reason"], no_machine_fits().to_string());
+    let listed = server.get("/fleet/v1/units").await.json();
+    assert_eq!(listed["units"][0]["reasonDetail"], shown["reasonDetail"]);
+    // The words are those of the refusals; what is fixed here is where they stand.
+    for refusal in shown["reasonDetail"]["refusals"].as_array_mut().unwrap() {
+        assert!(refusal["text"].as_str().is_some_and(|text| text.contains("wants")), "{refusal}");
+        refusal["text"] = "...".into();
+    }
+    insta::assert_snapshot!(format!("{:#}", shown["reasonDetail"]));
+}
+
+#[tokio::test]
+async fn every_kind_of_reason_has_a_form_of_its_own() {
+    let server = Server::start().await;
+    let group = vec![name("a.service"), name("b.service")];
+    let at = |unit: &str, id: &str| (name(unit), id.parse::<MachineId>().unwrap());
+    let reasons = [
+        Reason::NoMachines,
+        Reason::NoMachineFitsGroup { group: group.clone(), machines: 2, tallies: Vec::new() },
+        Reason::PeerUnknown { peer: name("b.service") },
+        Reason::PeerInactive { peer: name("b.service") },
+        Reason::PeersApart { one: at("b.service", "m1"), other: at("c.service", "m2") },
+        Reason::Cycle { units: group },
+    ];
+    let mut details = Vec::new();
+    for reason in reasons {
+        server.sleepers(&["a.service"], "launched").await;
+        server.decide(&[], &[("a.service", reason)]).await;
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        details.push(shown["reasonDetail"].to_string());
+        server.call("DELETE", "/fleet/v1/units/a.service", "").await;
+    }
+    insta::assert_snapshot!(details.join("\n"));
+}
+
+#[tokio::test]
+async fn lists_leave_the_source_out() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "inactive").await;
+    let listed = server.get("/fleet/v1/units").await.json();
+    assert!(listed["units"][0].get("source").is_none(), "{listed}");
+    assert_eq!(listed["units"][0]["hash"].as_str().map(str::len), Some(40));
+}
+
+#[tokio::test]
+async fn a_source_that_is_not_utf8_comes_in_base64() {
+    let server = Server::start().await;
+    let source = b"# caf\xe9\n[Service]\nType=exec\n";
+    let file = fleet_unitfile::UnitFile::parse(source).unwrap();
+    let upload = fleet_http::UnitUpload { file, desired: None, create_only: false };
+    server.client().put_unit(&name("a.service"), &upload).await.unwrap();
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert!(shown.get("source").is_none(), "{shown}");
+    use base64::Engine as _;
+    let encoded = shown["sourceBase64"].as_str().unwrap();
+    assert_eq!(base64::engine::general_purpose::STANDARD.decode(encoded).unwrap(), source);
+}
+
+#[tokio::test]
+async fn a_global_unit_is_as_far_as_its_slowest_machine() {
+    let server = Server::start().await;
+    let source = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", source).await.status, 201);
+    let current = async || {
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!((&shown["global"], shown.get("machineID")), (&true.into(), None));
+        let listed = server.get("/fleet/v1/units").await.json();
+        assert_eq!(listed["units"][0]["currentState"], shown["currentState"]);
+        shown["currentState"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(current().await, "inactive");
+    let presence = server.machine("m1", &[]).await;
+    server.publish(&presence, running("a.service", "m1")).await;
+    assert_eq!(current().await, "launched");
+}
+
+#[tokio::test]
+async fn restarts_are_counted() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let restart = || server.call("POST", "/fleet/v1/units/a.service/restart", "");
+    let first = restart().await;
+    assert_eq!(first.status, 202);
+    let first = first.json()["generation"].as_u64().unwrap();
+    let second = restart().await.json()["generation"].as_u64().unwrap();
+    assert!(first > 0 && second > first, "{first}, then {second}");
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["generation"], second);
+}
+
+#[tokio::test]
+async fn only_a_launched_unit_is_restarted() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "loaded").await;
+    let answer = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
+    assert_eq!(answer.status, 409);
+    assert_eq!(
+        answer.message(),
+        "cannot restart a.service: its desired state is loaded; start it instead"
+    );
+    for unit in ["b.service", "b"] {
+        let answer = server.call("POST", &format!("/fleet/v1/units/{unit}/restart"), "").await;
+        assert_eq!(answer.status, 404, "{unit}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_is_seen_by_the_next_read() {
+    let server = Server::start().await;
+    for round in 0..100 {
+        let state = ["inactive", "loaded", "launched"][round % 3];
+        server.sleepers(&["a.service"], state).await;
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(shown["desiredState"], state);
+        assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
+        assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
+    }
+}
