@@ -118,9 +118,7 @@ impl Layout {
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         let slash = if prefix.ends_with('/') { "" } else { "/" };
-        Self {
-            prefix: format!("{prefix}{slash}"),
-        }
+        Self { prefix: format!("{prefix}{slash}") }
     }
 
     /// What every key starts with.
@@ -239,10 +237,7 @@ mod tests {
 
     #[test]
     fn contents_are_told_apart_by_their_bytes() {
-        assert_eq!(
-            ContentId::of(b"").to_string(),
-            "da39a3ee5e6b4b0d3255bfef95601890afd80709"
-        );
+        assert_eq!(ContentId::of(b"").to_string(), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
         assert_ne!(ContentId::of(b"[Unit]\n"), ContentId::of(b"[Unit]\r\n"));
     }
 }

@@ -42,21 +42,10 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         let (next_expiry, expiry) = signal::channel(None);
-        let inner = Inner {
-            keyspace: Keyspace::new(),
-            watchers: Watchers::default(),
-        };
-        let shared = Shared {
-            clock: Clock::start(),
-            inner: Mutex::new(inner),
-            next_expiry,
-        };
+        let inner = Inner { keyspace: Keyspace::new(), watchers: Watchers::default() };
+        let shared = Shared { clock: Clock::start(), inner: Mutex::new(inner), next_expiry };
         let shared = Arc::new(shared);
-        drop(tokio::spawn(end_leases(
-            Arc::downgrade(&shared),
-            shared.clock,
-            expiry,
-        )));
+        drop(tokio::spawn(end_leases(Arc::downgrade(&shared), shared.clock, expiry)));
         Self { shared }
     }
 }
@@ -69,29 +58,25 @@ impl Default for MemoryStore {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("nothing panics while it holds the keyspace")
+        self.inner.lock().expect("nothing panics while it holds the keyspace")
     }
 
-    /// Changes the keyspace, then tells the watches and the task that ends leases.
-    fn change<T>(&self, work: impl FnOnce(&mut Keyspace, &mut Vec<Changes>) -> T) -> T {
+    /// Changes the keyspace, then tells the watches and the task that ends leases. Leases whose
+    /// time is over end first, so that no write can still rest on one of them.
+    fn change<T>(&self, work: impl FnOnce(&mut Keyspace, Timestamp, &mut Vec<Changes>) -> T) -> T {
+        let now = self.clock.now();
         let mut inner = self.lock();
-        let mut made = Vec::new();
-        let result = work(&mut inner.keyspace, &mut made);
-        made.iter()
-            .for_each(|changes| inner.watchers.publish(changes));
+        let ended = inner.keyspace.expire(now);
+        let mut made: Vec<_> = ended.into_iter().filter_map(|ended| ended.changes).collect();
+        let result = work(&mut inner.keyspace, now, &mut made);
+        made.iter().for_each(|changes| inner.watchers.publish(changes));
         let next = inner.keyspace.next_expiry();
-        self.next_expiry
-            .send_if_modified(|known| std::mem::replace(known, next) != next);
+        self.next_expiry.send_if_modified(|known| std::mem::replace(known, next) != next);
         result
     }
 
     fn expire(&self) {
-        self.change(|keyspace, made| {
-            let ended = keyspace.expire(self.clock.now());
-            made.extend(ended.into_iter().filter_map(|ended| ended.changes));
-        });
+        self.change(|_, _, _| ());
     }
 }
 
@@ -120,8 +105,7 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        let now = self.shared.clock.now();
-        self.shared.change(|keyspace, made| {
+        self.shared.change(|keyspace, now, made| {
             let outcome = keyspace.apply(now, &transaction)?;
             made.extend(outcome.changes);
             Ok(outcome.commit)
@@ -135,17 +119,15 @@ impl Store for MemoryStore {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        let now = self.shared.clock.now();
-        Ok(self.shared.change(|keyspace, _| keyspace.grant(now, ttl)))
+        Ok(self.shared.change(|keyspace, now, _| keyspace.grant(now, ttl)))
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        let now = self.shared.clock.now();
-        self.shared.change(|keyspace, _| keyspace.renew(now, lease))
+        self.shared.change(|keyspace, now, _| keyspace.renew(now, lease))
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.shared.change(|keyspace, made| {
+        self.shared.change(|keyspace, _, made| {
             made.extend(keyspace.revoke(lease).and_then(|ended| ended.changes));
         });
         Ok(())

@@ -138,11 +138,7 @@ impl Transaction {
     /// Adds a write of `value` under `key`, bound to no lease.
     #[must_use]
     pub fn put(self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
-        self.write(Write::Put {
-            key: key.into(),
-            value: value.into(),
-            lease: None,
-        })
+        self.write(Write::Put { key: key.into(), value: value.into(), lease: None })
     }
 
     /// Adds a write of `value` under `key` that goes when `lease` ends.
@@ -153,11 +149,7 @@ impl Transaction {
         value: impl Into<Vec<u8>>,
         lease: LeaseId,
     ) -> Self {
-        self.write(Write::Put {
-            key: key.into(),
-            value: value.into(),
-            lease: Some(lease),
-        })
+        self.write(Write::Put { key: key.into(), value: value.into(), lease: Some(lease) })
     }
 
     /// Adds a deletion of `key`. Deleting an absent key does nothing.
@@ -201,21 +193,10 @@ impl Transaction {
 
     fn check_keys(&self) -> Result<(), StoreError> {
         let mut written = BTreeSet::new();
-        if let Some(twice) = self
-            .writes
-            .iter()
-            .map(Write::key)
-            .find(|key| !written.insert(*key))
-        {
-            return Err(StoreError::Invalid(format!(
-                "key {twice:?} is written twice"
-            )));
+        if let Some(twice) = self.writes.iter().map(Write::key).find(|key| !written.insert(*key)) {
+            return Err(StoreError::Invalid(format!("key {twice:?} is written twice")));
         }
-        let mut all = self
-            .conditions
-            .iter()
-            .map(|c| c.key.as_str())
-            .chain(written);
+        let mut all = self.conditions.iter().map(|c| c.key.as_str()).chain(written);
         if all.any(str::is_empty) {
             return Err(StoreError::Invalid("a key is empty".to_owned()));
         }
@@ -248,42 +229,26 @@ pub enum Expect {
 impl Condition {
     /// `key` does not exist.
     pub fn absent(key: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            expect: Expect::Absent,
-        }
+        Self { key: key.into(), expect: Expect::Absent }
     }
 
     /// `key` exists.
     pub fn present(key: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            expect: Expect::Present,
-        }
+        Self { key: key.into(), expect: Expect::Present }
     }
 
     /// `key` has exactly this value.
     pub fn value(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
-        Self {
-            key: key.into(),
-            expect: Expect::Value(value.into()),
-        }
+        Self { key: key.into(), expect: Expect::Value(value.into()) }
     }
 
     /// `key` was last written by exactly this revision.
     pub fn modified_at(key: impl Into<String>, revision: Revision) -> Self {
-        Self {
-            key: key.into(),
-            expect: Expect::ModifiedAt(revision),
-        }
+        Self { key: key.into(), expect: Expect::ModifiedAt(revision) }
     }
 
     fn size(&self) -> usize {
-        let value = if let Expect::Value(value) = &self.expect {
-            value.len()
-        } else {
-            0
-        };
+        let value = if let Expect::Value(value) = &self.expect { value.len() } else { 0 };
         self.key.len() + value
     }
 }

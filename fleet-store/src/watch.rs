@@ -34,15 +34,9 @@ impl Changes {
     /// Those of the changes whose keys start with `prefix`; nothing if there are none.
     #[must_use]
     pub fn under(&self, prefix: &str) -> Option<Self> {
-        let under = self
-            .changes
-            .iter()
-            .filter(|change| change.key.starts_with(prefix));
+        let under = self.changes.iter().filter(|change| change.key.starts_with(prefix));
         let changes: Vec<Change> = under.cloned().collect();
-        (!changes.is_empty()).then_some(Self {
-            revision: self.revision,
-            changes,
-        })
+        (!changes.is_empty()).then_some(Self { revision: self.revision, changes })
     }
 }
 
@@ -90,15 +84,7 @@ impl Watch {
     #[must_use]
     pub fn with_backlog(backlog: Vec<Changes>, capacity: usize) -> (WatchSender, Self) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
-        (
-            WatchSender {
-                sender: Some(sender),
-            },
-            Self {
-                backlog: backlog.into(),
-                receiver,
-            },
-        )
+        (WatchSender { sender: Some(sender) }, Self { backlog: backlog.into(), receiver })
     }
 
     /// Waits for the next revision that changed something under the watch's prefix.
@@ -166,10 +152,9 @@ impl Watchers {
 
     /// Hands the changes of one revision to every watch that they concern.
     pub(crate) fn publish(&mut self, changes: &Changes) {
-        self.watchers
-            .retain_mut(|(prefix, sender)| match changes.under(prefix) {
-                Some(under) => sender.send(under),
-                None => !sender.is_closed(),
-            });
+        self.watchers.retain_mut(|(prefix, sender)| match changes.under(prefix) {
+            Some(under) => sender.send(under),
+            None => !sender.is_closed(),
+        });
     }
 }

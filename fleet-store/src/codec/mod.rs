@@ -124,6 +124,5 @@ fn other_format(found: u32) -> CodecError {
 
 /// Reads a noun out of its text.
 fn parse<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, CodecError> {
-    text.parse()
-        .map_err(|_| CodecError::damaged(format!("{text:?} is not {what}")))
+    text.parse().map_err(|_| CodecError::damaged(format!("{text:?} is not {what}")))
 }

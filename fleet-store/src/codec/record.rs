@@ -55,14 +55,7 @@ struct WireText {
     value: String,
 }
 
-wire!(
-    WireUnit,
-    WirePlacement,
-    WireClaim,
-    WireLeader,
-    WireTerm,
-    WireText
-);
+wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireText);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -84,20 +77,13 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
 
 pub(crate) fn encode_placement(placement: &Placement) -> Vec<u8> {
     let machine = placement.machine.to_string();
-    encode(&WirePlacement {
-        v: FORMAT,
-        machine,
-        epoch: placement.epoch.0,
-    })
+    encode(&WirePlacement { v: FORMAT, machine, epoch: placement.epoch.0 })
 }
 
 pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Placement, CodecError> {
     let wire: WirePlacement = decode(bytes)?;
     let machine = parse(&wire.machine, "a machine ID")?;
-    Ok(Placement {
-        machine,
-        epoch: Epoch(wire.epoch),
-    })
+    Ok(Placement { machine, epoch: Epoch(wire.epoch) })
 }
 
 pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
@@ -121,27 +107,16 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
         metadata: Metadata::from_iter(wire.metadata),
         version: wire.version,
     };
-    Ok(Claim {
-        machine,
-        token: wire.token,
-        joined: wire.joined,
-    })
+    Ok(Claim { machine, token: wire.token, joined: wire.joined })
 }
 
 pub(crate) fn encode_leader(leader: &LeaderClaim) -> Vec<u8> {
-    encode(&WireLeader {
-        v: FORMAT,
-        machine: leader.machine.to_string(),
-        term: leader.term,
-    })
+    encode(&WireLeader { v: FORMAT, machine: leader.machine.to_string(), term: leader.term })
 }
 
 pub(crate) fn decode_leader(bytes: &[u8]) -> Result<LeaderClaim, CodecError> {
     let wire: WireLeader = decode(bytes)?;
-    Ok(LeaderClaim {
-        machine: parse(&wire.machine, "a machine ID")?,
-        term: wire.term,
-    })
+    Ok(LeaderClaim { machine: parse(&wire.machine, "a machine ID")?, term: wire.term })
 }
 
 pub(crate) fn encode_term(term: u64) -> Vec<u8> {
@@ -153,10 +128,7 @@ pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {
-    encode(&WireText {
-        v: FORMAT,
-        value: value.to_owned(),
-    })
+    encode(&WireText { v: FORMAT, value: value.to_owned() })
 }
 
 pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {

@@ -69,9 +69,7 @@ impl Disk {
     /// Opens the file, or makes it, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Kept), StoreError> {
         Self::try_open(path).map_err(|trouble| match trouble {
-            Trouble::InUse => StoreError::InUse {
-                path: path.display().to_string(),
-            },
+            Trouble::InUse => StoreError::InUse { path: path.display().to_string() },
             Trouble::Damaged => damaged(path),
             Trouble::Newer(format) => StoreError::Format(format!(
                 "{} has format {format}, and this version reads format {FORMAT}: \
@@ -137,9 +135,7 @@ fn make(path: &Path) -> Result<(), Trouble> {
     transaction.commit()?;
     drop(database);
     fs::rename(&new, path)?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(())
 }
@@ -151,21 +147,12 @@ fn read(database: &Database) -> Result<Kept, Trouble> {
         |row| -> Result<u64, Trouble> { Ok(meta.get(row)?.ok_or(Trouble::Damaged)?.value()) };
     let format = number(meta::FORMAT)?;
     if format != FORMAT {
-        return Err(if format > FORMAT {
-            Trouble::Newer(format)
-        } else {
-            Trouble::Damaged
-        });
+        return Err(if format > FORMAT { Trouble::Newer(format) } else { Trouble::Damaged });
     }
     let leases = read_leases(&transaction.open_table(LEASES)?)?;
     let entries = read_keys(&transaction.open_table(KEYS)?)?;
     let (revision, last_lease) = (Revision(number(meta::REVISION)?), number(meta::LAST_LEASE)?);
-    let kept = Kept {
-        revision,
-        last_lease: LeaseId(last_lease),
-        entries,
-        leases,
-    };
+    let kept = Kept { revision, last_lease: LeaseId(last_lease), entries, leases };
     if kept.entries.len() as u64 != number(meta::KEYS)? || !kept.is_consistent() {
         return Err(Trouble::Damaged);
     }
@@ -180,10 +167,7 @@ impl Kept {
             .entries
             .iter()
             .all(|entry| entry.modified <= self.revision && entry.lease.is_none_or(known));
-        keys && self
-            .leases
-            .iter()
-            .all(|(lease, _)| *lease <= self.last_lease)
+        keys && self.leases.iter().all(|(lease, _)| *lease <= self.last_lease)
     }
 }
 
@@ -245,10 +229,7 @@ fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
     sha1.update(&lease.to_le_bytes());
     sha1.update(value);
     let digest = sha1.digest().bytes();
-    digest
-        .iter()
-        .take(8)
-        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 impl From<io::Error> for Trouble {

@@ -64,11 +64,7 @@ impl EmbeddedStore {
         let (disk, kept) = opened.await.map_err(|_| damaged(&path))??;
         let (requests, queue) = mpsc::channel(MOST_WAITING);
         let (writer, shown) = Writer::new(disk, kept, Clock::start(), queue);
-        Ok(Self {
-            shown,
-            requests,
-            writer: tokio::spawn(writer.run()),
-        })
+        Ok(Self { shown, requests, writer: tokio::spawn(writer.run()) })
     }
 
     /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store
@@ -108,11 +104,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.ask(
-            |answer| Request::Commit(transaction, answer),
-            Failure::unknown,
-        )
-        .await
+        self.ask(|answer| Request::Commit(transaction, answer), Failure::unknown).await
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
@@ -120,20 +112,14 @@ impl Store for EmbeddedStore {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.ask(|answer| Request::Grant(ttl, answer), Failure::unavailable)
-            .await
+        self.ask(|answer| Request::Grant(ttl, answer), Failure::unavailable).await
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.ask(|answer| Request::Renew(lease, answer), Failure::unavailable)
-            .await
+        self.ask(|answer| Request::Renew(lease, answer), Failure::unavailable).await
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.ask(
-            |answer| Request::Revoke(lease, answer),
-            Failure::unavailable,
-        )
-        .await
+        self.ask(|answer| Request::Revoke(lease, answer), Failure::unavailable).await
     }
 }

@@ -70,16 +70,7 @@ impl Writer {
             ahead.restore_lease(clock.now(), lease, ttl);
         }
         let keyspace = ahead.with_history(0); // nobody watches this one
-        (
-            Self {
-                keyspace,
-                shown: shown.clone(),
-                clock,
-                queue,
-                disk: Ok(disk),
-            },
-            shown,
-        )
+        (Self { keyspace, shown: shown.clone(), clock, queue, disk: Ok(disk) }, shown)
     }
 
     /// Works until the store is gone and all that was asked is done.
@@ -87,11 +78,7 @@ impl Writer {
         let mut requests = Vec::new();
         loop {
             // A store that cannot write must not end a lease either: nobody could be told.
-            let expiry = self
-                .disk
-                .as_ref()
-                .ok()
-                .and_then(|_| self.keyspace.next_expiry());
+            let expiry = self.disk.as_ref().ok().and_then(|_| self.keyspace.next_expiry());
             tokio::select! {
                 taken = self.queue.recv_many(&mut requests, MOST_AT_ONCE) => if taken == 0 {
                     return;
@@ -136,11 +123,9 @@ impl Writer {
                 batch.granted.push((lease, ttl));
                 owe(answer, Ok(lease), Failure::unavailable)
             }
-            Request::Renew(lease, answer) => owe(
-                answer,
-                self.keyspace.renew(now, lease),
-                Failure::unavailable,
-            ),
+            Request::Renew(lease, answer) => {
+                owe(answer, self.keyspace.renew(now, lease), Failure::unavailable)
+            }
             Request::Revoke(lease, answer) => {
                 if let Some(ended) = self.keyspace.revoke(lease) {
                     batch.end(ended);

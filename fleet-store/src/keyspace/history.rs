@@ -20,12 +20,7 @@ pub(super) struct History {
 impl History {
     /// A history that begins at `revision` and keeps at most `most` changes.
     pub(super) fn new(revision: Revision, most: usize) -> Self {
-        Self {
-            oldest: revision,
-            revisions: VecDeque::new(),
-            changes: 0,
-            most,
-        }
+        Self { oldest: revision, revisions: VecDeque::new(), changes: 0, most }
     }
 
     pub(super) fn push(&mut self, changes: Changes) {
@@ -42,13 +37,9 @@ impl History {
         after: Revision,
     ) -> Result<impl Iterator<Item = &Changes>, StoreError> {
         if after < self.oldest {
-            return Err(StoreError::Compacted {
-                oldest: self.oldest,
-            });
+            return Err(StoreError::Compacted { oldest: self.oldest });
         }
-        let first = self
-            .revisions
-            .partition_point(|changes| changes.revision <= after);
+        let first = self.revisions.partition_point(|changes| changes.revision <= after);
         Ok(self.revisions.range(first..))
     }
 

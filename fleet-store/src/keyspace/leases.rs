@@ -27,12 +27,7 @@ struct Lease {
 impl Leases {
     /// No lease; the next one granted comes after `last`.
     pub(super) fn after(last: LeaseId) -> Self {
-        Self {
-            last,
-            leases: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            ends: BTreeSet::new(),
-        }
+        Self { last, leases: BTreeMap::new(), keys: BTreeMap::new(), ends: BTreeSet::new() }
     }
 
     pub(super) fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
@@ -53,9 +48,7 @@ impl Leases {
     /// Whether the lease still lasts: one whose time is over does not, even if nobody ended it yet.
     pub(super) fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
         let lease = self.leases.get(&id).filter(|lease| now < lease.end);
-        lease
-            .map(|lease| lease.ttl)
-            .ok_or(StoreError::LeaseLost(id))
+        lease.map(|lease| lease.ttl).ok_or(StoreError::LeaseLost(id))
     }
 
     pub(super) fn renew(&mut self, now: Timestamp, id: LeaseId) -> Result<(), StoreError> {

@@ -86,22 +86,10 @@ impl Keyspace {
             let key: Arc<str> = entry.key.into();
             leases.rebind(&key, None, entry.lease);
             let (modified, lease) = (entry.modified, entry.lease);
-            (
-                key,
-                Stored {
-                    value: entry.value.into(),
-                    modified,
-                    lease,
-                },
-            )
+            (key, Stored { value: entry.value.into(), modified, lease })
         };
         let keys = entries.into_iter().map(stored).collect();
-        Self {
-            revision,
-            keys,
-            leases,
-            history: History::new(revision, Self::HISTORY),
-        }
+        Self { revision, keys, leases, history: History::new(revision, Self::HISTORY) }
     }
 
     /// Keeps at most `changes` changes for watches that start in the past. More than that are kept
@@ -122,15 +110,9 @@ impl Keyspace {
     #[must_use]
     pub fn read(&self, prefix: &str) -> Listing {
         let from = (Bound::Included(prefix), Bound::Unbounded);
-        let under = self
-            .keys
-            .range::<str, _>(from)
-            .take_while(|(key, _)| key.starts_with(prefix));
+        let under = self.keys.range::<str, _>(from).take_while(|(key, _)| key.starts_with(prefix));
         let entries = under.map(|(key, stored)| stored.entry(key)).collect();
-        Listing {
-            revision: self.revision,
-            entries,
-        }
+        Listing { revision: self.revision, entries }
     }
 
     /// The changes under `prefix` that were made after the revision `after`.
@@ -141,16 +123,11 @@ impl Keyspace {
     /// revision was not made yet.
     pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
         if after > self.revision {
-            let text = format!(
-                "revision {after} was not made yet: {} is the last",
-                self.revision
-            );
+            let text = format!("revision {after} was not made yet: {} is the last", self.revision);
             return Err(StoreError::Invalid(text));
         }
         let changes = self.history.after(after)?;
-        Ok(changes
-            .filter_map(|changes| changes.under(prefix))
-            .collect())
+        Ok(changes.filter_map(|changes| changes.under(prefix)).collect())
     }
 
     /// Checks the conditions and applies the writes, all or nothing.
@@ -166,20 +143,14 @@ impl Keyspace {
     ) -> Result<Outcome, StoreError> {
         transaction.check()?;
         if let Some(commit) = self.refusal(&transaction.conditions) {
-            return Ok(Outcome {
-                commit,
-                changes: None,
-            });
+            return Ok(Outcome { commit, changes: None });
         }
         let mut changes = Vec::new();
         for write in &transaction.writes {
             changes.extend(self.change(now, write)?);
         }
         let changes = self.make_revision(changes);
-        Ok(Outcome {
-            commit: Commit::Applied(self.revision),
-            changes,
-        })
+        Ok(Outcome { commit: Commit::Applied(self.revision), changes })
     }
 
     /// Takes over a revision that another keyspace made from the same state as this one has. No
@@ -211,11 +182,7 @@ impl Keyspace {
     /// Ends a lease and deletes the keys bound to it; nothing if it has ended before.
     pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
         let keys = self.leases.end(lease)?;
-        let deleted = keys.into_iter().map(|key| Change {
-            key,
-            value: None,
-            lease: None,
-        });
+        let deleted = keys.into_iter().map(|key| Change { key, value: None, lease: None });
         let changes = self.make_revision(deleted.collect());
         Some(EndedLease { lease, changes })
     }
@@ -223,9 +190,7 @@ impl Keyspace {
     /// Ends the leases whose time is over, the earliest first: one revision for each that had keys.
     pub fn expire(&mut self, now: Timestamp) -> Vec<EndedLease> {
         let due = self.leases.due(now);
-        due.into_iter()
-            .filter_map(|lease| self.revoke(lease))
-            .collect()
+        due.into_iter().filter_map(|lease| self.revoke(lease)).collect()
     }
 
     /// When the next lease will end if none is renewed.
@@ -236,9 +201,7 @@ impl Keyspace {
 
     /// The refusal by the first condition that does not hold, if there is one.
     fn refusal(&self, conditions: &[Condition]) -> Option<Commit> {
-        let condition = conditions
-            .iter()
-            .position(|condition| !self.holds(condition))?;
+        let condition = conditions.iter().position(|condition| !self.holds(condition))?;
         let key = conditions[condition].key.as_str();
         let found = self.keys.get(key).map(|stored| stored.entry(key));
         Some(Commit::Refused { condition, found })
@@ -262,19 +225,11 @@ impl Keyspace {
                     self.leases.check(now, lease)?;
                 }
                 let value = Some(value.as_slice().into());
-                Ok(Some(Change {
-                    key: self.shared(key),
-                    value,
-                    lease: *lease,
-                }))
+                Ok(Some(Change { key: self.shared(key), value, lease: *lease }))
             }
             Write::Delete { key } => {
                 let found = self.keys.get_key_value(key.as_str());
-                let change = |key: &Arc<str>| Change {
-                    key: key.clone(),
-                    value: None,
-                    lease: None,
-                };
+                let change = |key: &Arc<str>| Change { key: key.clone(), value: None, lease: None };
                 Ok(found.map(|(key, _)| change(key)))
             }
         }
@@ -282,9 +237,7 @@ impl Keyspace {
 
     /// The key as it is kept already, or a new one.
     fn shared(&self, key: &str) -> Arc<str> {
-        self.keys
-            .get_key_value(key)
-            .map_or_else(|| key.into(), |(key, _)| key.clone())
+        self.keys.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone())
     }
 
     /// Makes the next revision out of `changes`, unless there are none.
@@ -294,10 +247,7 @@ impl Keyspace {
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         self.revision = self.revision.next();
-        let changes = Changes {
-            revision: self.revision,
-            changes,
-        };
+        let changes = Changes { revision: self.revision, changes };
         self.write(&changes);
         Some(changes)
     }
@@ -305,17 +255,13 @@ impl Keyspace {
     fn write(&mut self, changes: &Changes) {
         for Change { key, value, lease } in &changes.changes {
             let lease = *lease;
-            let stored = value.clone().map(|value| Stored {
-                value,
-                modified: changes.revision,
-                lease,
-            });
+            let stored =
+                value.clone().map(|value| Stored { value, modified: changes.revision, lease });
             let before = match stored {
                 Some(stored) => self.keys.insert(key.clone(), stored),
                 None => self.keys.remove(key),
             };
-            self.leases
-                .rebind(key, before.and_then(|stored| stored.lease), lease);
+            self.leases.rebind(key, before.and_then(|stored| stored.lease), lease);
         }
         self.history.push(changes.clone());
     }

@@ -39,11 +39,7 @@ impl Follower {
         shared: Arc<Shared>,
         tell: signal::Sender<Progress>,
     ) -> Self {
-        Self {
-            registry,
-            shared,
-            tell,
-        }
+        Self { registry, shared, tell }
     }
 
     /// Follows for ever; whoever started it aborts it.
@@ -75,10 +71,7 @@ impl Follower {
             state.view = view;
             state.behind_since = None;
         });
-        self.tell.send_replace(Progress {
-            revision,
-            is_current: true,
-        });
+        self.tell.send_replace(Progress { revision, is_current: true });
         Ok(watch)
     }
 
@@ -86,10 +79,7 @@ impl Follower {
     fn refuse_older(&self, listing: &Listing) -> Result<(), Setback> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {
-            return Err(Setback::WentBack {
-                found: listing.revision,
-                known,
-            });
+            return Err(Setback::WentBack { found: listing.revision, known });
         }
         Ok(())
     }
@@ -103,10 +93,7 @@ impl Follower {
                     *pause = FIRST_PAUSE;
                     self.shared.change(|state| state.view.apply(&changes));
                     let revision = changes.revision;
-                    self.tell.send_replace(Progress {
-                        revision,
-                        is_current: true,
-                    });
+                    self.tell.send_replace(Progress { revision, is_current: true });
                 }
                 Err(error) => return error,
             }
@@ -115,16 +102,11 @@ impl Follower {
 
     fn lose(&self) {
         self.shared.lose();
-        self.tell
-            .send_modify(|progress| progress.is_current = false);
+        self.tell.send_modify(|progress| progress.is_current = false);
     }
 }
 
 fn report(setback: &Setback, pause: Duration) {
     let error = setback as &dyn std::error::Error;
-    tracing::warn!(
-        error,
-        ?pause,
-        "the mirror lost the store and will read it again"
-    );
+    tracing::warn!(error, ?pause, "the mirror lost the store and will read it again");
 }

@@ -89,22 +89,12 @@ impl Mirror {
     pub fn start(registry: &Registry) -> Self {
         let clock = Clock::start();
         let view = View::new(registry.layout().clone());
-        let state = State {
-            view,
-            behind_since: Some(clock.now()),
-        };
-        let shared = Arc::new(Shared {
-            clock,
-            state: RwLock::new(state),
-        });
+        let state = State { view, behind_since: Some(clock.now()) };
+        let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
         let (tell, progress) = signal::channel(Progress::default());
         let follower = follow::Follower::new(registry.clone(), shared.clone(), tell);
         let task = tokio::spawn(follower.run()).abort_handle();
-        Self {
-            shared,
-            progress,
-            task: Arc::new(Task(task)),
-        }
+        Self { shared, progress, task: Arc::new(Task(task)) }
     }
 
     /// The last known snapshot, current or not. It is empty, at revision zero, until the store was
@@ -117,12 +107,8 @@ impl Mirror {
     /// The snapshot if it is current: complete, and followed by a watch that is alive.
     #[must_use]
     pub fn current(&self) -> Option<Arc<Snapshot>> {
-        self.shared.read(|state| {
-            state
-                .behind_since
-                .is_none()
-                .then(|| state.view.snapshot().clone())
-        })
+        self.shared
+            .read(|state| state.behind_since.is_none().then(|| state.view.snapshot().clone()))
     }
 
     /// Whether the snapshot follows the store at this moment.
@@ -147,8 +133,7 @@ impl Mirror {
     ///
     /// [`MirrorClosed`] when it was shut down before.
     pub async fn wait_for(&self, revision: Revision) -> Result<Arc<Snapshot>, MirrorClosed> {
-        self.wait_until(|progress| progress.revision >= revision)
-            .await
+        self.wait_until(|progress| progress.revision >= revision).await
     }
 
     /// Waits until the mirror is current, for example after its start.

@@ -102,16 +102,8 @@ impl View {
 
     /// The contents that no unit has.
     pub(super) fn unused_contents(&self) -> Vec<UnusedContent> {
-        let unused = self
-            .contents
-            .iter()
-            .filter(|(id, _)| !self.users.contains_key(id));
-        unused
-            .map(|(id, content)| UnusedContent {
-                id: *id,
-                modified: content.modified,
-            })
-            .collect()
+        let unused = self.contents.iter().filter(|(id, _)| !self.users.contains_key(id));
+        unused.map(|(id, content)| UnusedContent { id: *id, modified: content.modified }).collect()
     }
 
     fn edit(&mut self) -> &mut Snapshot {
@@ -141,8 +133,7 @@ impl View {
             Key::Machine(id) => self.put_claim(id, value, touched),
             Key::Metadata(machine, name) => match decode_text(value) {
                 Ok(text) => {
-                    self.edit()
-                        .put_dynamic_metadata(machine.clone(), name, text);
+                    self.edit().put_dynamic_metadata(machine.clone(), name, text);
                     touched.machines.insert(machine);
                 }
                 Err(error) => warn("metadata", &machine, &error),
@@ -156,9 +147,7 @@ impl View {
             Key::Unit(unit) => self.put_record(unit, None, touched),
             Key::Content(id) => {
                 self.contents.remove(&id);
-                touched
-                    .units
-                    .extend(self.users.get(&id).into_iter().flatten().cloned());
+                touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
             }
             Key::Placement(unit) => {
                 self.edit().unplace(unit.as_str());
@@ -189,9 +178,7 @@ impl View {
         touched: &mut Touched,
     ) {
         let content_of = |record: Option<&Result<UnitRecord, Fault>>| {
-            record
-                .and_then(|record| record.as_ref().ok())
-                .map(|record| record.content)
+            record.and_then(|record| record.as_ref().ok()).map(|record| record.content)
         };
         let new = content_of(record.as_ref());
         let before = match record {
@@ -215,8 +202,7 @@ impl View {
     fn put_placement(&mut self, unit: UnitName, value: &[u8], touched: &mut Touched) {
         let before = match decode_placement(value) {
             Ok(placement) => {
-                self.edit()
-                    .place(unit.clone(), placement.machine, placement.epoch);
+                self.edit().place(unit.clone(), placement.machine, placement.epoch);
                 self.bad_placements.remove(&unit)
             }
             Err(error) => {
@@ -249,14 +235,12 @@ impl View {
             }
             Err(error) => {
                 warn("claim", &id, &error);
-                self.claims
-                    .entry(id.clone())
-                    .or_insert_with(|| MachineRecord {
-                        id: id.clone(),
-                        address: None,
-                        metadata: Metadata::new(),
-                        version: String::new(),
-                    });
+                self.claims.entry(id.clone()).or_insert_with(|| MachineRecord {
+                    id: id.clone(),
+                    address: None,
+                    metadata: Metadata::new(),
+                    version: String::new(),
+                });
             }
         }
         touched.machines.insert(id);
@@ -275,9 +259,7 @@ impl View {
         };
         self.contents.insert(id, Content { modified, file });
         if !same {
-            touched
-                .units
-                .extend(self.users.get(&id).into_iter().flatten().cloned());
+            touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
         }
     }
 
@@ -325,13 +307,7 @@ impl View {
         let file = content.file.clone()?;
         let requirements = self.requirements(name, &file)?;
         let (desired, generation) = (record.desired, record.generation);
-        Ok(Unit {
-            name: name.clone(),
-            file,
-            requirements,
-            desired,
-            generation,
-        })
+        Ok(Unit { name: name.clone(), file, requirements, desired, generation })
     }
 
     /// What the file demands: as known, if the unit has the same file already.
@@ -352,33 +328,21 @@ impl View {
     fn machine(&self, id: &MachineId) -> Option<Machine> {
         let record = self.claims.get(id)?.clone();
         let mut metadata = record.metadata;
-        for (key, value) in self
-            .snapshot
-            .dynamic_metadata(id.as_str())
-            .into_iter()
-            .flatten()
-        {
+        for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
                 metadata.remove(key);
             } else {
                 metadata.insert(key.clone(), value.clone());
             }
         }
-        Some(Machine {
-            id: record.id,
-            address: record.address,
-            metadata,
-            version: record.version,
-        })
+        Some(Machine { id: record.id, address: record.address, metadata, version: record.version })
     }
 }
 
 /// Reads a stored unit file: what it is kept under must be what it is.
 fn read_content(id: ContentId, value: &[u8]) -> Result<UnitFile, Fault> {
     if ContentId::of(value) != id {
-        return Err(Fault {
-            message: format!("the content {id} of the unit is damaged"),
-        });
+        return Err(Fault { message: format!("the content {id} of the unit is damaged") });
     }
     UnitFile::parse(value).map_err(|error| fault("the unit's content", &error))
 }

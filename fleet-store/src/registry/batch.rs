@@ -43,10 +43,7 @@ mod tests {
 
     fn group(i: usize, bytes: usize) -> Transaction {
         let fresh = Condition::absent(format!("a{i}"));
-        Transaction::new()
-            .when(fresh)
-            .put(format!("a{i}"), vec![0; bytes])
-            .delete(format!("b{i}"))
+        Transaction::new().when(fresh).put(format!("a{i}"), vec![0; bytes]).delete(format!("b{i}"))
     }
 
     #[test]
@@ -55,16 +52,8 @@ mod tests {
             let fence = Transaction::new().when(Condition::present("leader"));
             let packed = pack(&fence, (0..count).map(|i| group(i, bytes)));
             assert!(packed.iter().all(|transaction| transaction.check().is_ok()));
-            assert!(
-                packed
-                    .iter()
-                    .all(|t| t.conditions[0] == fence.conditions[0])
-            );
-            assert!(
-                packed
-                    .iter()
-                    .all(|t| t.writes.len() == 2 * (t.conditions.len() - 1))
-            );
+            assert!(packed.iter().all(|t| t.conditions[0] == fence.conditions[0]));
+            assert!(packed.iter().all(|t| t.writes.len() == 2 * (t.conditions.len() - 1)));
             let writes: Vec<_> = packed.into_iter().flat_map(|t| t.writes).collect();
             let expected: Vec<_> = (0..count).flat_map(|i| group(i, bytes).writes).collect();
             assert_eq!(writes, expected);
@@ -74,10 +63,8 @@ mod tests {
     #[test]
     fn a_transaction_is_filled_before_the_next_is_begun() {
         let packed = pack(&Transaction::new(), (0..120).map(|i| group(i, 1)));
-        let writes: Vec<usize> = packed
-            .iter()
-            .map(|transaction| transaction.writes.len())
-            .collect();
+        let writes: Vec<usize> =
+            packed.iter().map(|transaction| transaction.writes.len()).collect();
         assert_eq!(writes, [100, 100, 40]);
     }
 }

@@ -94,15 +94,9 @@ impl Registry {
         }
         let before = entries.iter().find(|entry| entry.key == term_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
-        let last = last.map_err(|source| RegistryError::Value {
-            key: term_key.clone(),
-            source,
-        })?;
+        let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
         let term = Term(last).next();
-        let claim = encode_leader(&LeaderClaim {
-            machine: candidate.clone(),
-            term: term.0,
-        });
+        let claim = encode_leader(&LeaderClaim { machine: candidate.clone(), term: term.0 });
         let claiming = |lease| {
             Transaction::new()
                 .when(unchanged(&leader_key, leader))
@@ -117,13 +111,7 @@ impl Registry {
         if let Some(before) = leader.and_then(|leader| leader.lease) {
             self.give_back(before).await;
         }
-        Ok(Some(Leadership {
-            registry: self.clone(),
-            term,
-            lease,
-            elected,
-            claim,
-        }))
+        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim }))
     }
 }
 
@@ -180,16 +168,10 @@ impl Leadership {
         let unplace = writes.unplace.iter().map(|unplace| self.unplacing(unplace));
         let place = writes.place.iter().map(|place| self.placing(place));
         let placed: BTreeSet<&UnitName> = writes.place.iter().map(|place| &place.unit).collect();
-        let reasons = writes
-            .reasons
-            .iter()
-            .filter(|(unit, _)| !placed.contains(unit));
+        let reasons = writes.reasons.iter().filter(|(unit, _)| !placed.contains(unit));
         let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
-        let groups: Vec<_> = unplace
-            .map(Ok)
-            .chain(place.map(Ok))
-            .chain(reasons)
-            .collect::<Result<_, _>>()?;
+        let groups: Vec<_> =
+            unplace.map(Ok).chain(place.map(Ok)).chain(reasons).collect::<Result<_, _>>()?;
         let leader = self.registry.key(&Key::Leader);
         let fence = Transaction::new().when(Condition::value(leader, self.claim.clone()));
         let mut revision = self.elected;
@@ -217,10 +199,7 @@ impl Leadership {
             Some(was) => Condition::value(&key, encode_placement(was)),
             None => Condition::absent(&key),
         };
-        let placement = Placement {
-            machine: place.machine.clone(),
-            epoch: place.epoch,
-        };
+        let placement = Placement { machine: place.machine.clone(), epoch: place.epoch };
         Transaction::new()
             .when(as_seen)
             .when(self.exists(&place.unit))

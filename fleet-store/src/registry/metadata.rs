@@ -43,11 +43,7 @@ impl Registry {
         let mut last = BTreeMap::new();
         for change in changes {
             let (machine, key, value) = match change {
-                MetadataChange::Set {
-                    machine,
-                    key,
-                    value,
-                } => (machine, key, value.as_str()),
+                MetadataChange::Set { machine, key, value } => (machine, key, value.as_str()),
                 MetadataChange::Remove { machine, key } => (machine, key, ""),
             };
             last.insert((machine, key), value);
@@ -61,11 +57,7 @@ impl Registry {
             let key = Key::Metadata(machine.clone(), key.clone());
             transaction.put(self.key(&key), encode_text(value))
         };
-        match self
-            .store
-            .commit(last.into_iter().fold(Transaction::new(), put))
-            .await?
-        {
+        match self.store.commit(last.into_iter().fold(Transaction::new(), put)).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { .. } => Err(RegistryError::Conflict),
         }

@@ -38,10 +38,7 @@ impl Registry {
     /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self {
-            store,
-            layout: Arc::new(Layout::new(prefix)),
-        }
+        Self { store, layout: Arc::new(Layout::new(prefix)) }
     }
 
     /// The store below.
@@ -65,11 +62,7 @@ impl Registry {
         let key = self.key(key);
         let listing = self.store.read(&key).await?;
         // Entries are in order, so the key itself comes before those that only start with it.
-        let entry = listing
-            .entries
-            .into_iter()
-            .next()
-            .filter(|entry| entry.key == key);
+        let entry = listing.entries.into_iter().next().filter(|entry| entry.key == key);
         Ok((entry, listing.revision))
     }
 
@@ -98,9 +91,7 @@ impl Registry {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry")
-            .field("layout", &self.layout)
-            .finish_non_exhaustive()
+        f.debug_struct("Registry").field("layout", &self.layout).finish_non_exhaustive()
     }
 }
 

@@ -72,9 +72,7 @@ impl Registry {
         let bytes = |lease| claim_bytes(&machine, token, lease);
         let claiming = |lease| {
             let free = unchanged(&key, found.as_ref());
-            Transaction::new()
-                .when(free)
-                .put_leased(key.clone(), bytes(lease), lease)
+            Transaction::new().when(free).put_leased(key.clone(), bytes(lease), lease)
         };
         let (lease, commit) = self.with_lease(ttl, claiming).await?;
         if matches!(commit, Commit::Refused { .. }) {
@@ -85,12 +83,7 @@ impl Registry {
         }
         let bytes = bytes(lease);
         let claim = RwLock::new(Published { machine, bytes });
-        Ok(Presence {
-            registry: self.clone(),
-            lease,
-            token: token.to_owned(),
-            claim,
-        })
+        Ok(Presence { registry: self.clone(), lease, token: token.to_owned(), claim })
     }
 }
 
@@ -130,10 +123,7 @@ impl Presence {
     /// [`RegistryError::PresenceLost`] when the presence has ended.
     pub async fn update_machine(&self, machine: MachineRecord) -> Result<Revision, RegistryError> {
         let mut claim = self.claim.write().await;
-        let machine = MachineRecord {
-            id: claim.machine.id.clone(),
-            ..machine
-        };
+        let machine = MachineRecord { id: claim.machine.id.clone(), ..machine };
         let bytes = claim_bytes(&machine, &self.token, self.lease);
         let key = self.registry.key(&Key::Machine(machine.id.clone()));
         let transaction = Transaction::new()
@@ -163,9 +153,7 @@ impl Presence {
         let puts = put.iter().map(|state| {
             Transaction::new().put_leased(key(&state.unit), encode_state(state), self.lease)
         });
-        let removes = remove
-            .iter()
-            .map(|unit| Transaction::new().delete(key(unit)));
+        let removes = remove.iter().map(|unit| Transaction::new().delete(key(unit)));
         let own = self.registry.key(&Key::Machine(id.clone()));
         let fence = Transaction::new().when(Condition::value(own, claim.bytes.clone()));
         let mut revision = Revision::ZERO;
@@ -191,9 +179,7 @@ impl Presence {
     }
 
     async fn lost(&self) -> RegistryError {
-        RegistryError::PresenceLost {
-            id: self.claim.read().await.machine.id.clone(),
-        }
+        RegistryError::PresenceLost { id: self.claim.read().await.machine.id.clone() }
     }
 }
 
@@ -204,17 +190,10 @@ fn refuse_stranger(id: &MachineId, token: &str, entry: &Entry) -> Result<(), Reg
         return Ok(());
     }
     let address = claim.and_then(|claim| claim.machine.address);
-    Err(RegistryError::MachineTaken {
-        id: id.clone(),
-        address,
-    })
+    Err(RegistryError::MachineTaken { id: id.clone(), address })
 }
 
 fn claim_bytes(machine: &MachineRecord, token: &str, lease: LeaseId) -> Vec<u8> {
     let (machine, token) = (machine.clone(), token.to_owned());
-    encode_claim(&Claim {
-        machine,
-        token,
-        joined: lease.0,
-    })
+    encode_claim(&Claim { machine, token, joined: lease.0 })
 }

@@ -92,13 +92,8 @@ impl Registry {
         name: &UnitName,
         desired: TargetState,
     ) -> Result<Revision, RegistryError> {
-        let set = |found: &Found| UnitRecord {
-            desired,
-            ..found.record
-        };
-        self.change_unit(name, set)
-            .await
-            .map(|(revision, _)| revision)
+        let set = |found: &Found| UnitRecord { desired, ..found.record };
+        self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
     /// Asks for a restart of a unit: its generation rises.
@@ -114,10 +109,7 @@ impl Registry {
             // No generation is higher than the revision it was made at. So this one is higher than
             // those of a destroyed unit of the same name, which a machine may still remember.
             let next = found.record.generation.next().0.max(found.revision.0);
-            UnitRecord {
-                generation: Generation(next),
-                ..found.record
-            }
+            UnitRecord { generation: Generation(next), ..found.record }
         };
         let (revision, record) = self.change_unit(name, raise).await?;
         Ok((revision, record.generation))
@@ -156,10 +148,7 @@ impl Registry {
         for content in unused {
             let key = self.key(&Key::Content(content.id));
             let same = Condition::modified_at(&key, content.modified);
-            let commit = self
-                .store
-                .commit(Transaction::new().when(same).delete(key))
-                .await?;
+            let commit = self.store.commit(Transaction::new().when(same).delete(key)).await?;
             collected += usize::from(matches!(commit, Commit::Applied(_)));
         }
         Ok(collected)
@@ -179,9 +168,7 @@ impl Registry {
                 return Ok((entry.modified, record));
             }
             let same = Condition::modified_at(&entry.key, entry.modified);
-            let put = Transaction::new()
-                .when(same)
-                .put(entry.key, encode_unit(&record));
+            let put = Transaction::new().when(same).put(entry.key, encode_unit(&record));
             if let Commit::Applied(revision) = self.store.commit(put).await? {
                 return Ok((revision, record));
             }
@@ -192,15 +179,9 @@ impl Registry {
     async fn find_unit(&self, name: &UnitName) -> Result<Found, RegistryError> {
         let (entry, revision) = self.get(&Key::Unit(name.clone())).await?;
         let entry = entry.ok_or_else(|| RegistryError::NotFound { name: name.clone() })?;
-        let record = decode_unit(&entry.value).map_err(|source| RegistryError::Value {
-            key: entry.key.clone(),
-            source,
-        })?;
-        Ok(Found {
-            record,
-            entry,
-            revision,
-        })
+        let record = decode_unit(&entry.value)
+            .map_err(|source| RegistryError::Value { key: entry.key.clone(), source })?;
+        Ok(Found { record, entry, revision })
     }
 
     /// The transaction that stores a unit in place of what was found under its name.
@@ -209,11 +190,7 @@ impl Registry {
         // A damaged record has no generation to keep; replacing it is how it is mended.
         let before = found.and_then(|entry| decode_unit(&entry.value).ok());
         let generation = before.map_or(Generation::ZERO, |record| record.generation);
-        let record = UnitRecord {
-            content,
-            desired: unit.desired,
-            generation,
-        };
+        let record = UnitRecord { content, desired: unit.desired, generation };
         let key = self.key(&Key::Unit(unit.name.clone()));
         // The content is written even if it is there, so that nobody collects it as unused.
         Transaction::new()

@@ -27,10 +27,7 @@ pub async fn a_read_sees_its_prefix_in_order(store: Arc<dyn Store>) {
     }
     let keys = async |prefix| {
         let entries = read(&store, prefix).await.entries;
-        entries
-            .into_iter()
-            .map(|entry| entry.key)
-            .collect::<Vec<_>>()
+        entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
     };
     assert_eq!(keys("b/").await, ["b/10", "b/2", "b/\u{fc}"]);
     assert_eq!(keys("b").await, ["b", "b/10", "b/2", "b/\u{fc}", "b0"]);
@@ -57,15 +54,9 @@ pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
     let second = apply(&store, Transaction::new().put("a", "1")).await;
     let third = apply(&store, Transaction::new().delete("b").put("c", "1")).await;
     assert!(before < first && first < second && second < third);
-    assert_eq!(
-        entry(&store, "a").await.map(|entry| entry.modified),
-        Some(second)
-    );
+    assert_eq!(entry(&store, "a").await.map(|entry| entry.modified), Some(second));
     assert_eq!(entry(&store, "b").await, None);
-    assert_eq!(
-        entry(&store, "c").await.map(|entry| entry.modified),
-        Some(third)
-    );
+    assert_eq!(entry(&store, "c").await.map(|entry| entry.modified), Some(third));
 }
 
 /// No write, or only the deletion of what is not there, leaves the revision as it was.
@@ -73,17 +64,9 @@ pub async fn a_transaction_that_writes_nothing_makes_no_revision(store: Arc<dyn 
     let revision = put(&store, "a", "1").await;
     let looks = Transaction::new().when(Condition::present("a"));
     assert_eq!(apply(&store, looks).await, revision);
-    assert_eq!(
-        apply(&store, Transaction::new().delete("b")).await,
-        revision
-    );
-    let refused = Transaction::new()
-        .when(Condition::absent("a"))
-        .put("a", "2");
-    let commit = store
-        .commit(refused)
-        .await
-        .expect("the store takes a transaction");
+    assert_eq!(apply(&store, Transaction::new().delete("b")).await, revision);
+    let refused = Transaction::new().when(Condition::absent("a")).put("a", "2");
+    let commit = store.commit(refused).await.expect("the store takes a transaction");
     assert!(matches!(commit, Commit::Refused { .. }));
     assert_eq!(read(&store, "").await.revision, revision);
 }
@@ -108,15 +91,8 @@ pub async fn conditions_hold_or_nothing_happens(store: Arc<dyn Store>) {
     for (i, (condition, holds)) in cases.into_iter().enumerate() {
         let key = format!("written/{i}");
         let transaction = Transaction::new().when(condition.clone()).put(&key, "");
-        let commit = store
-            .commit(transaction)
-            .await
-            .expect("the store takes a transaction");
-        assert_eq!(
-            matches!(commit, Commit::Applied(_)),
-            holds,
-            "{condition:?}: {commit:?}"
-        );
+        let commit = store.commit(transaction).await.expect("the store takes a transaction");
+        assert_eq!(matches!(commit, Commit::Applied(_)), holds, "{condition:?}: {commit:?}");
         assert_eq!(entry(&store, &key).await.is_some(), holds, "{condition:?}");
     }
 }
@@ -146,38 +122,21 @@ pub async fn a_refusal_tells_what_was_found(store: Arc<dyn Store>) {
 /// All writes of a transaction are there, or none.
 pub async fn a_transaction_is_whole(store: Arc<dyn Store>) {
     put(&store, "a", "old").await;
-    let writes = || {
-        Transaction::new()
-            .put("a", "new")
-            .put("b", "new")
-            .delete("c")
-            .put("d", "new")
-    };
-    let lost = store
-        .commit(writes().put_leased("e", "new", LeaseId(u64::MAX >> 1)))
-        .await;
+    let writes = || Transaction::new().put("a", "new").put("b", "new").delete("c").put("d", "new");
+    let lost = store.commit(writes().put_leased("e", "new", LeaseId(u64::MAX >> 1))).await;
     assert!(matches!(lost, Err(StoreError::LeaseLost(_))), "{lost:?}");
-    assert_eq!(
-        read(&store, "").await.entries.len(),
-        1,
-        "half a transaction was applied"
-    );
+    assert_eq!(read(&store, "").await.entries.len(), 1, "half a transaction was applied");
     assert_eq!(value(&store, "a").await.as_deref(), Some(&b"old"[..]));
     let revision = apply(&store, writes()).await;
     let entries = read(&store, "").await.entries;
-    assert!(
-        entries
-            .iter()
-            .all(|entry| entry.modified == revision && entry.value == b"new")
-    );
+    assert!(entries.iter().all(|entry| entry.modified == revision && entry.value == b"new"));
     assert_eq!(entries.len(), 3);
 }
 
 /// What [`Transaction::check`] refuses, the store refuses, and nothing happens.
 pub async fn invalid_transactions_are_refused(store: Arc<dyn Store>) {
-    let many = (0..=Transaction::MAX_OPERATIONS).fold(Transaction::new(), |transaction, i| {
-        transaction.put(format!("{i}"), "")
-    });
+    let many = (0..=Transaction::MAX_OPERATIONS)
+        .fold(Transaction::new(), |transaction, i| transaction.put(format!("{i}"), ""));
     let invalid = [
         Transaction::new().put("a", "1").put("a", "2"),
         Transaction::new().put("a", "1").delete("a"),
@@ -198,9 +157,7 @@ pub async fn a_transaction_within_the_bounds_is_taken(store: Arc<dyn Store>) {
     let value_bytes = Transaction::MAX_BYTES / count - 2 * "key/000".len();
     let many = (0..count).fold(Transaction::new(), |transaction, i| {
         let key = format!("key/{i:03}");
-        transaction
-            .when(Condition::absent(&key))
-            .put(key, vec![7; value_bytes])
+        transaction.when(Condition::absent(&key)).put(key, vec![7; value_bytes])
     });
     apply(&store, many).await;
     let entries = read(&store, "key/").await.entries;

@@ -70,10 +70,7 @@ impl FaultyStore {
             reads: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
         };
-        Self {
-            inner,
-            faults: Arc::new(faults),
-        }
+        Self { inner, faults: Arc::new(faults) }
     }
 
     /// Takes the store away, watches included, or brings it back. While it is away leases go on
@@ -107,11 +104,7 @@ impl FaultyStore {
 
     /// Lets every call from now on take this much longer, and a watch deliver that much later.
     pub fn set_delay(&self, delay: Duration) {
-        *self
-            .faults
-            .delay
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = delay;
+        *self.faults.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
 
     /// How many reads there were, failed ones included.
@@ -148,8 +141,7 @@ impl Faults {
 /// Uses up one of a number of scripted failures, if one is left.
 fn take(left: &AtomicUsize) -> bool {
     let fewer = |left: usize| left.checked_sub(1);
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer)
-        .is_ok()
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
 }
 
 #[async_trait]

@@ -37,18 +37,9 @@ pub async fn a_lease_that_ends_takes_its_keys_in_one_revision(store: Arc<dyn Sto
     assert_eq!(leases, [Some(lease), Some(lease), Some(other), None]);
     let (revision, changes) = next_plain(&mut watch).await;
     assert!(revision > written);
-    assert_eq!(
-        changes,
-        [("a/1".to_owned(), None), ("a/2".to_owned(), None)]
-    );
+    assert_eq!(changes, [("a/1".to_owned(), None), ("a/2".to_owned(), None)]);
     let left = read(&store, "a/").await;
-    assert_eq!(
-        left.entries
-            .iter()
-            .map(|e| e.key.as_str())
-            .collect::<Vec<_>>(),
-        ["a/3", "a/4"]
-    );
+    assert_eq!(left.entries.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), ["a/3", "a/4"]);
     assert_eq!(left.entries[0].lease, Some(other));
 }
 
@@ -64,10 +55,7 @@ pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
         apply(&store, Transaction::new().put_leased(&key, "x", left)).await;
         next(&mut watch).await;
         loop {
-            store
-                .renew(kept)
-                .await
-                .expect("a lease that lasts can be renewed");
+            store.renew(kept).await.expect("a lease that lasts can be renewed");
             if let Ok(gone) = timeout(TTL / 8, next_plain(&mut watch)).await {
                 assert_eq!(gone.1, [(key, None)]);
                 break;
@@ -83,10 +71,7 @@ pub async fn a_revoked_lease_ends_at_once(store: Arc<dyn Store>) {
     let lease = grant(&store, LONG).await;
     let revision = apply(&store, Transaction::new().put_leased("a", "x", lease)).await;
     for _ in 0..2 {
-        store
-            .revoke(lease)
-            .await
-            .expect("a lease can be revoked, ended or not");
+        store.revoke(lease).await.expect("a lease can be revoked, ended or not");
         let listing = read(&store, "a").await;
         assert_eq!(listing.entries, []);
         assert_eq!(listing.revision, revision.next());
@@ -105,10 +90,7 @@ pub async fn an_ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     assert_eq!(value(&store, "a").await.as_deref(), Some(&b"x"[..]));
     let never = LeaseId(u64::MAX >> 1);
     assert!(is_lost(&store.renew(never).await, never));
-    store
-        .revoke(never)
-        .await
-        .expect("revoking what never was is no error");
+    store.revoke(never).await.expect("revoking what never was is no error");
 }
 
 /// A key goes with the lease that its last write bound it to, or stays if that bound it to none.
@@ -124,18 +106,11 @@ pub async fn a_key_follows_its_last_lease(store: Arc<dyn Store>) {
     put(&store, "deleted", "again").await;
     let revision = read(&store, "").await.revision;
     store.revoke(first).await.expect("a lease can be revoked");
-    assert_eq!(
-        read(&store, "").await.revision,
-        revision,
-        "a lease without keys changes nothing"
-    );
+    assert_eq!(read(&store, "").await.revision, revision, "a lease without keys changes nothing");
     assert_eq!(read(&store, "").await.entries.len(), 3);
     store.revoke(second).await.expect("a lease can be revoked");
     let left = read(&store, "").await.entries;
-    assert_eq!(
-        left.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(),
-        ["deleted", "freed"]
-    );
+    assert_eq!(left.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), ["deleted", "freed"]);
     assert!(left.iter().all(|entry| entry.lease.is_none()));
 }
 

@@ -16,11 +16,7 @@ pub(super) async fn read(store: &Arc<dyn Store>, prefix: &str) -> Listing {
 }
 
 pub(super) async fn entry(store: &Arc<dyn Store>, key: &str) -> Option<Entry> {
-    read(store, key)
-        .await
-        .entries
-        .into_iter()
-        .find(|entry| entry.key == key)
+    read(store, key).await.entries.into_iter().find(|entry| entry.key == key)
 }
 
 pub(super) async fn value(store: &Arc<dyn Store>, key: &str) -> Option<Vec<u8>> {
@@ -29,11 +25,7 @@ pub(super) async fn value(store: &Arc<dyn Store>, key: &str) -> Option<Vec<u8>> 
 
 /// Commits what must be applied.
 pub(super) async fn apply(store: &Arc<dyn Store>, transaction: Transaction) -> Revision {
-    match store
-        .commit(transaction)
-        .await
-        .expect("the store takes a transaction")
-    {
+    match store.commit(transaction).await.expect("the store takes a transaction") {
         Commit::Applied(revision) => revision,
         Commit::Refused { condition, .. } => panic!("condition {condition} did not hold"),
     }
@@ -50,19 +42,14 @@ pub(super) async fn watch(store: &Arc<dyn Store>, prefix: &str) -> Watch {
 }
 
 pub(super) async fn watch_after(store: &Arc<dyn Store>, prefix: &str, after: Revision) -> Watch {
-    store
-        .watch(prefix, after)
-        .await
-        .expect("the store can be watched")
+    store.watch(prefix, after).await.expect("the store can be watched")
 }
 
 /// The next changes that are some, within [`PATIENCE`].
 pub(super) async fn next(watch: &mut Watch) -> Changes {
     loop {
         let changes = timeout(PATIENCE, watch.next()).await;
-        let changes = changes
-            .expect("the watch delivers in time")
-            .expect("the watch goes on");
+        let changes = changes.expect("the watch delivers in time").expect("the watch goes on");
         if !changes.changes.is_empty() {
             return changes;
         }
@@ -75,10 +62,7 @@ pub(super) type Plain = (Revision, Vec<(String, Option<String>)>);
 pub(super) fn plain(changes: &Changes) -> Plain {
     let text = |value: &Arc<[u8]>| String::from_utf8_lossy(value).into_owned();
     let change = |change: &crate::Change| (change.key.to_string(), change.value.as_ref().map(text));
-    (
-        changes.revision,
-        changes.changes.iter().map(change).collect(),
-    )
+    (changes.revision, changes.changes.iter().map(change).collect())
 }
 
 pub(super) async fn next_plain(watch: &mut Watch) -> Plain {
@@ -86,8 +70,5 @@ pub(super) async fn next_plain(watch: &mut Watch) -> Plain {
 }
 
 pub(super) fn expect_invalid<T: std::fmt::Debug>(result: Result<T, StoreError>) {
-    assert!(
-        matches!(result, Err(StoreError::Invalid(_))),
-        "{result:?} is not invalid"
-    );
+    assert!(matches!(result, Err(StoreError::Invalid(_))), "{result:?} is not invalid");
 }

@@ -16,10 +16,7 @@ pub async fn a_watch_delivers_each_revision_once_and_whole(store: Arc<dyn Store>
     let some = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
     let both = vec![some("a/1", "y"), some("a/2", "x")];
     assert_eq!(next_plain(&mut watch).await, (first, both));
-    assert_eq!(
-        next_plain(&mut watch).await,
-        (second, vec![some("a/1", "z")])
-    );
+    assert_eq!(next_plain(&mut watch).await, (second, vec![some("a/1", "z")]));
     let last = vec![("a/1".to_owned(), None), some("a/3", "")];
     assert_eq!(next_plain(&mut watch).await, (third, last));
 }
@@ -31,10 +28,7 @@ pub async fn a_watch_sees_its_prefix_alone(store: Arc<dyn Store>) {
     put(&store, "a", "x").await;
     let mixed = apply(&store, Transaction::new().put("a/1", "x").put("c", "x")).await;
     let changes = next_plain(&mut watch).await;
-    assert_eq!(
-        changes,
-        (mixed, vec![("a/1".to_owned(), Some("x".to_owned()))])
-    );
+    assert_eq!(changes, (mixed, vec![("a/1".to_owned(), Some("x".to_owned()))]));
 }
 
 /// A watch from an earlier revision first delivers what happened since.
@@ -71,18 +65,12 @@ pub async fn a_watch_from_a_listing_misses_nothing(store: Arc<dyn Store>) {
         let mut watch = watch_after(&store, "count", listing.revision).await;
         while count < LAST {
             let (_, changes) = next_plain(&mut watch).await;
-            assert_eq!(
-                changes,
-                [("count".to_owned(), Some((count + 1).to_string()))]
-            );
+            assert_eq!(changes, [("count".to_owned(), Some((count + 1).to_string()))]);
             count += 1;
         }
     }
     writer.await.expect("the writer does not panic");
-    assert_eq!(
-        value(&store, "count").await,
-        Some(LAST.to_string().into_bytes())
-    );
+    assert_eq!(value(&store, "count").await, Some(LAST.to_string().into_bytes()));
 }
 
 /// A revision that was not made yet cannot be watched from: it may never be made.

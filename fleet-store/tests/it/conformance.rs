@@ -1,0 +1,92 @@
+//! Every backend keeps the same contract.
+
+use std::sync::Arc;
+
+use fleet_store::testing::{FaultyStore, PROMISES, conformance};
+use fleet_store::{MemoryStore, Store};
+
+use crate::support::memory;
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_store_keeps_the_contract_in_stopped_time() {
+    conformance(|| async { memory() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_memory_store_keeps_the_contract_in_real_time() {
+    conformance(|| async { memory() }).await;
+}
+
+/// The suite's helper that fails on demand must be a good store while nothing is demanded of it.
+#[tokio::test(start_paused = true)]
+async fn a_faulty_store_without_faults_keeps_the_contract() {
+    conformance(|| async { Arc::new(FaultyStore::new(memory())) as Arc<dyn Store> }).await;
+}
+
+#[cfg(feature = "embedded")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_embedded_store_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let make = || async {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = folder.path().join(format!("{number}.redb"));
+        let store = fleet_store::EmbeddedStore::open(path).await.unwrap();
+        Arc::new(store) as Arc<dyn Store>
+    };
+    conformance(make).await;
+}
+
+/// A store that breaks one promise: its leases never end.
+struct Forgetful(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for Forgetful {
+    async fn read(&self, prefix: &str) -> Result<fleet_store::Listing, fleet_store::StoreError> {
+        self.0.read(prefix).await
+    }
+
+    async fn commit(
+        &self,
+        transaction: fleet_store::Transaction,
+    ) -> Result<fleet_store::Commit, fleet_store::StoreError> {
+        self.0.commit(transaction).await
+    }
+
+    async fn watch(
+        &self,
+        prefix: &str,
+        after: fleet_core::Revision,
+    ) -> Result<fleet_store::Watch, fleet_store::StoreError> {
+        self.0.watch(prefix, after).await
+    }
+
+    async fn grant(
+        &self,
+        _ttl: std::time::Duration,
+    ) -> Result<fleet_store::LeaseId, fleet_store::StoreError> {
+        self.0.grant(std::time::Duration::MAX).await
+    }
+
+    async fn renew(&self, lease: fleet_store::LeaseId) -> Result<(), fleet_store::StoreError> {
+        self.0.renew(lease).await
+    }
+
+    async fn revoke(&self, lease: fleet_store::LeaseId) -> Result<(), fleet_store::StoreError> {
+        self.0.revoke(lease).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a_lease_that_ends_takes_its_keys_in_one_revision")]
+async fn the_suite_names_the_promise_that_is_broken() {
+    conformance(|| async { Arc::new(Forgetful(MemoryStore::new())) as Arc<dyn Store> }).await;
+}
+
+#[test]
+fn no_promise_is_listed_twice() {
+    let mut names = PROMISES.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), PROMISES.len());
+}

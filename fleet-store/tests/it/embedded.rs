@@ -1,0 +1,296 @@
+//! The embedded store over its whole life: kills, restarts, a second process and damaged files.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Revision;
+use fleet_store::{Commit, EmbeddedStore, LeaseId, Store, StoreError, Transaction};
+use redb::{Database, TableDefinition};
+
+use crate::support::soon;
+
+async fn open(path: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(path).await.unwrap()
+}
+
+async fn put(store: &impl Store, key: &str, value: &str) -> Revision {
+    match store.commit(Transaction::new().put(key, value)).await.unwrap() {
+        Commit::Applied(revision) => revision,
+        refused @ Commit::Refused { .. } => panic!("{refused:?}"),
+    }
+}
+
+fn path_in(folder: &tempfile::TempDir) -> std::path::PathBuf {
+    folder.path().join("store.redb")
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = open(&path).await;
+    let lease = store.grant(Duration::from_secs(3600)).await.unwrap();
+    put(&store, "a", "1").await;
+    put(&store, "b", "gone").await;
+    store.commit(Transaction::new().delete("b").put_leased("c", "3", lease)).await.unwrap();
+    let before = store.read("").await.unwrap();
+    store.close().await;
+
+    let store = open(&path).await;
+    assert_eq!(store.read("").await.unwrap(), before);
+    // The revision goes on, and so do the names of leases.
+    assert_eq!(put(&store, "d", "4").await, before.revision.next());
+    assert!(store.grant(Duration::from_secs(1)).await.unwrap() > lease);
+    assert!(!folder.path().join("store.redb.new").exists());
+}
+
+#[tokio::test]
+async fn the_past_cannot_be_watched_after_a_restart_but_the_present_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = open(&path).await;
+    let first = put(&store, "a", "1").await;
+    let last = put(&store, "a", "2").await;
+    store.close().await;
+    let store = open(&path).await;
+    let past = store.watch("", first).await;
+    assert!(matches!(past, Err(StoreError::Compacted { oldest }) if oldest == last));
+    let mut watch = store.watch("", last).await.unwrap();
+    let next = put(&store, "a", "3").await;
+    assert_eq!(soon(watch.next()).await.unwrap().revision, next);
+}
+
+#[tokio::test]
+async fn a_lease_outlives_a_restart_and_then_ends_in_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = open(&path).await;
+    let (short, long) = (Duration::from_millis(300), Duration::from_secs(3600));
+    let (kept, ends) = (store.grant(long).await.unwrap(), store.grant(short).await.unwrap());
+    let ended = store.grant(long).await.unwrap();
+    let bind = Transaction::new()
+        .put_leased("kept", "", kept)
+        .put_leased("ends", "", ends)
+        .put_leased("ended", "", ended);
+    store.commit(bind).await.unwrap();
+    store.revoke(ended).await.unwrap();
+    store.close().await;
+
+    let store = open(&path).await;
+    let listing = store.read("ends").await.unwrap();
+    let mut watch = store.watch("ends", listing.revision).await.unwrap();
+    if !listing.entries.is_empty() {
+        assert!(soon(watch.next()).await.unwrap().changes[0].value.is_none());
+    }
+    store.renew(kept).await.unwrap();
+    for gone in [ends, ended] {
+        assert!(
+            matches!(store.renew(gone).await, Err(StoreError::LeaseLost(lost)) if lost == gone)
+        );
+    }
+    let left = store.read("").await.unwrap().entries;
+    assert_eq!(left.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_second_opening_is_refused_until_the_first_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = open(&path).await;
+    let second = EmbeddedStore::open(&path).await;
+    let Err(StoreError::InUse { path: named }) = second else { panic!("{second:?}") };
+    assert_eq!(named, path.display().to_string());
+    put(&store, "a", "1").await;
+    store.close().await;
+    open(&path).await;
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    open(&path).await.close().await;
+    set_format(&path, 2);
+    for _ in 0..2 {
+        let Err(StoreError::Format(message)) = EmbeddedStore::open(&path).await else {
+            panic!("a newer format was opened")
+        };
+        assert!(message.contains("format 2") && message.contains("newer version"), "{message}");
+    }
+    set_format(&path, 1);
+    open(&path).await;
+}
+
+fn set_format(path: &Path, format: u64) {
+    let database = Database::open(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let meta = TableDefinition::<&str, u64>::new("meta");
+    transaction.open_table(meta).unwrap().insert("format", format).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let other = Database::create(folder.path().join("other.redb")).unwrap();
+    drop(other);
+    let other = std::fs::read(folder.path().join("other.redb")).unwrap();
+    for bytes in [&b""[..], b"fleet", &[0; 10_000], &other] {
+        std::fs::write(&path, bytes).unwrap();
+        let opened = EmbeddedStore::open(&path).await;
+        assert!(matches!(opened, Err(StoreError::Format(_))), "{} bytes: {opened:?}", bytes.len());
+    }
+    let nowhere = EmbeddedStore::open(folder.path().join("none/store.redb")).await;
+    assert!(matches!(nowhere, Err(StoreError::Unavailable(_))), "{nowhere:?}");
+}
+
+/// Wherever a byte of the file is wrong, either it is refused, or nothing of what was stored is
+/// different.
+#[tokio::test]
+async fn a_damaged_file_is_refused_or_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = open(&path).await;
+    for i in 0..200 {
+        put(&store, &format!("key/{i:03}"), &"value ".repeat(20)).await;
+    }
+    let before = store.read("").await.unwrap();
+    store.close().await;
+    let good = std::fs::read(&path).unwrap();
+    let used: Vec<usize> = (0..good.len()).filter(|at| good[*at] != 0).collect();
+    let mut refused = 0;
+    for at in used.iter().step_by(used.len() / 120) {
+        let mut bad = good.clone();
+        bad[*at] ^= 0x55;
+        std::fs::write(&path, bad).unwrap();
+        match EmbeddedStore::open(&path).await {
+            Ok(store) => {
+                assert_eq!(store.read("").await.unwrap(), before, "byte {at}");
+                store.close().await;
+            }
+            Err(StoreError::Format(_)) => refused += 1,
+            Err(other) => panic!("byte {at}: {other:?}"),
+        }
+    }
+    assert!(refused > 20, "only {refused} were refused");
+    for length in [good.len() / 2, 4096, 100] {
+        std::fs::write(&path, &good[..length]).unwrap();
+        let cut = EmbeddedStore::open(&path).await;
+        assert!(matches!(cut, Err(StoreError::Format(_))), "{length} bytes: {cut:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_writers_share_the_writes_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(&path_in(&folder)).await);
+    let writers = (0..64).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for i in 0..20 {
+                let revision = put(&*store, &format!("{writer}"), &i.to_string()).await;
+                let listing = store.read(&format!("{writer}")).await.unwrap();
+                assert!(listing.revision >= revision, "a reader is behind its own write");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert_eq!(store.read("").await.unwrap().revision, Revision(64 * 20));
+}
+
+const CHILD: &str = "FLEET_STORE_TEST_PATH";
+
+/// A process that writes and says what was acknowledged is killed again and again: all that it
+/// said is there afterwards.
+#[test]
+fn every_acknowledged_write_survives_a_kill() {
+    if let Ok(path) = std::env::var(CHILD) {
+        return write_for_ever(Path::new(&path));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let mut acknowledged = 0;
+    for round in 0..20_u64 {
+        // More writes each round before the kill, which then hits at an uncertain moment.
+        let writing = start_writing(&path);
+        acknowledged = kill_after(writing, acknowledged + 1 + round * round % 37);
+        let survived = block_on(async {
+            let store = open(&path).await;
+            let listing = store.read("").await.unwrap();
+            store.close().await;
+            listing
+        });
+        let last: u64 =
+            String::from_utf8(survived.entries[0].value.clone()).unwrap().parse().unwrap();
+        assert!(last >= acknowledged, "round {round}: {last} of {acknowledged}");
+        assert_eq!(survived.entries[1].value, survived.entries[0].value, "half a transaction");
+        assert!(survived.revision.0 >= last);
+        acknowledged = last;
+    }
+}
+
+/// The writing process; it ends with the test, however that ends.
+struct Writing(Child);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn start_writing(path: &Path) -> Writing {
+    let name = "embedded::every_acknowledged_write_survives_a_kill";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Writing(child)
+}
+
+/// Reads acknowledgements until `count`, kills, and returns the last one that was said.
+fn kill_after(mut writing: Writing, count: u64) -> u64 {
+    let lines = BufReader::new(writing.0.stdout.take().unwrap()).lines();
+    let mut last = 0;
+    for line in lines.map_while(Result::ok) {
+        let Some(number) = line.strip_prefix("ack ") else {
+            continue;
+        };
+        last = number.parse().unwrap();
+        if last >= count {
+            writing.0.kill().unwrap();
+        }
+    }
+    assert!(last >= count, "the child ended by itself after {last}");
+    last
+}
+
+fn write_for_ever(path: &Path) {
+    block_on(async {
+        let store = open(path).await;
+        let found = store.read("a").await.unwrap().entries;
+        let found = found.first().map_or("0", |entry| std::str::from_utf8(&entry.value).unwrap());
+        let mut number: u64 = found.parse().unwrap();
+        let lease: LeaseId = store.grant(Duration::from_secs(3600)).await.unwrap();
+        loop {
+            number += 1;
+            let text = number.to_string();
+            let both = Transaction::new().put("a", text.as_str()).put_leased("b", text, lease);
+            store.commit(both).await.unwrap();
+            std::io::stdout().write_all(format!("ack {number}\n").as_bytes()).unwrap();
+        }
+    });
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}

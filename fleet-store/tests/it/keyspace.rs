@@ -1,0 +1,268 @@
+//! The keyspace against a naive twin: the same answers to the same random story.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleet_core::{Revision, Timestamp};
+use fleet_store::{
+    Change, Changes, Commit, Condition, Entry, Expect, Keyspace, LeaseId, Listing, StoreError,
+    Transaction, Write,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// What may happen to a keyspace.
+#[derive(Debug, Clone)]
+enum Step {
+    Commit(Transaction),
+    Grant(u64),
+    Renew(u64),
+    Revoke(u64),
+    /// Time passes, and what is over is told so.
+    Pass(u64),
+    /// Time passes, and nobody tells.
+    Lag(u64),
+}
+
+fn key() -> impl Strategy<Value = String> {
+    "[ab]/?[abc]?"
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let lease = prop_oneof![Just(None), (1..6u64).prop_map(|id| Some(LeaseId(id)))];
+    let put = (key(), vec(0..3u8, 0..2), lease);
+    prop_oneof![
+        3 => put.prop_map(|(key, value, lease)| Write::Put { key, value, lease }),
+        1 => key().prop_map(|key| Write::Delete { key }),
+    ]
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let expect = prop_oneof![
+        Just(Expect::Absent),
+        Just(Expect::Present),
+        vec(0..3u8, 0..2).prop_map(Expect::Value),
+        (0..30u64).prop_map(|revision| Expect::ModifiedAt(Revision(revision))),
+    ];
+    (key(), expect).prop_map(|(key, expect)| Condition { key, expect })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let transaction = (vec(condition(), 0..2), vec(write(), 0..4))
+        .prop_map(|(conditions, writes)| Transaction { conditions, writes });
+    prop_oneof![
+        8 => transaction.prop_map(Step::Commit),
+        2 => (0..20u64).prop_map(Step::Grant),
+        2 => (1..6u64).prop_map(Step::Renew),
+        1 => (1..6u64).prop_map(Step::Revoke),
+        2 => (0..8u64).prop_map(Step::Pass),
+        1 => (0..8u64).prop_map(Step::Lag),
+    ]
+}
+
+/// The contract, spelled out in the simplest way: everything is searched for.
+#[derive(Default)]
+struct Twin {
+    now: u64,
+    entries: Vec<Entry>,
+    leases: Vec<(LeaseId, u64, u64)>,
+    granted: u64,
+    /// The entries at each revision.
+    states: Vec<Vec<Entry>>,
+}
+
+impl Twin {
+    fn revision(&self) -> Revision {
+        Revision(self.states.len() as u64)
+    }
+
+    fn find(&self, key: &str) -> Option<Entry> {
+        self.entries.iter().find(|entry| entry.key == key).cloned()
+    }
+
+    fn lasts(&self, id: LeaseId) -> bool {
+        self.leases.iter().any(|(lease, _, end)| *lease == id && self.now < *end)
+    }
+
+    fn holds(&self, condition: &Condition) -> bool {
+        match (&condition.expect, self.find(&condition.key)) {
+            (Expect::Absent, found) => found.is_none(),
+            (Expect::Present, found) => found.is_some(),
+            (Expect::Value(value), found) => found.is_some_and(|entry| entry.value == *value),
+            (Expect::ModifiedAt(at), found) => found.is_some_and(|entry| entry.modified == *at),
+        }
+    }
+
+    fn commit(&mut self, transaction: &Transaction) -> Option<Commit> {
+        let keys: Vec<&str> = transaction.writes.iter().map(Write::key).collect();
+        if keys.iter().enumerate().any(|(i, key)| keys[..i].contains(key)) {
+            return None;
+        }
+        for (condition, expected) in transaction.conditions.iter().enumerate() {
+            if !self.holds(expected) {
+                return Some(Commit::Refused { condition, found: self.find(&expected.key) });
+            }
+        }
+        let lost = |write: &Write| matches!(write, Write::Put { lease: Some(lease), .. } if !self.lasts(*lease));
+        if transaction.writes.iter().any(lost) {
+            return None;
+        }
+        let before = self.entries.clone();
+        let modified = self.revision().next();
+        for write in &transaction.writes {
+            self.entries.retain(|entry| entry.key != write.key());
+            if let Write::Put { key, value, lease } = write.clone() {
+                self.entries.push(Entry { key, value, modified, lease });
+            }
+        }
+        self.record(&before);
+        Some(Commit::Applied(self.revision()))
+    }
+
+    fn end(&mut self, id: LeaseId) {
+        let before = self.entries.clone();
+        if self.leases.iter().any(|(lease, _, _)| *lease == id) {
+            self.leases.retain(|(lease, _, _)| *lease != id);
+            self.entries.retain(|entry| entry.lease != Some(id));
+        }
+        self.record(&before);
+    }
+
+    /// Makes a revision if anything is not as before.
+    fn record(&mut self, before: &[Entry]) {
+        self.entries.sort_by(|a, b| a.key.cmp(&b.key));
+        if self.entries != before {
+            self.states.push(self.entries.clone());
+        }
+    }
+
+    fn over(&self) -> Vec<LeaseId> {
+        let mut over: Vec<_> = self.leases.iter().filter(|(_, _, end)| *end <= self.now).collect();
+        over.sort_by_key(|(id, _, end)| (*end, *id));
+        over.into_iter().map(|(id, _, _)| *id).collect()
+    }
+
+    fn state(&self, revision: Revision) -> &[Entry] {
+        revision.0.checked_sub(1).map_or(&[], |index| &self.states[index as usize])
+    }
+
+    fn listing(&self, prefix: &str) -> Listing {
+        let under = self.entries.iter().filter(|entry| entry.key.starts_with(prefix));
+        Listing { revision: self.revision(), entries: under.cloned().collect() }
+    }
+}
+
+/// Takes the step in both, and compares what they answer.
+fn take(step: &Step, keyspace: &mut Keyspace, twin: &mut Twin, made: &mut Vec<Changes>) {
+    let now = Timestamp::from_millis(twin.now);
+    match step {
+        Step::Commit(transaction) => {
+            let outcome = keyspace.apply(now, transaction);
+            assert_eq!(outcome.as_ref().ok().map(|o| o.commit.clone()), twin.commit(transaction));
+            made.extend(outcome.ok().and_then(|outcome| outcome.changes));
+        }
+        Step::Grant(ttl) => {
+            let id = keyspace.grant(now, Duration::from_millis(*ttl));
+            twin.granted += 1;
+            assert_eq!(id, LeaseId(twin.granted));
+            let ttl = (*ttl).max(1);
+            twin.leases.push((id, ttl, twin.now + ttl));
+        }
+        Step::Renew(id) => {
+            let (id, renewed) = (LeaseId(*id), keyspace.renew(now, LeaseId(*id)));
+            assert_eq!(renewed.is_ok(), twin.lasts(id));
+            if twin.lasts(id) {
+                let now = twin.now;
+                let lease = twin.leases.iter_mut().find(|(lease, _, _)| *lease == id);
+                lease.into_iter().for_each(|(_, ttl, end)| *end = now + *ttl);
+            }
+        }
+        Step::Revoke(id) => {
+            made.extend(keyspace.revoke(LeaseId(*id)).and_then(|ended| ended.changes));
+            twin.end(LeaseId(*id));
+        }
+        Step::Pass(millis) => {
+            twin.now += millis;
+            let ended = keyspace.expire(Timestamp::from_millis(twin.now));
+            assert_eq!(ended.iter().map(|ended| ended.lease).collect::<Vec<_>>(), twin.over());
+            made.extend(ended.into_iter().filter_map(|ended| ended.changes));
+            twin.over().into_iter().for_each(|lease| twin.end(lease));
+        }
+        Step::Lag(millis) => twin.now += millis,
+    }
+}
+
+/// Whether replaying changes onto one state gives another.
+fn replay(from: &[Entry], all: &[Changes]) -> Vec<Entry> {
+    let mut entries: BTreeMap<String, Entry> =
+        from.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
+    for changes in all {
+        for Change { key, value, lease } in &changes.changes {
+            let (key, lease) = (key.to_string(), *lease);
+            match value {
+                Some(value) => {
+                    let (value, modified) = (value.to_vec(), changes.revision);
+                    entries.insert(key.clone(), Entry { key, value, modified, lease });
+                }
+                None => assert!(entries.remove(&key).is_some(), "{key} was not there"),
+            }
+        }
+    }
+    entries.into_values().collect()
+}
+
+proptest! {
+    #[test]
+    fn the_keyspace_is_its_twin(steps in vec(step(), 0..60), prefix in "[ab]?/?") {
+        let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
+        for step in &steps {
+            take(step, &mut keyspace, &mut twin, &mut made);
+            prop_assert_eq!(keyspace.read(&prefix), twin.listing(&prefix));
+            let next = twin.leases.iter().map(|(_, _, end)| Timestamp::from_millis(*end)).min();
+            prop_assert_eq!(keyspace.next_expiry(), next);
+        }
+        // Every revision was told of once, and its changes lead from the state before to it.
+        let told: Vec<u64> = made.iter().map(|changes| changes.revision.0).collect();
+        prop_assert_eq!(told, (1..=twin.revision().0).collect::<Vec<_>>());
+        for revision in 0..=twin.revision().0 {
+            let after = keyspace.changes_after(Revision(revision), "").unwrap();
+            prop_assert_eq!(replay(twin.state(Revision(revision)), &after), twin.entries.clone());
+        }
+    }
+
+    /// A keyspace that only hears of the changes, as readers of a durable store do, is the same.
+    #[test]
+    fn a_follower_sees_the_same(steps in vec(step(), 0..60)) {
+        let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
+        let mut follower = Keyspace::new();
+        for step in &steps {
+            take(step, &mut keyspace, &mut twin, &mut made);
+            made.drain(..).for_each(|changes| follower.absorb(&changes));
+            prop_assert_eq!(follower.read(""), keyspace.read(""));
+        }
+    }
+
+    #[test]
+    fn the_history_is_bounded_and_never_lies(writes in vec(1..5usize, 1..40), most in 0..20usize) {
+        let mut keyspace = Keyspace::new().with_history(most);
+        let mut all = Vec::new();
+        for count in writes {
+            let put = |transaction: Transaction, i| transaction.put(format!("{i}"), "");
+            let transaction = (0..count).fold(Transaction::new(), put);
+            all.extend(keyspace.apply(Timestamp::default(), &transaction).unwrap().changes);
+        }
+        let mut kept = 0;
+        for revision in (0..=all.len()).rev() {
+            match keyspace.changes_after(Revision(revision as u64), "") {
+                Ok(changes) => prop_assert_eq!(&changes, &all[revision..]),
+                Err(StoreError::Compacted { oldest }) => prop_assert!(oldest.0 > revision as u64),
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+            if keyspace.changes_after(Revision(revision as u64), "").is_ok() {
+                kept = all[revision..].iter().map(|changes| changes.changes.len()).sum();
+            }
+        }
+        let newest = all.last().map_or(0, |changes| changes.changes.len());
+        prop_assert!(kept <= most.max(newest));
+    }
+}

@@ -1,0 +1,229 @@
+//! One engine at a time, and only its writes.
+
+use fleet_core::{Epoch, Placement, Reason, Refusal, Revision, Tally, Term};
+use fleet_store::{
+    Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, Transaction,
+    Unplace,
+};
+use fleet_unitfile::UnitName;
+
+use crate::support::{TTL, id, memory, mirror, name, registry, soon, submit};
+
+async fn lead(registry: &Registry, machine: &str) -> Leadership {
+    registry.campaign(&id(machine), TTL).await.unwrap().expect("nobody else leads")
+}
+
+fn placed(machine: &str, epoch: u64) -> Placement {
+    Placement { machine: id(machine), epoch: Epoch(epoch) }
+}
+
+fn place(unit: &str, to: Placement, was: Option<Placement>) -> PlacementWrites {
+    let place = Place { unit: name(unit), machine: to.machine, epoch: to.epoch, was };
+    PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+}
+
+fn unplace(unit: &str, was: Placement) -> PlacementWrites {
+    let unplace = Unplace { unit: name(unit), was };
+    PlacementWrites { unplace: vec![unplace], ..PlacementWrites::default() }
+}
+
+fn reason(unit: &str, reason: Option<Reason>) -> PlacementWrites {
+    PlacementWrites { reasons: vec![(name(unit), reason)], ..PlacementWrites::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_at_a_time_and_each_in_a_higher_term() {
+    let registry = registry();
+    let first = lead(&registry, "m-1").await;
+    assert_eq!(first.term(), Term(1));
+    assert!(registry.campaign(&id("m-2"), TTL).await.unwrap().is_none());
+    first.renew().await.unwrap();
+    first.resign().await.unwrap();
+    let second = lead(&registry, "m-2").await;
+    assert_eq!(second.term(), Term(2));
+    assert_eq!(second.elected(), registry.store().read("").await.unwrap().revision);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_comes_back_leads_at_once_and_its_earlier_life_cannot_write() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let before = lead(&registry, "m-1").await;
+    let leader = lead(&registry, "m-1").await;
+    assert_eq!(leader.term(), Term(2));
+    let late = before.commit(&place("a.service", placed("m-1", 1), None)).await;
+    assert!(matches!(late, Err(RegistryError::Deposed { term: Term(1) })));
+    assert!(matches!(before.renew().await, Err(RegistryError::Deposed { .. })));
+    leader.commit(&place("a.service", placed("m-1", 1), None)).await.unwrap();
+    leader.renew().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_falls_silent_is_followed_and_cannot_write() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let stale = lead(&registry, "m-1").await;
+    tokio::time::advance(TTL * 2).await;
+    let deposed = |result: Result<(), RegistryError>| {
+        assert!(matches!(result, Err(RegistryError::Deposed { term: Term(1) })), "{result:?}");
+    };
+    deposed(stale.renew().await);
+    // Before anybody else leads, and after.
+    deposed(stale.commit(&place("a.service", placed("m-1", 1), None)).await.map(drop));
+    let leader = lead(&registry, "m-2").await;
+    deposed(stale.commit(&place("a.service", placed("m-1", 1), None)).await.map(drop));
+    leader.commit(&place("a.service", placed("m-2", 2), None)).await.unwrap();
+    deposed(stale.commit(&unplace("a.service", placed("m-2", 2))).await.map(drop));
+    deposed(stale.commit(&reason("a.service", Some(Reason::NoMachines))).await.map(drop));
+    // The old leader resigns late: that is not the new one's end.
+    stale.resign().await.unwrap();
+    leader.renew().await.unwrap();
+    leader.commit(&unplace("a.service", placed("m-2", 2))).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn placements_are_made_moved_and_taken_away() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let leader = lead(&registry, "m-1").await;
+    leader.commit(&reason("a.service", Some(Reason::NoMachines))).await.unwrap();
+    let (here, there) = (placed("m-1", 5), placed("m-2", 6));
+    let revision = leader.commit(&place("a.service", here.clone(), None)).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.placement("a.service"), Some(&here));
+    assert_eq!(snapshot.reason("a.service"), None, "a unit that is placed has no reason");
+    let moved = place("a.service", there.clone(), Some(here));
+    let revision = leader.commit(&moved).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.placement("a.service"), Some(&there));
+    let revision = leader.commit(&unplace("a.service", there)).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.placement("a.service"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_on_what_has_changed_is_a_conflict() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let leader = lead(&registry, "m-1").await;
+    let (old, present) = (placed("m-1", 5), placed("m-2", 6));
+    leader.commit(&place("a.service", present.clone(), None)).await.unwrap();
+    let stale = [
+        place("a.service", placed("m-3", 7), None),
+        place("a.service", placed("m-3", 7), Some(old.clone())),
+        unplace("a.service", old),
+        place("gone.service", placed("m-3", 7), None),
+        unplace("gone.service", present),
+        reason("gone.service", Some(Reason::NoMachines)),
+    ];
+    let before = registry.store().read("").await.unwrap();
+    for writes in stale {
+        let result = leader.commit(&writes).await;
+        assert!(matches!(result, Err(RegistryError::Conflict)), "{writes:?}: {result:?}");
+    }
+    assert_eq!(registry.store().read("").await.unwrap(), before);
+    leader.commit(&reason("gone.service", None)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let leader = lead(&registry, "m-1").await;
+    registry.destroy(&name("a.service")).await.unwrap();
+    let late = leader.commit(&place("a.service", placed("m-1", 1), None)).await;
+    assert!(matches!(late, Err(RegistryError::Conflict)));
+    assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_placements_take_few_steps_and_all_arrive() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let units: Vec<UnitName> = (0..170).map(|i| name(&format!("u{i:03}.service"))).collect();
+    for unit in &units {
+        submit(&registry, unit.as_str()).await;
+    }
+    let leader = lead(&registry, "m-1").await;
+    let to_place = |unit: &UnitName| Place {
+        unit: unit.clone(),
+        machine: id("m-1"),
+        epoch: Epoch(9),
+        was: None,
+    };
+    let place = units.iter().map(to_place).collect();
+    // The reason of a unit that is placed goes by itself; taking it away as well does no harm.
+    let reasons = units.iter().map(|unit| (unit.clone(), None)).collect();
+    let before = registry.store().read("").await.unwrap().revision;
+    let writes = PlacementWrites { place, reasons, ..PlacementWrites::default() };
+    let revision = leader.commit(&writes).await.unwrap();
+    assert_eq!(revision, Revision(before.0 + 4));
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.placements().len(), units.len());
+    let nothing = leader.commit(&PlacementWrites::default()).await.unwrap();
+    assert_eq!(nothing, leader.elected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reason_comes_back_as_it_was() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let leader = lead(&registry, "m-1").await;
+    for (i, reason) in reasons().into_iter().enumerate() {
+        let unit = format!("u{i}.service");
+        submit(&registry, &unit).await;
+        let revision = leader.commit(&self::reason(&unit, Some(reason.clone()))).await.unwrap();
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        assert_eq!(snapshot.reason(&unit).map(|found| &**found), Some(&reason));
+        let revision = leader.commit(&self::reason(&unit, None)).await.unwrap();
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        assert_eq!(snapshot.reason(&unit), None);
+    }
+}
+
+fn reasons() -> Vec<Reason> {
+    let peer = name("peer.service");
+    let refusals = [
+        Refusal::MachineId { wanted: id("m-9") },
+        Refusal::MachineMetadata {
+            key: "disk".to_owned(),
+            wanted: vec!["ssd".to_owned(), "nvme".to_owned()],
+            found: Some("hdd".to_owned()),
+        },
+        Refusal::MachineMetadata { key: "disk".to_owned(), wanted: Vec::new(), found: None },
+        Refusal::MachineOf { peer: peer.clone() },
+        Refusal::Conflicts {
+            with: peer.clone(),
+            pattern: "web@[^1]*.service".parse().unwrap(),
+            theirs: true,
+        },
+        Refusal::Replaces { with: peer.clone(), theirs: false },
+    ];
+    let tally = |refusal| Tally { machines: 3, example: id("m-1"), refusal };
+    let tallies: Vec<Tally> = refusals.map(tally).into();
+    let group = vec![name("a.service"), peer.clone()];
+    vec![
+        Reason::NoMachines,
+        Reason::NoMachineFits { machines: 3, tallies: tallies.clone() },
+        Reason::NoMachineFitsGroup { group: group.clone(), machines: 3, tallies },
+        Reason::PeerUnknown { peer: peer.clone() },
+        Reason::PeerInactive { peer: peer.clone() },
+        Reason::PeersApart { one: (peer, id("m-1")), other: (name("b.service"), id("m-2")) },
+        Reason::Cycle { units: group },
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_leads_while_the_term_cannot_be_read() {
+    let store = memory();
+    let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
+    for value in ["", "{\"v\":2,\"era\":7}", "{\"v\":1,\"term\":-1}"] {
+        let put = Transaction::new().put(registry.layout().key(&Key::Term), value);
+        assert!(matches!(store.commit(put).await.unwrap(), Commit::Applied(_)));
+        let refused = registry.campaign(&id("m-1"), TTL).await;
+        assert!(matches!(refused, Err(RegistryError::Value { .. })), "{refused:?}");
+    }
+    let leader = store.read(&registry.layout().key(&Key::Leader)).await.unwrap();
+    assert_eq!(leader.entries, []);
+}

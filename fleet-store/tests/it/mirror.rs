@@ -1,0 +1,186 @@
+//! The mirror follows, and a value that it cannot read harms that value alone.
+
+use std::sync::Arc;
+
+use fleet_core::{Revision, TargetState};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{
+    ContentId, ExpectUnit, Key, Layout, Mirror, MirrorStatus, Registry, Transaction,
+};
+
+use crate::support::{id, join, memory, mirror, name, registry, soon, submit, unit};
+
+async fn put_raw(registry: &Registry, key: &Key, value: &[u8]) -> Revision {
+    let put = Transaction::new().put(registry.layout().key(key), value);
+    registry.store().commit(put).await.unwrap();
+    registry.store().read("").await.unwrap().revision
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_starts_empty_and_behind_and_then_has_all() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let mirror = Mirror::start(&registry);
+    assert!(!mirror.is_current());
+    assert!(matches!(mirror.status(), MirrorStatus::Behind { .. }));
+    assert!(mirror.current().is_none());
+    assert_eq!(mirror.snapshot().revision, Revision::ZERO);
+    let snapshot = soon(mirror.wait_current()).await.unwrap();
+    assert_eq!(snapshot.units().len(), 1);
+    assert_eq!(mirror.status(), MirrorStatus::Synced);
+    assert_eq!(mirror.current().unwrap().revision, snapshot.revision);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_is_woken_by_each_change() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let mut progress = mirror.subscribe();
+    for i in 0..5 {
+        progress.mark_unchanged();
+        submit(&registry, &format!("u{i}.service")).await;
+        soon(progress.changed()).await.unwrap();
+        assert_eq!(mirror.snapshot().units().len(), i + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn following_needs_no_further_read() {
+    let store = FaultyStore::new(memory());
+    let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    let mirror = mirror(&registry).await;
+    let writer = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    let before = store.reads();
+    for i in 0..50 {
+        submit(&writer, &format!("u{i}.service")).await;
+    }
+    let submitting = store.reads() - before;
+    soon(mirror.wait_for(Revision(50))).await.unwrap();
+    assert_eq!(submitting, 50, "one for each submission, of its own record alone");
+    assert_eq!(store.reads() - before, submitting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_snapshot_stays_as_it_was() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let old = soon(mirror.wait_for(Revision(1))).await.unwrap();
+    registry.destroy(&name("a.service")).await.unwrap();
+    let new = soon(mirror.wait_for(Revision(2))).await.unwrap();
+    assert_eq!((old.units().len(), new.units().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_with_the_same_file_share_it() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    submit(&registry, "b.service").await;
+    let snapshot = soon(mirror.wait_for(Revision(2))).await.unwrap();
+    let source = |unit: &str| snapshot.unit(unit).unwrap().file.source().as_ptr();
+    assert_eq!(source("a.service"), source("b.service"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_a_fault_of_its_unit_alone() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    for unit in ["good.service", "bad.service"] {
+        submit(&registry, unit).await;
+    }
+    let key = Key::Unit(name("bad.service"));
+    let id_of_text = ContentId::of(b"no unit file");
+    let missing = format!(
+        "{{\"v\":1,\"content\":\"{}\",\"desired\":\"loaded\",\"generation\":0}}",
+        ContentId::of(b"never stored")
+    );
+    put_raw(&registry, &Key::Content(id_of_text), b"no unit file").await;
+    let no_file =
+        missing.replace(&ContentId::of(b"never stored").to_string(), &id_of_text.to_string());
+    for value in ["", "{", "{\"v\":1}", "{\"v\":2,\"new\":[]}", "{\"v\":0}", &missing, &no_file] {
+        let revision = put_raw(&registry, &key, value.as_bytes()).await;
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        assert!(snapshot.unit("bad.service").is_none(), "{value}");
+        assert!(snapshot.fault("bad.service").is_some(), "{value}");
+        assert!(snapshot.unit("good.service").is_some(), "{value}");
+        assert_eq!(snapshot.faults().len(), 1);
+        // Whoever looks for the first time sees the same.
+        let fresh = self::mirror(&registry).await.snapshot();
+        assert_eq!(fresh.fault("bad.service"), snapshot.fault("bad.service"));
+        assert_eq!(fresh.units().len(), 1);
+    }
+    submit(&registry, "bad.service").await;
+    let revision = registry.store().read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!((snapshot.units().len(), snapshot.faults().len()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_says_what_is_wrong() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let revision = put_raw(&registry, &Key::Unit(name("a.service")), b"{\"v\":2}").await;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    insta::assert_snapshot!(
+        snapshot.fault("a.service").unwrap().message,
+        @"the unit's record cannot be understood: format 2 is newer than format 1: upgrade fleet on this machine"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_content_that_comes_and_goes_makes_and_mends_a_fault() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let file = "[Unit]\nDescription=x\n";
+    let key = Key::Content(ContentId::of(file.as_bytes()));
+    let new = unit("a.service", file, TargetState::Loaded);
+    registry.put_unit(new, ExpectUnit::Any).await.unwrap();
+    let delete = Transaction::new().delete(registry.layout().key(&key));
+    registry.store().commit(delete).await.unwrap();
+    let snapshot = soon(mirror.wait_for(Revision(2))).await.unwrap();
+    assert!(snapshot.fault("a.service").is_some() && snapshot.units().len() == 0);
+    let damaged = put_raw(&registry, &key, b"[Unit]\nDescription=y\n").await;
+    let snapshot = soon(mirror.wait_for(damaged)).await.unwrap();
+    assert!(snapshot.fault("a.service").unwrap().message.contains("damaged"));
+    let mended = put_raw(&registry, &key, file.as_bytes()).await;
+    let snapshot = soon(mirror.wait_for(mended)).await.unwrap();
+    assert!(snapshot.unit("a.service").is_some() && snapshot.faults().len() == 0);
+}
+
+/// Unknown is not absent: a unit whose placement cannot be read must not look as if it had none,
+/// and a machine whose claim cannot be read must not look as if it were gone.
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let _presence = join(&registry, "m-1").await;
+    put_raw(&registry, &Key::Placement(name("a.service")), b"{\"v\":2}").await;
+    let revision = put_raw(&registry, &Key::Machine(id("m-1")), b"{\"v\":2}").await;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(snapshot.fault("a.service").unwrap().message.contains("placement"));
+    assert_eq!(snapshot.machine("m-1").unwrap().metadata["region"], "eu");
+    let fresh = self::mirror(&registry).await.snapshot();
+    assert!(fresh.fault("a.service").is_some());
+    assert!(fresh.machine("m-1").is_some());
+    let key = registry.layout().key(&Key::Placement(name("a.service")));
+    registry.store().commit(Transaction::new().delete(key)).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision.next())).await.unwrap();
+    assert!(snapshot.unit("a.service").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_states_reasons_and_metadata_are_passed_over() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    put_raw(&registry, &Key::Reason(name("a.service")), b"?").await;
+    put_raw(&registry, &Key::State(id("m-1"), name("a.service")), b"?").await;
+    let metadata = Key::Metadata(id("m-1"), "disk".to_owned());
+    let revision = put_raw(&registry, &metadata, b"?").await;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!((snapshot.reasons().len(), snapshot.states().count()), (0, 0));
+    assert!(snapshot.dynamic_metadata("m-1").is_none());
+    assert_eq!((snapshot.units().len(), snapshot.faults().len()), (1, 0));
+}

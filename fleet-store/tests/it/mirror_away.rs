@@ -1,0 +1,182 @@
+//! The mirror while its store is away: what it knew stays readable, and it does not call it current.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Revision;
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Layout, MemoryStore, Mirror, MirrorStatus, Registry, Store};
+
+use crate::support::{join, mirror, name, soon, submit};
+
+/// A mirror over a store with faults, and a registry that writes behind the faults' back.
+async fn setting() -> (FaultyStore, Registry, Mirror) {
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store = FaultyStore::new(memory.clone());
+    let behind = Registry::new(memory, Layout::DEFAULT_PREFIX);
+    submit(&behind, "a.service").await;
+    let seen = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    (store, behind, mirror(&seen).await)
+}
+
+async fn until_behind(mirror: &Mirror) {
+    let mut progress = mirror.subscribe();
+    soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_watch_is_followed_by_a_new_reading() {
+    let (store, behind, mirror) = setting().await;
+    for round in 0..5 {
+        store.cut_watches();
+        until_behind(&mirror).await;
+        submit(&behind, &format!("u{round}.service")).await;
+        behind.destroy(&name(if round == 0 { "a.service" } else { "gone.service" })).await.ok();
+        let revision = behind.store().read("").await.unwrap().revision;
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        assert_eq!(snapshot.units().len(), round + 1);
+        assert!(snapshot.unit("a.service").is_none());
+        soon(mirror.wait_current()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
+    let (store, behind, mirror) = setting().await;
+    let presence = join(&behind, "m-1").await;
+    let revision = behind.store().read("").await.unwrap().revision;
+    let known = soon(mirror.wait_for(revision)).await.unwrap();
+    store.set_away(true);
+    until_behind(&mirror).await;
+    behind.destroy(&name("a.service")).await.unwrap();
+    presence.leave().await.unwrap();
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert!(!mirror.is_current() && mirror.current().is_none());
+    let MirrorStatus::Behind { lasting } = mirror.status() else { panic!("it is behind") };
+    assert!(lasting >= Duration::from_secs(100), "{lasting:?}");
+    let snapshot = mirror.snapshot();
+    assert_eq!(snapshot.revision, known.revision);
+    assert!(snapshot.unit("a.service").is_some() && snapshot.machine("m-1").is_some());
+
+    store.set_away(false);
+    let snapshot = soon(mirror.wait_current()).await.unwrap();
+    assert!(snapshot.unit("a.service").is_none() && snapshot.machine("m-1").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pauses_between_attempts_grow_and_have_a_bound() {
+    let (store, _, mirror) = setting().await;
+    store.set_away(true);
+    until_behind(&mirror).await;
+    let before = store.reads();
+    tokio::time::timeout(Duration::from_secs(600), mirror.wait_current()).await.unwrap_err();
+    let attempts = store.reads() - before;
+    assert!((115..=130).contains(&attempts), "{attempts} in ten minutes");
+}
+
+/// A store that lost its memory looks empty at a low revision. That stops nothing.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_looks_older_than_it_was_is_not_believed() {
+    let (store, behind, mirror) = setting().await;
+    let empty = Replaced::new(behind.store().clone());
+    let registry = Registry::new(Arc::new(empty.clone()), Layout::DEFAULT_PREFIX);
+    let mirror_of_replaced = self::mirror(&registry).await;
+    empty.replace(Arc::new(MemoryStore::new()));
+    soon(async {
+        let mut progress = mirror_of_replaced.subscribe();
+        progress.wait_for(|progress| !progress.is_current).await.unwrap();
+    })
+    .await;
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, mirror_of_replaced.wait_current()).await.unwrap_err();
+    assert!(mirror_of_replaced.snapshot().unit("a.service").is_some());
+    empty.replace(behind.store().clone());
+    soon(mirror_of_replaced.wait_current()).await.unwrap();
+    drop((store, mirror));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_was_shut_down_says_so_and_keeps_what_it_had() {
+    let (_store, _, mirror) = setting().await;
+    let other = mirror.clone();
+    let mut progress = mirror.subscribe();
+    mirror.shutdown();
+    assert!(!other.is_current());
+    assert!(soon(other.wait_for(Revision(u64::MAX))).await.is_err());
+    assert!(soon(progress.wait_for(|_| false)).await.is_err());
+    assert_eq!(other.snapshot().units().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_ends_with_its_last_handle() {
+    let (_store, _, mirror) = setting().await;
+    let other = mirror.clone();
+    let mut progress = mirror.subscribe();
+    drop(mirror);
+    submit_and_wait(&other).await;
+    drop(other);
+    assert!(soon(progress.wait_for(|_| false)).await.is_err());
+}
+
+async fn submit_and_wait(mirror: &Mirror) {
+    let revision = mirror.snapshot().revision;
+    soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(mirror.is_current());
+}
+
+use replaced::Replaced;
+
+/// A store that can be exchanged for another while it is used.
+mod replaced {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use fleet_core::Revision;
+    use fleet_store::testing::FaultyStore;
+    use fleet_store::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+
+    #[derive(Clone)]
+    pub(super) struct Replaced(Arc<Mutex<FaultyStore>>);
+
+    impl Replaced {
+        pub(super) fn new(store: Arc<dyn Store>) -> Self {
+            Self(Arc::new(Mutex::new(FaultyStore::new(store))))
+        }
+
+        pub(super) fn replace(&self, store: Arc<dyn Store>) {
+            let before = std::mem::replace(&mut *self.0.lock().unwrap(), FaultyStore::new(store));
+            before.cut_watches();
+        }
+
+        fn store(&self) -> FaultyStore {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Store for Replaced {
+        async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+            self.store().read(prefix).await
+        }
+
+        async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+            self.store().commit(transaction).await
+        }
+
+        async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+            self.store().watch(prefix, after).await
+        }
+
+        async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+            self.store().grant(ttl).await
+        }
+
+        async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+            self.store().renew(lease).await
+        }
+
+        async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+            self.store().revoke(lease).await
+        }
+    }
+}

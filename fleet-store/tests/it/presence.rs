@@ -1,0 +1,178 @@
+//! A machine's claim on its identity, and the states it publishes.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fleet_core::{
+    ActiveState, Epoch, ExitStatus, Generation, LoadState, Revision, SystemdState, TargetState,
+    UnitState,
+};
+use fleet_store::RegistryError;
+use fleet_unitfile::UnitHash;
+
+use crate::support::{TTL, id, join, machine, mirror, name, registry, soon};
+
+fn state(unit: &str, sub: &str) -> UnitState {
+    let systemd = SystemdState {
+        result: Some("exit-code".to_owned()),
+        main_pid: Some(7),
+        exit: Some(ExitStatus::Signal(9)),
+        restarts: 3,
+        ..SystemdState::new(LoadState::Loaded, ActiveState::Failed, sub)
+    };
+    UnitState {
+        unit: name(unit),
+        machine: id("m-1"),
+        hash: UnitHash::from_bytes([7; 20]),
+        asked: TargetState::Launched,
+        epoch: Epoch(4),
+        generation: Generation(2),
+        systemd,
+        problem: Some("no such file".to_owned()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_there_until_it_leaves() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    let revision = registry.store().read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let found = snapshot.machine("m-1").unwrap();
+    assert_eq!(found.address, Some("192.0.2.7".parse::<IpAddr>().unwrap()));
+    assert_eq!((found.metadata["region"].as_str(), found.version.as_str()), ("eu", "1.0.0"));
+    presence.leave().await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision.next())).await.unwrap();
+    assert!(snapshot.machine("m-1").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_falls_silent_is_gone_after_its_time() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    let revision = presence.publish_states(&[state("a.service", "failed")], &[]).await.unwrap();
+    for _ in 0..4 {
+        tokio::time::advance(TTL / 2).await;
+        presence.renew().await.unwrap();
+    }
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(snapshot.machine("m-1").is_some());
+    let snapshot = soon(mirror.wait_for(revision.next())).await.unwrap();
+    assert!(snapshot.machine("m-1").is_none());
+    assert!(snapshot.state("a.service", "m-1").is_none());
+    let lost = |result: Result<(), RegistryError>| {
+        assert!(matches!(result, Err(RegistryError::PresenceLost { id }) if id == self::id("m-1")));
+    };
+    lost(presence.renew().await);
+    lost(presence.publish_states(&[state("a.service", "x")], &[]).await.map(drop));
+    lost(presence.publish_states(&[], &[name("a.service")]).await.map(drop));
+    lost(presence.update_machine(machine("m-1")).await.map(drop));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_machine_is_refused_and_told_where_the_other_is() {
+    let registry = registry();
+    let _presence = join(&registry, "m-1").await;
+    let refused = registry.join(machine("m-1"), "another token", TTL).await.unwrap_err();
+    insta::assert_snapshot!(refused, @"machine ID m-1 is in use by another machine at 192.0.2.7: give one of them an identity of its own (/etc/machine-id), or wait until the other one has left");
+    assert!(matches!(refused, RegistryError::MachineTaken { address: Some(_), .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_comes_back_takes_its_place_at_once() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let before = join(&registry, "m-1").await;
+    before.publish_states(&[state("a.service", "old")], &[]).await.unwrap();
+    let presence = join(&registry, "m-1").await;
+    assert_ne!(presence.lease(), before.lease());
+    // The states of the earlier life went with its lease, and it cannot publish any more.
+    let revision = registry.store().read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(snapshot.machine("m-1").is_some());
+    assert_eq!(snapshot.states().count(), 0);
+    let late = before.publish_states(&[state("a.service", "late")], &[]).await;
+    assert!(matches!(late, Err(RegistryError::PresenceLost { .. })));
+    let late = before.publish_states(&[], &[name("a.service")]).await;
+    assert!(matches!(late, Err(RegistryError::PresenceLost { .. })));
+    presence.publish_states(&[state("a.service", "new")], &[]).await.unwrap();
+    presence.renew().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_says_of_itself_can_change() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    let mut record = machine("m-2");
+    record.version = "2.0.0".to_owned();
+    presence.update_machine(record).await.unwrap();
+    let revision = presence.publish_states(&[state("a.service", "x")], &[]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.machine("m-1").unwrap().version, "2.0.0");
+    assert!(snapshot.machine("m-2").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_come_back_as_they_were_published() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    let mut plain = state("plain.service", "dead");
+    plain.systemd = SystemdState::loaded();
+    plain.problem = None;
+    let states = [state("a.service", "failed"), plain];
+    let revision = presence.publish_states(&states, &[]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let published: Vec<UnitState> = snapshot.states().map(|state| (**state).clone()).collect();
+    assert_eq!(published, states);
+    let revision = presence.publish_states(&[], &[name("a.service")]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.states().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_states_take_few_steps() {
+    let registry = registry();
+    let presence = join(&registry, "m-1").await;
+    let states: Vec<_> = (0..250).map(|i| state(&format!("u{i}.service"), "x")).collect();
+    let before = registry.store().read("").await.unwrap().revision;
+    let revision = presence.publish_states(&states, &[]).await.unwrap();
+    assert_eq!(revision, Revision(before.0 + 3));
+    let stored = registry.store().read("/fleet/states/m-1/").await.unwrap().entries;
+    assert_eq!(stored.len(), 250);
+    assert!(stored.iter().all(|entry| entry.lease == Some(presence.lease())));
+    assert_eq!(presence.publish_states(&[], &[]).await.unwrap(), Revision::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_problem_is_cut_short() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    let mut long = state("a.service", "x");
+    long.problem = Some("\u{e9}".repeat(100_000));
+    let revision = presence.publish_states(&[long], &[]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let problem = snapshot.state("a.service", "m-1").unwrap().problem.clone().unwrap();
+    assert_eq!(problem, "\u{e9}".repeat(2048));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_join_at_once_do_not_both_get_in() {
+    let registry = registry();
+    let join = |token: &'static str| {
+        let registry = registry.clone();
+        tokio::spawn(
+            async move { registry.join(machine("m-1"), token, Duration::from_secs(9)).await },
+        )
+    };
+    let results = [join("one"), join("other")];
+    let mut joined = 0;
+    for result in results {
+        joined += usize::from(result.await.unwrap().is_ok());
+    }
+    assert_eq!(joined, 1);
+}

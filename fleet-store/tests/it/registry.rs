@@ -1,0 +1,253 @@
+//! Units and metadata: each operation, and each refusal.
+
+use std::sync::Arc;
+
+use fleet_core::{Generation, TargetState};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{
+    Condition, ExpectUnit, Key, Layout, MetadataChange, Registry, RegistryError, Store, StoreError,
+    Transaction,
+};
+
+use crate::support::{id, join, memory, mirror, name, registry, soon, submit, unit};
+
+const FILE: &str = "# kept byte for byte\r\n[Service]\r\nExecStart=/bin/true\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_is_stored_with_the_bytes_of_its_file() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let new = unit("a.service", FILE, TargetState::Loaded);
+    let revision = registry.put_unit(new, ExpectUnit::Absent).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.revision, revision);
+    let unit = snapshot.unit("a.service").unwrap();
+    assert_eq!(unit.file.source(), FILE.as_bytes());
+    assert_eq!((unit.desired, unit.generation), (TargetState::Loaded, Generation::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_expected_of_the_name_is_held_to() {
+    let registry = registry();
+    let put = |expect| registry.put_unit(unit("a.service", FILE, TargetState::Inactive), expect);
+    let missing = put(ExpectUnit::Present).await;
+    assert!(matches!(missing, Err(RegistryError::NotFound { name }) if name == "a.service"));
+    put(ExpectUnit::Absent).await.unwrap();
+    let twice = put(ExpectUnit::Absent).await;
+    assert!(matches!(twice, Err(RegistryError::AlreadyExists { name }) if name == "a.service"));
+    put(ExpectUnit::Present).await.unwrap();
+    put(ExpectUnit::Any).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_desired_state_is_set_and_an_unchanged_one_writes_nothing() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let unknown = registry.set_desired(&name("a.service"), TargetState::Loaded).await;
+    assert!(matches!(unknown, Err(RegistryError::NotFound { .. })));
+    submit(&registry, "a.service").await;
+    let set = registry.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap();
+    let again = registry.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap();
+    assert_eq!(set, again);
+    let snapshot = soon(mirror.wait_for(again)).await.unwrap();
+    assert_eq!(snapshot.unit("a.service").unwrap().desired, TargetState::Loaded);
+    assert_eq!(registry.store().read("").await.unwrap().revision, set);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_update_of_a_unit_is_lost_among_many_writers() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let mut writers = Vec::new();
+    for i in 0..3 {
+        let registry = registry.clone();
+        writers.push(tokio::spawn(async move {
+            let name = name("a.service");
+            let mut restarts = 0;
+            for round in 0..30 {
+                match (i, round % 2) {
+                    (0, _) => match registry.request_restart(&name).await {
+                        Ok(_) => restarts += 1,
+                        Err(error) => assert!(matches!(error, RegistryError::Conflict)),
+                    },
+                    (1, 0) => drop(registry.set_desired(&name, TargetState::Loaded).await),
+                    (1, _) => drop(registry.set_desired(&name, TargetState::Launched).await),
+                    _ => {
+                        let file = format!("[Unit]\nDescription={round}\n");
+                        let unit = unit("a.service", &file, TargetState::Launched);
+                        drop(registry.put_unit(unit, ExpectUnit::Any).await);
+                    }
+                }
+            }
+            restarts
+        }));
+    }
+    let mut restarts = 0;
+    for writer in writers {
+        restarts += writer.await.unwrap();
+    }
+    let revision = registry.store().read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let unit = snapshot.unit("a.service").unwrap();
+    assert!(restarts > 0);
+    assert!(unit.generation >= Generation(restarts), "{} < {restarts}", unit.generation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_rises_even_over_the_unit_s_end() {
+    let registry = registry();
+    let unit_name = name("a.service");
+    assert!(matches!(
+        registry.request_restart(&unit_name).await,
+        Err(RegistryError::NotFound { .. })
+    ));
+    submit(&registry, "a.service").await;
+    let mut last = Generation::ZERO;
+    for round in 0..6 {
+        let (_, generation) = registry.request_restart(&unit_name).await.unwrap();
+        assert!(generation > last, "{generation} after {last}");
+        last = generation;
+        if round % 2 == 0 {
+            registry.destroy(&unit_name).await.unwrap();
+        }
+        submit(&registry, "a.service").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_unit_keeps_its_generation() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let (_, generation) = registry.request_restart(&name("a.service")).await.unwrap();
+    let new = unit("a.service", FILE, TargetState::Loaded);
+    let revision = registry.put_unit(new, ExpectUnit::Present).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let unit = snapshot.unit("a.service").unwrap();
+    assert_eq!((unit.generation, unit.desired), (generation, TargetState::Loaded));
+    assert_eq!(unit.file.source(), FILE.as_bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn destroying_leaves_nothing_but_the_content() {
+    let registry = registry();
+    submit(&registry, "a.service").await;
+    let extra = [Key::Placement(name("a.service")), Key::Reason(name("a.service"))];
+    for key in extra {
+        let put = Transaction::new().put(registry.layout().key(&key), "{}");
+        registry.store().commit(put).await.unwrap();
+    }
+    registry.destroy(&name("a.service")).await.unwrap();
+    let left = registry.store().read("").await.unwrap().entries;
+    assert_eq!(left.len(), 1);
+    assert!(left[0].key.starts_with("/fleet/contents/"));
+    let again = registry.destroy(&name("a.service")).await;
+    assert!(matches!(again, Err(RegistryError::NotFound { name }) if name == "a.service"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_record_can_be_replaced_and_destroyed() {
+    let registry = registry();
+    let key = registry.layout().key(&Key::Unit(name("a.service")));
+    for _ in 0..2 {
+        registry.store().commit(Transaction::new().put(&key, "damaged")).await.unwrap();
+        let refused = registry.set_desired(&name("a.service"), TargetState::Loaded).await;
+        assert!(matches!(refused, Err(RegistryError::Value { key: found, .. }) if found == key));
+        submit(&registry, "a.service").await;
+        registry.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap();
+        registry.store().commit(Transaction::new().put(&key, "damaged")).await.unwrap();
+        registry.destroy(&name("a.service")).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contents_are_kept_while_a_unit_has_them() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    for unit_name in ["a.service", "b.service"] {
+        submit(&registry, unit_name).await;
+    }
+    let contents = async || registry.store().read("/fleet/contents/").await.unwrap().entries.len();
+    assert_eq!(contents().await, 1);
+    let gone = registry.destroy(&name("a.service")).await.unwrap();
+    soon(mirror.wait_for(gone)).await.unwrap();
+    assert_eq!(mirror.unused_contents(), []);
+    let gone = registry.destroy(&name("b.service")).await.unwrap();
+    soon(mirror.wait_for(gone)).await.unwrap();
+    let unused = mirror.unused_contents();
+    assert_eq!(unused.len(), 1);
+
+    // Someone stores the same content between looking and collecting: theirs wins.
+    submit(&registry, "c.service").await;
+    assert_eq!(registry.collect_contents(&unused).await.unwrap(), 0);
+    assert_eq!(contents().await, 1);
+
+    let gone = registry.destroy(&name("c.service")).await.unwrap();
+    soon(mirror.wait_for(gone)).await.unwrap();
+    assert_eq!(registry.collect_contents(&mirror.unused_contents()).await.unwrap(), 1);
+    assert_eq!(contents().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_changes_in_one_step_and_the_last_write_of_a_key_counts() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let _presence = join(&registry, "m-1").await;
+    let set = |key: &str, value: &str| MetadataChange::Set {
+        machine: id("m-1"),
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    let remove = |key: &str| MetadataChange::Remove { machine: id("m-1"), key: key.to_owned() };
+    let before = registry.store().read("").await.unwrap().revision;
+    let changes = [set("disk", "hdd"), set("disk", "ssd"), remove("region"), set("gone", "x")];
+    let revision = registry.patch_metadata(&changes).await.unwrap();
+    assert_eq!(revision, before.next());
+    let revision = registry.patch_metadata(&[remove("gone")]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let metadata = &snapshot.machine("m-1").unwrap().metadata;
+    assert_eq!(metadata.iter().collect::<Vec<_>>(), [(&"disk".to_owned(), &"ssd".to_owned())]);
+    let revision = registry.patch_metadata(&[set("region", "us")]).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.machine("m-1").unwrap().metadata["region"], "us");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_metadata_names_a_key() {
+    let registry = registry();
+    let nameless = MetadataChange::Remove { machine: id("m-1"), key: String::new() };
+    for changes in [&[][..], &[nameless]] {
+        let refused = registry.patch_metadata(changes).await;
+        assert!(matches!(refused, Err(RegistryError::Store(StoreError::Invalid(_)))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_is_not_taken_for_one_that_failed() {
+    let store = FaultyStore::new(memory());
+    let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    store.lose_answers(1);
+    let new = unit("a.service", FILE, TargetState::Loaded);
+    let result = registry.put_unit(new, ExpectUnit::Absent).await;
+    assert!(matches!(result, Err(RegistryError::Store(StoreError::Unknown(_)))));
+    let key = registry.layout().key(&Key::Unit(name("a.service")));
+    assert_eq!(store.read(&key).await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_clusters_in_one_store_do_not_meet() {
+    let store = memory();
+    let (one, other) =
+        (Registry::new(store.clone(), "/one"), Registry::new(store.clone(), "/other"));
+    let mirror = mirror(&other).await;
+    submit(&one, "a.service").await;
+    let gone = other.destroy(&name("a.service")).await;
+    assert!(matches!(gone, Err(RegistryError::NotFound { .. })));
+    submit(&other, "b.service").await;
+    let revision = store.read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(snapshot.units().map(|unit| unit.name.as_str()).collect::<Vec<_>>(), ["b.service"]);
+    let kept = Transaction::new().when(Condition::present("/one/units/a.service"));
+    assert!(matches!(store.commit(kept).await, Ok(fleet_store::Commit::Applied(_))));
+}

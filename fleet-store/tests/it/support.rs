@@ -1,0 +1,59 @@
+//! What several tests need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{MachineId, Metadata, TargetState};
+use fleet_store::{
+    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Presence, Registry, Store,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+
+/// Waits for what should come soon; fails loudly where it does not.
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, work).await.expect("it happens within a minute")
+}
+
+pub(crate) fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+pub(crate) fn registry() -> Registry {
+    Registry::new(memory(), Layout::DEFAULT_PREFIX)
+}
+
+pub(crate) async fn mirror(registry: &Registry) -> Mirror {
+    let mirror = Mirror::start(registry);
+    soon(mirror.wait_current()).await.unwrap();
+    mirror
+}
+
+pub(crate) fn name(text: &str) -> UnitName {
+    text.parse().unwrap()
+}
+
+pub(crate) fn id(text: &str) -> MachineId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn unit(unit: &str, file: &str, desired: TargetState) -> NewUnit {
+    NewUnit { name: name(unit), file: UnitFile::parse(file).unwrap(), desired }
+}
+
+pub(crate) async fn submit(registry: &Registry, unit_name: &str) {
+    let unit = unit(unit_name, "[Service]\nExecStart=/bin/true\n", TargetState::Launched);
+    registry.put_unit(unit, ExpectUnit::Any).await.unwrap();
+}
+
+pub(crate) fn machine(machine: &str) -> MachineRecord {
+    let metadata = Metadata::from([("region".to_owned(), "eu".to_owned())]);
+    let address = Some("192.0.2.7".parse().unwrap());
+    MachineRecord { id: id(machine), address, metadata, version: "1.0.0".to_owned() }
+}
+
+pub(crate) async fn join(registry: &Registry, name: &str) -> Presence {
+    registry.join(machine(name), "token", TTL).await.unwrap()
+}
