@@ -70,6 +70,7 @@ pub(crate) struct Supervisor {
     shown: Arc<Shown>,
     directory: UnitDirectory,
     loaded: Option<Loaded>,
+    loads: Vec<(Reply, Result<(), ServiceError>)>,
     starters: Vec<Reply>,
     stoppers: Vec<Reply>,
     unloaders: Vec<Reply>,
@@ -104,6 +105,7 @@ pub(crate) fn task_of(
         shown: Arc::clone(&shown),
         directory: machine.directory(unit),
         loaded,
+        loads: Vec::new(),
         starters: Vec::new(),
         stoppers: Vec::new(),
         unloaders: Vec::new(),
@@ -152,7 +154,7 @@ impl Supervisor {
         match request {
             Request::Load { file, spec, epoch, reply } => {
                 let loaded = self.load(&file, spec, epoch).await;
-                answer(reply, loaded);
+                self.loads.push((reply, loaded));
             }
             Request::Start { generation, reply } => {
                 self.ask(Some(generation), reply, Ask::Start).await;
@@ -252,12 +254,16 @@ impl Supervisor {
         if let Some(loaded) = &mut self.loaded {
             loaded.driver.act();
         }
-        self.answer_starters();
-        self.answer_stoppers();
         if !self.unloaders.is_empty() && self.is_at_rest() {
             self.forget().await;
         }
+        // Whoever is answered must find the unit as the answer says.
         self.publish();
+        for (reply, loaded) in self.loads.drain(..) {
+            answer(reply, loaded);
+        }
+        self.answer_starters();
+        self.answer_stoppers();
     }
 
     fn is_at_rest(&self) -> bool {

@@ -1,1 +1,16 @@
-//! What a service manager is tested with.
+//! What service managers, and those who drive them, are tested with.
+//!
+//! [`FakeManager`] is a service manager that runs nothing and does what a test tells it to.
+//! [`conformance`] checks any service manager against what [`ServiceManager`] promises.
+//!
+//! [`ServiceManager`]: crate::ServiceManager
+
+mod conformance;
+mod fake;
+mod harness;
+mod script;
+
+pub use conformance::conformance;
+pub use fake::FakeManager;
+pub use harness::{Harness, UnitKind};
+pub use script::{Behaviour, Call};

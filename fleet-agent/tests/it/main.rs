@@ -1,4 +1,5 @@
 //! The service managers, as whoever uses the crate sees them.
 
+mod fake;
 mod native;
 mod support;

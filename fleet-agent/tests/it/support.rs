@@ -183,11 +183,20 @@ pub(crate) fn runs(pid: u32) -> bool {
 
 /// Sends a signal by its name to a process.
 pub(crate) fn signal(pid: u32, signal: &str) {
+    kill(signal, &pid.to_string());
+}
+
+/// Sends a signal by its name to all processes of a group.
+pub(crate) fn signal_group(group: u32, signal: &str) {
+    kill(signal, &format!("-{group}"));
+}
+
+fn kill(signal: &str, whom: &str) {
     let status = std::process::Command::new("/bin/kill")
-        .args([format!("-{signal}"), pid.to_string()])
+        .args(["-s", signal, "--", whom])
         .status()
         .expect("kill can be run");
-    assert!(status.success(), "kill -{signal} {pid}");
+    assert!(status.success(), "kill -s {signal} -- {whom}");
 }
 
 fn processes_with(mark: &str) -> Vec<u32> {

@@ -1,0 +1,330 @@
+//! Checks a service manager against what [`ServiceManager`] promises, one function for each promise.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_unitfile::UnitName;
+
+use super::harness::{Harness, UnitKind};
+use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
+
+/// How long what must happen may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Checks all promises, one after the other, on one machine. It leaves no unit behind.
+///
+/// # Panics
+///
+/// When a promise is broken; the message says which.
+pub async fn conformance(harness: &dyn Harness) {
+    let check = Check { manager: harness.open().await, harness };
+    check.a_loaded_unit_is_known_and_does_not_run().await;
+    check.loading_the_same_file_again_only_records_the_epoch().await;
+    check.a_unit_that_cannot_run_is_refused_and_not_known().await;
+    check.an_unloaded_unit_is_forgotten().await;
+    check.a_unit_that_is_not_known_cannot_be_used().await;
+    check.a_started_unit_is_active_and_remembers_its_generation().await;
+    check.a_start_leaves_an_active_unit_as_it_is().await;
+    check.a_stopped_unit_stays_loaded().await;
+    check.a_restart_starts_anew().await;
+    check.a_task_is_started_when_it_is_done().await;
+    check.a_task_that_fails_is_told_and_counts_as_launched().await;
+    check.an_end_by_itself_is_seen_and_a_start_is_a_new_attempt().await;
+    check.who_ignores_a_stop_is_ended_all_the_same().await;
+    check.units_do_not_wait_for_each_other().await;
+    check.calls_about_one_unit_take_effect_in_their_order().await;
+    check.units_are_listed_in_order().await;
+    check.every_change_is_reported().await;
+    check.the_last_lines_come_oldest_first().await;
+    let check = check.the_end_of_a_daemon_changes_nothing().await;
+    let left = check.manager.list().await.expect("list");
+    assert_eq!(left, [], "the suite leaves no unit behind");
+}
+
+struct Check<'a> {
+    harness: &'a dyn Harness,
+    manager: Arc<dyn ServiceManager>,
+}
+
+impl<'a> Check<'a> {
+    async fn a_loaded_unit_is_known_and_does_not_run(&self) {
+        let unit = self.load("loaded.service", UnitKind::RunsForEver).await;
+        let found = self.get(&unit).await;
+        assert_eq!(found.unit, unit);
+        assert_eq!(found.known.asked, TargetState::Loaded, "only loading was asked");
+        let hash = self.harness.unit(&unit, UnitKind::RunsForEver).hash();
+        assert_eq!((found.known.hash, found.known.epoch), (hash, Epoch(1)));
+        assert_eq!(found.known.generation, Generation::ZERO, "it was never started");
+        assert_eq!(found.state, SystemdState::loaded(), "a loaded unit does not run");
+        self.unload(&unit).await;
+    }
+
+    async fn loading_the_same_file_again_only_records_the_epoch(&self) {
+        let unit = self.run("again.service", UnitKind::RunsForEver).await;
+        let before = self.get(&unit).await;
+        let file = self.harness.unit(&unit, UnitKind::RunsForEver);
+        self.manager.load(&unit, &file, Epoch(9)).await.expect("load again");
+        let mut expected = before;
+        expected.known.epoch = Epoch(9);
+        assert_eq!(self.get(&unit).await, expected, "only the epoch changes");
+        self.unload(&unit).await;
+    }
+
+    async fn a_unit_that_cannot_run_is_refused_and_not_known(&self) {
+        let unit = name("broken.service");
+        let file = self.harness.unit(&unit, UnitKind::Broken);
+        let error = self.manager.load(&unit, &file, Epoch(1)).await.expect_err("it is refused");
+        assert!(matches!(error, ServiceError::BadSetting { .. }), "a bad setting, not {error}");
+        assert_eq!(self.manager.get(&unit).await.expect("get"), None, "it is not known");
+    }
+
+    async fn an_unloaded_unit_is_forgotten(&self) {
+        let unit = self.run("unloaded.service", UnitKind::RunsForEver).await;
+        self.unload(&unit).await;
+        assert_eq!(self.manager.get(&unit).await.expect("get"), None, "it is not known");
+        self.unload(&unit).await;
+        let unit = self.load("unloaded.service", UnitKind::RunsForEver).await;
+        let found = self.get(&unit).await;
+        assert_eq!(found.known.generation, Generation::ZERO, "nothing of it is remembered");
+        self.unload(&unit).await;
+    }
+
+    async fn a_unit_that_is_not_known_cannot_be_used(&self) {
+        let unit = name("unknown.service");
+        let query = JournalQuery { lines: None, follow: false };
+        for result in [
+            self.manager.start(&unit, Generation(1)).await,
+            self.manager.restart(&unit, Generation(1)).await,
+            self.manager.stop(&unit).await,
+            self.manager.journal(&unit, query).await.map(drop),
+        ] {
+            let error = result.expect_err("it is not known");
+            assert!(matches!(error, ServiceError::NotLoaded { .. }), "not loaded, not {error}");
+        }
+    }
+
+    async fn a_started_unit_is_active_and_remembers_its_generation(&self) {
+        let unit = self.load("started.service", UnitKind::RunsForEver).await;
+        self.manager.start(&unit, Generation(7)).await.expect("start");
+        let found = self.get(&unit).await;
+        assert_eq!(found.state.active, ActiveState::Active, "its start is over");
+        assert!(found.state.main_pid.is_some(), "it has a main process");
+        assert_eq!(found.known.asked, TargetState::Launched);
+        assert_eq!(found.known.generation, Generation(7));
+        self.unload(&unit).await;
+    }
+
+    async fn a_start_leaves_an_active_unit_as_it_is(&self) {
+        let unit = self.run("active.service", UnitKind::RunsForEver).await;
+        let before = self.get(&unit).await.state;
+        self.manager.start(&unit, Generation(2)).await.expect("start again");
+        let after = self.get(&unit).await;
+        assert_eq!(after.state, before, "the same process runs");
+        assert_eq!(after.known.generation, Generation(2), "the generation is remembered");
+        self.unload(&unit).await;
+    }
+
+    async fn a_stopped_unit_stays_loaded(&self) {
+        let unit = self.run("stopped.service", UnitKind::RunsForEver).await;
+        self.manager.stop(&unit).await.expect("stop");
+        let found = self.get(&unit).await;
+        assert_eq!(found.state.active, ActiveState::Inactive, "its stop is over");
+        assert_eq!(found.state.main_pid, None);
+        assert_eq!(found.known.asked, TargetState::Loaded);
+        self.manager.stop(&unit).await.expect("a stop of a stopped unit is no error");
+        self.unload(&unit).await;
+    }
+
+    async fn a_restart_starts_anew(&self) {
+        let unit = self.run("restarted.service", UnitKind::RunsForEver).await;
+        let before = self.get(&unit).await.state.main_pid;
+        self.manager.restart(&unit, Generation(3)).await.expect("restart");
+        let found = self.get(&unit).await;
+        assert_eq!(found.state.active, ActiveState::Active);
+        assert_ne!(found.state.main_pid, before, "another process runs");
+        assert_eq!(found.known.generation, Generation(3));
+        self.manager.stop(&unit).await.expect("stop");
+        self.manager.restart(&unit, Generation(4)).await.expect("restart what is stopped");
+        assert_eq!(self.get(&unit).await.state.active, ActiveState::Active);
+        self.unload(&unit).await;
+    }
+
+    async fn a_task_is_started_when_it_is_done(&self) {
+        let unit = self.run("task.service", UnitKind::Succeeds).await;
+        let state = self.get(&unit).await.state;
+        assert_eq!(state.active, ActiveState::Inactive, "it is done");
+        assert_eq!(state.result.as_deref(), Some("success"));
+        self.unload(&unit).await;
+    }
+
+    async fn a_task_that_fails_is_told_and_counts_as_launched(&self) {
+        let good = self.run("good.service", UnitKind::RunsForEver).await;
+        let before = self.get(&good).await;
+        let unit = self.load("failing.service", UnitKind::Fails).await;
+        let error = self.manager.start(&unit, Generation(5)).await.expect_err("it fails");
+        assert!(matches!(error, ServiceError::StartFailed { .. }), "start failed, not {error}");
+        let found = self.get(&unit).await;
+        assert_eq!(found.state.active, ActiveState::Failed);
+        assert_eq!(found.state.exit, Some(ExitStatus::Code(3)));
+        assert_eq!(found.known.asked, TargetState::Launched, "it counts as launched");
+        assert_eq!(found.known.generation, Generation(5));
+        assert_eq!(self.get(&good).await, before, "another unit is left alone");
+        self.unload(&unit).await;
+        self.unload(&good).await;
+    }
+
+    async fn an_end_by_itself_is_seen_and_a_start_is_a_new_attempt(&self) {
+        let unit = self.run("ended.service", UnitKind::ExitsWith3).await;
+        let failed = |state: &SystemdState| state.active == ActiveState::Failed;
+        let state = self.wait_for(&unit, failed).await;
+        assert_eq!(state.exit, Some(ExitStatus::Code(3)));
+        assert_eq!(state.result.as_deref(), Some("exit-code"));
+        let asked = self.get(&unit).await.known.asked;
+        assert_eq!(asked, TargetState::Launched, "what was asked does not change");
+        self.manager.start(&unit, Generation(1)).await.expect("a failed unit may try again");
+        self.wait_for(&unit, failed).await;
+        self.unload(&unit).await;
+    }
+
+    async fn who_ignores_a_stop_is_ended_all_the_same(&self) {
+        let unit = self.run("stubborn.service", UnitKind::IgnoresStop).await;
+        self.manager.stop(&unit).await.expect("stop");
+        assert_eq!(self.get(&unit).await.state.main_pid, None, "no process is left");
+        self.unload(&unit).await;
+    }
+
+    async fn units_do_not_wait_for_each_other(&self) {
+        let slow = self.run("slow.service", UnitKind::HangsInStop).await;
+        let manager = Arc::clone(&self.manager);
+        let stopped = slow.clone();
+        let stop = tokio::spawn(async move { manager.stop(&stopped).await });
+        self.wait_for(&slow, |state| state.active == ActiveState::Deactivating).await;
+        let quick = self.run("quick.service", UnitKind::RunsForEver).await;
+        self.unload(&quick).await;
+        assert!(!stop.is_finished(), "the slow one still stops");
+        self.harness.release(&slow);
+        stop.await.expect("no panic").expect("stop");
+        self.unload(&slow).await;
+    }
+
+    async fn calls_about_one_unit_take_effect_in_their_order(&self) {
+        let unit = self.load("ordered.service", UnitKind::RunsForEver).await;
+        // Each is called before any has answered; a start that is overtaken may say so.
+        let (_, stopped, started) = tokio::join!(
+            self.manager.start(&unit, Generation(1)),
+            self.manager.stop(&unit),
+            self.manager.start(&unit, Generation(2)),
+        );
+        stopped.expect("stop");
+        started.expect("the last start");
+        let found = self.get(&unit).await;
+        assert_eq!(found.state.active, ActiveState::Active, "the last call decides");
+        assert_eq!(found.known.generation, Generation(2));
+        self.unload(&unit).await;
+    }
+
+    async fn units_are_listed_in_order(&self) {
+        let mut units = Vec::new();
+        for unit in ["b.service", "c.service", "a.service"] {
+            units.push(self.load(unit, UnitKind::RunsForEver).await);
+        }
+        units.sort();
+        let listed = self.manager.list().await.expect("list");
+        let names: Vec<_> = listed.iter().map(|found| found.unit.clone()).collect();
+        assert_eq!(names, units);
+        assert_eq!(listed[0], self.get(&units[0]).await, "a list tells what get tells");
+        for unit in &units {
+            self.unload(unit).await;
+        }
+    }
+
+    async fn every_change_is_reported(&self) {
+        let unit = self.load("reported.service", UnitKind::RunsForEver).await;
+        let mut changes = self.manager.changes();
+        self.manager.start(&unit, Generation(1)).await.expect("start");
+        let reported = tokio::time::timeout(DEADLINE, changes.next()).await.expect("a change");
+        assert!(reported.contains(&unit), "a start is a change");
+        self.unload(&unit).await;
+        let reported = tokio::time::timeout(DEADLINE, changes.next()).await.expect("a change");
+        assert!(reported.contains(&unit), "an unload is a change");
+    }
+
+    async fn the_last_lines_come_oldest_first(&self) {
+        let unit = self.run("writing.service", UnitKind::Writes).await;
+        let query = JournalQuery { lines: None, follow: true };
+        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
+        for expected in ["one", "two", "three"] {
+            let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
+            assert_eq!(line.as_deref(), Some(expected));
+        }
+        let query = JournalQuery { lines: Some(2), follow: false };
+        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
+        let mut lines = Vec::new();
+        while let Some(line) = journal.next().await {
+            lines.push(line);
+        }
+        assert_eq!(lines, ["two", "three"]);
+        self.unload(&unit).await;
+    }
+
+    async fn the_end_of_a_daemon_changes_nothing(self) -> Self {
+        let running = self.run("survivor.service", UnitKind::RunsForEver).await;
+        let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
+        let before = self.manager.list().await.expect("list");
+        let Self { harness, manager } = self;
+        drop(manager);
+        let check = Self { harness, manager: harness.open().await };
+        assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
+        check.manager.stop(&running).await.expect("what was taken back can be stopped");
+        assert_eq!(check.get(&running).await.state.main_pid, None);
+        check.manager.start(&running, Generation(2)).await.expect("and started");
+        check.unload(&running).await;
+        check.unload(&stopped).await;
+        check
+    }
+
+    async fn load(&self, unit: &str, kind: UnitKind) -> UnitName {
+        let unit = name(unit);
+        let file = self.harness.unit(&unit, kind);
+        self.manager.load(&unit, &file, Epoch(1)).await.expect("load");
+        self.manager.reload().await.expect("reload");
+        unit
+    }
+
+    async fn run(&self, unit: &str, kind: UnitKind) -> UnitName {
+        let unit = self.load(unit, kind).await;
+        self.manager.start(&unit, Generation(1)).await.expect("start");
+        unit
+    }
+
+    async fn unload(&self, unit: &UnitName) {
+        self.manager.unload(unit).await.expect("unload");
+    }
+
+    async fn get(&self, unit: &UnitName) -> ManagedUnit {
+        self.manager.get(unit).await.expect("get").expect("the unit is known")
+    }
+
+    async fn wait_for(
+        &self,
+        unit: &UnitName,
+        good: impl Fn(&SystemdState) -> bool,
+    ) -> SystemdState {
+        let mut changes = self.manager.changes();
+        let wait = async {
+            loop {
+                let state = self.get(unit).await.state;
+                if good(&state) {
+                    return state;
+                }
+                changes.next().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, wait).await.expect("the state comes about in time")
+    }
+}
+
+fn name(text: &str) -> UnitName {
+    text.parse().expect("the names of the suite are well formed")
+}

@@ -1,0 +1,76 @@
+//! What the conformance suite needs to know of a service manager that it checks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::ServiceManager;
+
+/// A kind of unit that the suite needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnitKind {
+    /// Runs until it is stopped.
+    RunsForEver,
+    /// Starts, and exits with status 3 at once. It is not started again.
+    ExitsWith3,
+    /// A task that is started when it is done, and succeeds.
+    Succeeds,
+    /// A task that is started when it is done, and fails with exit status 3.
+    Fails,
+    /// Runs, and does not mind being asked to end.
+    IgnoresStop,
+    /// Runs; once it is asked to stop it goes on until [`Harness::release`].
+    HangsInStop,
+    /// Writes the lines `one`, `two` and `three`, and runs until it is stopped.
+    Writes,
+    /// Cannot be loaded.
+    Broken,
+}
+
+/// A machine with the service manager that is checked.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// A service manager of the machine, as a daemon opens it when it begins. The suite drops
+    /// one before it asks for the next.
+    async fn open(&self) -> Arc<dyn ServiceManager>;
+
+    /// A directory that the units may use.
+    fn directory(&self) -> &Path;
+
+    /// A unit of that kind under that name. What is provided needs `/bin/sh` and `/bin/sleep`.
+    fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
+        let gate = self.gate(unit);
+        let service = match kind {
+            UnitKind::RunsForEver => "ExecStart=/bin/sleep 100000".to_owned(),
+            UnitKind::ExitsWith3 => "ExecStart=/bin/sh -c 'exit 3'".to_owned(),
+            UnitKind::Succeeds => "Type=oneshot\nExecStart=/bin/sh -c 'exit 0'".to_owned(),
+            UnitKind::Fails => "Type=oneshot\nExecStart=/bin/sh -c 'exit 3'".to_owned(),
+            UnitKind::IgnoresStop => "TimeoutStopSec=100ms\nExecStart=/bin/sh -c 'trap \"\" TERM; \
+                                      while :; do sleep 100000; done'"
+                .to_owned(),
+            UnitKind::HangsInStop => format!(
+                "ExecStart=/bin/sleep 100000\n\
+                 ExecStop=/bin/sh -c 'until [ -e {gate} ]; do sleep 0.01; done'"
+            ),
+            UnitKind::Writes => {
+                "ExecStart=/bin/sh -c 'echo one; echo two; echo three; exec sleep 100000'"
+                    .to_owned()
+            }
+            UnitKind::Broken => "Restart=always".to_owned(),
+        };
+        UnitFile::parse(format!("[Service]\n{service}\n")).expect("each of these is well formed")
+    }
+
+    /// Lets a unit of the kind [`UnitKind::HangsInStop`] come to its end.
+    fn release(&self, unit: &UnitName) {
+        std::fs::write(self.gate(unit), "").expect("the directory can be written to");
+    }
+
+    /// The file that such a unit waits for.
+    fn gate(&self, unit: &UnitName) -> String {
+        self.directory().join(format!("{unit}.gate")).display().to_string()
+    }
+}

@@ -1,0 +1,165 @@
+//! The end of a daemon, and what the next one finds.
+
+use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
+use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, TargetState};
+use fleet_unitfile::UnitFile;
+
+use crate::support::{Bench, name, runs, signal, signal_group, wait_until};
+
+const FOREVER: &str = "ExecStart=/bin/sleep 1000\n";
+
+#[tokio::test]
+async fn what_runs_is_found_with_all_that_was_asked() {
+    let bench = Bench::new().await;
+    let file = UnitFile::parse(format!("[Service]\n{FOREVER}")).expect("it is well formed");
+    let unit = name("a.service");
+    bench.manager.load(&unit, &file, Epoch(6)).await.expect("it loads");
+    bench.manager.start(&unit, Generation(3)).await.expect("it starts");
+    bench.load("b.service", FOREVER).await;
+    let before = bench.manager.list().await.expect("it answers");
+    let pid = bench.pid("a.service").await;
+    let bench = bench.kill().await.revive().await;
+    let after = bench.manager.list().await.expect("it answers");
+    assert_eq!(after, before);
+    assert_eq!(after[0].known.hash, file.hash());
+    assert_eq!((after[0].known.epoch, after[0].known.generation), (Epoch(6), Generation(3)));
+    bench.start("a.service").await.expect("it runs already");
+    assert_eq!(bench.pid("a.service").await, pid);
+    bench.stop("a.service").await;
+    assert!(!runs(pid));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_taken_back_is_watched() {
+    let bench = Bench::new().await;
+    bench.run("a.service", &format!("{FOREVER}Restart=on-failure\nRestartSec=10ms\n")).await;
+    let pid = bench.pid("a.service").await;
+    let bench = bench.kill().await.revive().await;
+    signal(pid, "KILL");
+    let state = bench
+        .wait_for("a.service", |state| state.sub == "running" && state.main_pid != Some(pid))
+        .await;
+    assert_eq!(state.restarts, 1);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_saw_is_a_failure_of_unknown_kind() {
+    let bench = Bench::new().await;
+    bench.run("no.service", FOREVER).await;
+    bench.run("yes.service", &format!("{FOREVER}Restart=on-abort\nRestartSec=10ms\n")).await;
+    let pids = [bench.pid("no.service").await, bench.pid("yes.service").await];
+    let dead = bench.kill().await;
+    for pid in pids {
+        signal(pid, "KILL");
+        wait_until("the process has ended", || !runs(pid)).await;
+    }
+    let bench = dead.revive().await;
+    let state = bench.wait_for_sub("no.service", "failed").await;
+    assert_eq!((state.active, state.exit), (ActiveState::Failed, Some(ExitStatus::Unknown)));
+    assert_eq!(bench.get("no.service").await.known.asked, TargetState::Launched);
+    let state = bench.wait_for_sub("yes.service", "running").await;
+    assert!(state.main_pid.is_some_and(|pid| !pids.contains(&pid)));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_start_that_was_under_way_goes_on() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let wait = format!("/bin/sh -c 'until [ -e {} ]; do sleep 0.01; done'", gate.display());
+    let service = format!("{FOREVER}ExecStartPre=-{wait}\n");
+    bench.load("a.service", &service).await;
+    let manager = std::sync::Arc::clone(&bench.manager);
+    let start = tokio::spawn(async move { manager.start(&name("a.service"), Generation(1)).await });
+    bench.wait_for_sub("a.service", "start-pre").await;
+    start.abort();
+    // The aborted caller held the manager, too.
+    drop(start.await);
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.service").await.sub, "start-pre");
+    std::fs::write(gate, "").expect("a file can be made");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_but_not_written_down_is_found() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    let pid = bench.pid("a.service").await;
+    let dead = bench.kill().await;
+    // The record as it was before the process was started.
+    let path = dead.path("native/units/a.service/run.json");
+    let text = std::fs::read_to_string(&path).expect("there is a record");
+    let mut run: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    run["groups"] = serde_json::json!([]);
+    run["memory"]["main"] = serde_json::Value::Null;
+    run["memory"]["phase"] = "start".into();
+    run["memory"]["spawning"] = "main".into();
+    std::fs::write(&path, run.to_string()).expect("it can be written");
+    let bench = dead.revive().await;
+    assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_stop_that_was_under_way_is_finished() {
+    let bench = Bench::new().await;
+    let ready = bench.path("ready");
+    let service = format!(
+        "ExecStart=/bin/sh -c 'trap \"\" TERM; echo 1 >{}; while :; do sleep 1000; done'\n\
+         TimeoutStopSec=1h\n",
+        ready.display()
+    );
+    bench.run("a.service", &service).await;
+    bench.wait_for_lines("ready", 1).await;
+    let pid = bench.pid("a.service").await;
+    let manager = std::sync::Arc::clone(&bench.manager);
+    let stop = tokio::spawn(async move { manager.stop(&name("a.service")).await });
+    bench.wait_for_sub("a.service", "stop-sigterm").await;
+    stop.abort();
+    drop(stop.await);
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");
+    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Loaded);
+    signal_group(pid, "KILL");
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    assert_eq!(state.exit, Some(ExitStatus::Unknown));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn after_a_boot_no_unit_is_known() {
+    let bench = Bench::new().await;
+    bench.load("a.service", FOREVER).await;
+    let dead = bench.kill().await;
+    std::fs::write(dead.path("native/boot"), "another boot").expect("it can be written");
+    let bench = dead.revive().await;
+    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn one_record_that_cannot_be_read_harms_no_other() {
+    let bench = Bench::new().await;
+    bench.load("a.service", FOREVER).await;
+    bench.load("b.service", FOREVER).await;
+    let dead = bench.kill().await;
+    let record = dead.path("native/units/a.service/asked.json");
+    std::fs::write(record, "{").expect("it can be written");
+    let bench = dead.revive().await;
+    let units = bench.manager.list().await.expect("it answers");
+    assert_eq!(units.iter().map(|unit| unit.unit.as_str()).collect::<Vec<_>>(), ["b.service"]);
+    bench.load("a.service", FOREVER).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_has_one_manager() {
+    let bench = Bench::new().await;
+    let second = NativeManager::open(NativeConfig::new(bench.path("native"))).await;
+    assert!(matches!(second.err(), Some(ServiceError::Unavailable(_))));
+    bench.clean_up().await;
+}

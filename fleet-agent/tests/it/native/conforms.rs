@@ -1,0 +1,37 @@
+//! The native service manager conforms.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_agent::testing::{Harness, conformance};
+use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
+use tempfile::TempDir;
+
+struct NativeHarness {
+    directory: TempDir,
+}
+
+#[async_trait]
+impl Harness for NativeHarness {
+    async fn open(&self) -> Arc<dyn ServiceManager> {
+        let config = NativeConfig::new(self.directory.path().join("native"));
+        NativeManager::open(config).await.expect("it opens")
+    }
+
+    fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+#[tokio::test]
+async fn it_conforms() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    conformance(&NativeHarness { directory }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_conforms_on_several_threads() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    conformance(&NativeHarness { directory }).await;
+}

@@ -1,0 +1,72 @@
+//! What units write.
+
+use fleet_agent::{JournalQuery, ServiceManager};
+
+use crate::support::{Bench, DEADLINE, name, signal, wait_until};
+
+#[tokio::test]
+async fn both_outputs_are_kept_in_order() {
+    let bench = Bench::new().await;
+    bench
+        .run("a.service", "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2; echo 3'\n")
+        .await;
+    assert_eq!(bench.log("a.service").await, ["1", "2", "3"]);
+    let query = JournalQuery { lines: Some(2), follow: false };
+    let mut journal = bench.journal("a.service", query).await;
+    assert_eq!(journal.next().await.as_deref(), Some("2"));
+    bench.start("a.service").await.expect("it runs again");
+    assert_eq!(bench.log("a.service").await.len(), 6);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn outputs_may_go_nowhere() {
+    let bench = Bench::new().await;
+    let service = "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2'\nStandardOutput=";
+    for (unit, setting, expected) in [
+        ("null.service", "null\n", &[][..]),
+        ("error.service", "null\nStandardError=journal\n", &["2"]),
+        ("journal.service", "journal\nStandardError=null\n", &["1"]),
+        ("inherit.service", "inherit\n", &[]),
+        ("both.service", "journal\nStandardError=inherit\n", &["1", "2"]),
+    ] {
+        bench.run(unit, &format!("{service}{setting}")).await;
+        assert_eq!(bench.log(unit).await, expected, "{unit}");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn followers_see_new_lines_and_end_with_the_unit() {
+    let bench = Bench::new().await;
+    let script = "echo old; trap \"echo new\" HUP; while :; do sleep 0.01; done";
+    bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
+    let query = JournalQuery { lines: None, follow: true };
+    let mut journal = bench.journal("a.service", query).await;
+    for expected in ["old", "new", "new"] {
+        let next = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line comes");
+        assert_eq!(next.as_deref(), Some(expected));
+        signal(bench.pid("a.service").await, "HUP");
+    }
+    bench.manager.unload(&name("a.service")).await.expect("it is unloaded");
+    let end = async { while journal.next().await.is_some() {} };
+    tokio::time::timeout(DEADLINE, end).await.expect("the journal ends");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_log_stays_within_its_limit() {
+    let bench = Bench::with(|config| config.log_limit = 10_000).await;
+    let service = "ExecStart=/bin/sh -c 'i=0; while [ $$i -lt 5000 ]; do echo line $$i; \
+                   i=$$((i+1)); done; exec sleep 1000'\n";
+    bench.run("a.service", service).await;
+    let log = bench.path("native/units/a.service/log");
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("the log is cut", || {
+        let text = read();
+        text.len() <= 10_000 && text.ends_with("line 4999\n")
+    })
+    .await;
+    assert!(read().starts_with("line "));
+    bench.clean_up().await;
+}

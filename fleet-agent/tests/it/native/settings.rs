@@ -1,0 +1,1 @@
+//! Each option that is honoured, by what it does to a process.
