@@ -13,3 +13,7 @@ pub use server::{
     Api, JournalError, JournalQuery, JournalStream, Journals, Listen, ListenError,
     ListenParseError, Listener, serve,
 };
+
+/// The header that says how many seconds ago a server lost sight of its store. It is on each answer
+/// for as long as that lasts: what such an answer says may have changed since.
+const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{ClientError, Endpoint, Entity};
+use crate::BEHIND;
 use crate::duplex::BoxedDuplex;
 use crate::wire::ErrorBody;
 
@@ -37,6 +40,8 @@ const MOST_ANSWER: usize = 256 << 20;
 pub(super) struct Caller {
     endpoint: Endpoint,
     pool: Pool<Connector, Full<Bytes>>,
+    /// How many seconds ago the server had lost sight of its store at its last answer; or zero.
+    behind: Arc<AtomicU64>,
 }
 
 impl Caller {
@@ -46,11 +51,16 @@ impl Caller {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Self { endpoint, pool }
+        Self { endpoint, pool, behind: Arc::default() }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    pub(super) fn behind(&self) -> Option<Duration> {
+        let seconds = self.behind.load(Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     /// Gets an entity of the API.
@@ -124,7 +134,7 @@ impl Caller {
         &self,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        match timeout(CONNECT + ANSWER, answer).await {
+        match timeout(ANSWER, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(ClientError::TimedOut { endpoint: self.endpoint.clone(), after: ANSWER }),
         }
@@ -159,7 +169,11 @@ impl Caller {
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        self.pool.request(request).await.map_err(|error| self.failed(error))
+        let response = self.pool.request(request).await.map_err(|error| self.failed(error))?;
+        let behind = response.headers().get(BEHIND).and_then(|value| value.to_str().ok());
+        let seconds = behind.and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.behind.store(seconds, Ordering::Relaxed);
+        Ok(response)
     }
 
     fn failed(&self, error: PoolError) -> ClientError {

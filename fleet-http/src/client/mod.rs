@@ -5,6 +5,8 @@ mod endpoint;
 mod error;
 mod journal;
 
+use std::time::Duration;
+
 use fleet_core::{Generation, TargetState};
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -25,7 +27,7 @@ pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
-/// Connecting may take five seconds and an answer thirty; only a journal may take its time. A `GET`
+/// Connecting may take five seconds, and a whole answer thirty; only a journal may take its time. A `GET`
 /// whose connection turns out to have been closed is repeated once; nothing else is ever repeated.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -77,6 +79,13 @@ impl Client {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.caller.endpoint()
+    }
+
+    /// For how long the server had not seen its store when it last answered: what it said may have
+    /// changed since. `None` if it saw its store.
+    #[must_use]
+    pub fn behind(&self) -> Option<Duration> {
+        self.caller.behind()
     }
 
     /// The version of the daemon that answers.

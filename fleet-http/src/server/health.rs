@@ -9,13 +9,13 @@ use crate::wire::Version;
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn alive() -> &'static str {
-    "ok\n"
+    "ok"
 }
 
 /// `GET /readyz`: what it answers is the present state of the cluster.
 pub(super) async fn ready(State(api): State<Shared>) -> Result<&'static str, Failure> {
     if api.mirror.is_current() {
-        return Ok("ok\n");
+        return Ok("ok");
     }
     Err(Failure::unavailable("the mirror of the store is not current"))
 }

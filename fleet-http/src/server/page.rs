@@ -1,9 +1,9 @@
 //! Page tokens: which page of which listing comes next. Pure.
 //!
 //! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits
-//! each, little endian) and of sixteen more that version 1 passes over: the true page number and the
-//! revision that the listing shows, 64 bits each. So old clients and servers understand the front
-//! of it, no collection is too large, and all pages of a listing can show one revision.
+//! each, little endian) and of sixteen more that version 1 passes over: the true page number and
+//! the revision that the listing shows, 64 bits each. So old clients and servers understand the
+//! front of it, no collection is too large, and all pages of a listing can show one revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;

@@ -70,14 +70,17 @@ async fn put_file(
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
         return Err(Failure::taken());
     }
-    if known.is_some_and(|known| sent.is(&known.file)) {
-        return change_state(api, &name, desired, create_only).await;
+    let same = known.filter(|known| sent.is(&known.file));
+    if same.is_some() && desired.is_none() {
+        return Err(no_state());
     }
+    // What is known here may be older than the store, so even the same content is stored again.
+    let file = same.map_or(unit.file, |known| known.file.clone());
     let expect = if create_only { ExpectUnit::Absent } else { ExpectUnit::Any };
-    let new = NewUnit { name, file: unit.file, desired: unit.desired };
+    let new = NewUnit { name, file, desired: unit.desired };
     let revision = api.registry.put_unit(new, expect).await?;
     api.settle(revision).await;
-    Ok(StatusCode::CREATED)
+    Ok(if same.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
 }
 
 fn nothing_to_create() -> Failure {

@@ -2,39 +2,29 @@
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{ALLOW, HeaderName, LOCATION, ORIGIN, SERVER};
+use axum::http::header::{ALLOW, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post, put};
-
 use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
 use super::{discovery, health, journal, machines, put, states, units};
+use crate::BEHIND;
 
 /// Where version 1 lives, and its other name.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
-
-/// How many seconds ago the store was lost sight of, on each answer for as long as that lasts: what
-/// it says may have changed since.
-const BEHIND: HeaderName = HeaderName::from_static("x-fleet-behind");
 
 /// The whole API.
 pub(super) fn router(api: Shared) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
     let root = Router::new()
-        .route("/", only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery"))
-        .route(
-            "/healthz",
-            only(get(health::alive), GET, "only GET supported against this resource"),
-        )
-        .route(
-            "/readyz",
-            only(get(health::ready), GET, "only GET supported against this resource"),
-        );
+        .route("/", nothing())
+        .route("/healthz", only_get(get(health::alive)))
+        .route("/readyz", only_get(get(health::ready)));
     PREFIXES
         .into_iter()
         .fold(root, |router, prefix| router.merge(version_1(prefix)))
@@ -43,15 +33,12 @@ pub(super) fn router(api: Shared) -> Router {
         .with_state(api)
 }
 
-const GET: &str = "GET, HEAD, OPTIONS";
-
 fn version_1(prefix: &str) -> Router<Shared> {
-    let only_get = "only GET supported against this resource";
     let unit = put(put::put).get(units::get).delete(units::delete);
     let at = |path: &str| format!("{prefix}{path}");
     Router::new()
-        .route(prefix, only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery"))
-        .route(&at("/units"), only(get(units::list), GET, only_get))
+        .route(prefix, nothing())
+        .route(&at("/units"), only_get(get(units::list)))
         .route(
             &at("/units/{name}"),
             only(
@@ -68,9 +55,9 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only POST supported against this resource",
             ),
         )
-        .route(&at("/units/{name}/journal"), only(get(journal::journal), GET, only_get))
-        .route(&at("/state"), only(get(states::list), GET, only_get))
-        .route(&at("/state/{name}"), only(get(states::get), GET, only_get))
+        .route(&at("/units/{name}/journal"), only_get(get(journal::journal)))
+        .route(&at("/state"), only_get(get(states::list)))
+        .route(&at("/state/{name}"), only_get(get(states::get)))
         .route(
             &at("/machines"),
             only(
@@ -79,8 +66,20 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only GET and PATCH supported against this resource",
             ),
         )
-        .route(&at("/version"), only(get(health::version), GET, only_get))
+        .route(&at("/version"), only_get(get(health::version)))
         .route(&at("/discovery"), discovery_only())
+}
+
+const GET: &str = "GET, HEAD, OPTIONS";
+
+/// A resource that can only be looked at.
+fn only_get(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+    only(methods, GET, "only GET supported against this resource")
+}
+
+/// A place above resources.
+fn nothing() -> MethodRouter<Shared> {
+    only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery")
 }
 
 /// A resource that answers `OPTIONS`, and refuses other methods with `message`.
@@ -154,13 +153,11 @@ async fn frame(
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match writes_for_a_web_page(&request) {
-        true => Failure::new(
-            StatusCode::FORBIDDEN,
-            "web pages may not change anything: there is no authentication yet",
-        )
-        .into_response(),
-        false => next.run(request).await,
+    let mut response = if writes_for_a_web_page(&request) {
+        let message = "web pages may not change anything: there is no authentication yet";
+        Failure::new(StatusCode::FORBIDDEN, message).into_response()
+    } else {
+        next.run(request).await
     };
     response.headers_mut().insert(SERVER, server);
     if let MirrorStatus::Behind { lasting } = api.mirror.status()

@@ -2,8 +2,8 @@
 //!
 //! These types are mirrors: the domain's values are converted into them and read out of them, and
 //! do not know them. Fields are declared in the order of their names on the wire, which is the
-//! order in which they are written; empty fields are left out. Fields that are not known are ignored, so
-//! that a client can talk to a server that is newer or older than itself.
+//! order in which they are written; empty fields are left out. Fields that are not known are
+//! ignored, so that a client can talk to a server that is newer or older than itself.
 
 mod convert;
 mod entity;

@@ -185,3 +185,64 @@ fn decode_value(value: Option<&Value>) -> Result<String, MetadataChangeError> {
         _ => Err(MetadataChangeError::NotText),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts that are often JSON, and often of the fields that count.
+    fn body() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("7".to_owned()),
+            Just("\"add\"".to_owned()),
+            Just("\"/m1/metadata/a~1b\"".to_owned()),
+            "\"[a-z/~%]{0,4}\"",
+        ];
+        let name = prop::sample::select(vec![
+            "op",
+            "PATH",
+            "value",
+            "name",
+            "options",
+            "Options",
+            "source",
+            "desiredState",
+        ]);
+        let tree = leaf.prop_recursive(4, 24, 4, move |inner| {
+            let field = (name.clone(), inner.clone()).prop_map(|(n, v)| format!("{n:?}:{v}"));
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|all| format!("[{}]", all.join(","))),
+                prop::collection::vec(field, 0..4).prop_map(|all| format!("{{{}}}", all.join(","))),
+            ]
+        });
+        prop_oneof![4 => tree, 1 => "\\PC{0,20}"]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_or_refused_in_words(body in body()) {
+            for refusal in [decode_put(body.as_bytes()).err(), decode_patch(body.as_bytes()).err()] {
+                prop_assert!(refusal.is_none_or(|error| !error.to_string().is_empty()));
+            }
+        }
+
+        #[test]
+        fn what_a_client_sends_is_what_a_server_reads(
+            machine in "[a-z0-9]{1,8}",
+            key in "[A-Za-z0-9_.-]{1,8}",
+            value in "\\PC{1,8}",
+            removes: bool,
+        ) {
+            let machine: MachineId = machine.parse().unwrap();
+            let change = match removes {
+                true => MetadataChange::Remove { machine, key },
+                false => MetadataChange::Set { machine, key, value },
+            };
+            let body = serde_json::to_vec(&[MetadataOp::from(&change)]).unwrap();
+            prop_assert_eq!(decode_patch(&body).unwrap(), [change]);
+        }
+    }
+}

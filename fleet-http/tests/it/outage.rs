@@ -14,7 +14,7 @@ async fn before_anything_is_known_nothing_is_claimed() {
         assert_eq!(answer.status, 503, "{path}: unknown is not absent");
         assert_eq!(answer.message(), "fleet server unable to communicate with its store");
     }
-    assert_eq!(server.get("/healthz").await.to_string(), "200 ok\n");
+    assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     let answer = server.get("/readyz").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.message(), "the mirror of the store is not current");
@@ -23,7 +23,7 @@ async fn before_anything_is_known_nothing_is_claimed() {
 #[tokio::test]
 async fn a_server_that_follows_its_store_is_ready() {
     let server = Server::start().await;
-    assert_eq!(server.get("/readyz").await.to_string(), "200 ok\n");
+    assert_eq!(server.get("/readyz").await.to_string(), "200 ok");
     assert_eq!(server.get("/fleet/v1/units").await.header("x-fleet-behind"), None);
 }
 
@@ -36,6 +36,10 @@ async fn reads_go_on_and_say_that_they_are_old() {
     let deadline = tokio::time::timeout(crate::http::DEADLINE, wait_for_age(&server));
     let age = deadline.await.expect("the age is told");
     assert!(age >= 1);
+    let client = server.client();
+    assert_eq!(client.behind(), None, "nothing was asked yet");
+    client.units().await.unwrap();
+    assert!(client.behind().is_some_and(|behind| behind.as_secs() >= age));
 }
 
 async fn wait_for_age(server: &Server) -> u64 {

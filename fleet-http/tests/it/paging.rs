@@ -1,5 +1,7 @@
 //! Lists in pages: every item once, at one revision, whatever happens meanwhile.
 
+use std::sync::Arc;
+
 use crate::harness::{Server, running};
 
 fn names(from: usize, to: usize) -> Vec<String> {
@@ -52,6 +54,38 @@ async fn all_pages_show_one_revision() {
     }
     assert_eq!(found, before);
     assert_eq!(change, 3);
+}
+
+/// At each revision `a` or `z` is there, or both; never neither. Whoever reads the first page while
+/// only `z` is there, and the last one while only `a` is, would see neither.
+#[tokio::test]
+async fn lists_are_whole_while_others_write() {
+    let server = Arc::new(Server::start_with(|api| api.page_size = 3).await);
+    let still = names(0, 10);
+    server.sleepers(&still.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
+    server.sleepers(&["a.service"], "inactive").await;
+    let busy = server.clone();
+    let writer = tokio::spawn(async move {
+        loop {
+            for (comes, goes) in [("z.service", "a.service"), ("a.service", "z.service")] {
+                busy.sleepers(&[comes], "inactive").await;
+                busy.call("DELETE", &format!("/fleet/v1/units/{goes}"), "").await;
+            }
+        }
+    });
+    let client = server.client();
+    let (mut seen_a, mut seen_z) = (0, 0);
+    while seen_a.min(seen_z) < 10 {
+        assert!(!writer.is_finished(), "the writer goes on");
+        let listed = client.units().await.unwrap();
+        let listed: Vec<String> = listed.into_iter().map(|unit| unit.name).collect();
+        assert!(listed.is_sorted_by(|a, b| a < b), "{listed:?}");
+        let (a, z) = (listed[0] == "a.service", listed[listed.len() - 1] == "z.service");
+        assert!(a || z, "{listed:?}");
+        assert_eq!(listed.len(), 10 + usize::from(a) + usize::from(z));
+        (seen_a, seen_z) = (seen_a + u32::from(a), seen_z + u32::from(z));
+    }
+    writer.abort();
 }
 
 #[tokio::test]

@@ -131,6 +131,17 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn a_body_may_come_in_chunks() {
+    let server = Server::start().await;
+    let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = "b\r\n{\"source\":\"\r\n1a\r\n[Service]\\nType=exec\\n\"}  \r\n0\r\n\r\n";
+    let answer = exchange(&server.at, format!("{head}{chunks}").as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 201 "), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 200);
+}
+
+#[tokio::test]
 async fn web_pages_may_not_write() {
     let server = Server::start_on_tcp().await;
     let headers = [("Origin", "https://example.com"), ("Content-Type", "application/json")];
@@ -162,7 +173,7 @@ async fn what_is_not_http_is_answered_and_harms_nobody() {
             let answer = exchange(&server.at, bytes).await;
             assert!(answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
         }
-        assert_eq!(server.get("/healthz").await.to_string(), "200 ok\n");
+        assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     }
 }
 
