@@ -1,7 +1,7 @@
 //! The clock by which stores in this process measure leases, and by which a mirror paces itself.
 //!
-//! A store is the one to say when a lease has ended, so it has to read a clock. It is tokio's, which
-//! a test can stop and move. Nothing else in this crate reads the time or waits for it.
+//! A store is the one to say when a lease has ended, so it has to read a clock. It is tokio's,
+//! which a test can stop and move. Nothing else in this crate reads the time or waits for it.
 
 use std::time::Duration;
 

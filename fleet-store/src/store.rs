@@ -11,9 +11,9 @@ use crate::Watch;
 
 /// A small revisioned key-value store.
 ///
-/// Keys are texts, ordered by their bytes; values are bytes. Every transaction that writes something
-/// makes the next [`Revision`], whole or not at all, and all clients see the revisions in the same
-/// order. Whoever implements this trait promises, and whoever uses it may rely on, this:
+/// Keys are texts, ordered by their bytes; values are bytes. Every transaction that writes
+/// something makes the next [`Revision`], whole or not at all, and all clients see the revisions in
+/// the same order. Whoever implements this trait promises, and whoever uses it may rely on, this:
 ///
 /// * **Reads** return one consistent state and say which. A read begun after a commit was
 ///   acknowledged sees that commit.
@@ -40,8 +40,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`] when
-    /// all conditions hold and a key is to be bound to a lease that has ended.
+    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`]
+    /// when all conditions hold and a key is to be bound to a lease that has ended.
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError>;
 
     /// Watches the keys that start with `prefix`, from the first change after revision `after`.
@@ -52,7 +52,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Invalid`] when `after` is a revision that was not made yet.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError>;
 
-    /// Makes a lease that ends unless renewed within `ttl`. The store may lengthen a very short one.
+    /// Makes a lease that ends unless renewed within `ttl`. The store may lengthen a very short
+    /// one.
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError>;
 
     /// Gives a lease its whole time to live again.
@@ -177,7 +178,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when it is over the bounds, writes a key twice or names an empty one.
+    /// [`StoreError::Invalid`] when it is over the bounds, writes a key twice or names an empty
+    /// one.
     pub fn check(&self) -> Result<(), StoreError> {
         let most = Self::MAX_OPERATIONS;
         if self.conditions.len() > most || self.writes.len() > most {

@@ -84,9 +84,23 @@ impl Disk {
         if !path.try_exists()? {
             make(path)?;
         }
-        let database = Builder::new().set_cache_size(CACHE_BYTES).open(path)?;
+        Self::over(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
+    }
+
+    /// A store in a database that is open and has its tables.
+    fn over(database: Database) -> Result<(Self, Kept), Trouble> {
         let kept = read(&database)?;
         Ok((Self { database }, kept))
+    }
+
+    /// A store on anything that behaves like a file, with its tables made first if it is new.
+    #[cfg(test)]
+    pub(super) fn on(backend: impl redb::StorageBackend, make: bool) -> (Self, Kept) {
+        let database = Builder::new().create_with_backend(backend).expect("a good backend");
+        if make {
+            make_tables(&database).ok().expect("an empty backend");
+        }
+        Self::over(database).ok().expect("a store")
     }
 
     /// Makes a batch durable, whole or not at all.
@@ -122,6 +136,15 @@ fn make(path: &Path) -> Result<(), Trouble> {
     new.push(".new");
     let new = PathBuf::from(new);
     let database = Builder::new().create(&new)?;
+    make_tables(&database)?;
+    drop(database);
+    fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(())
+}
+
+fn make_tables(database: &Database) -> Result<(), Trouble> {
     let transaction = database.begin_write()?;
     {
         let mut meta = transaction.open_table(META)?;
@@ -133,10 +156,6 @@ fn make(path: &Path) -> Result<(), Trouble> {
         transaction.open_table(LEASES)?;
     }
     transaction.commit()?;
-    drop(database);
-    fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(())
 }
 

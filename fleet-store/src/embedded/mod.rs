@@ -1,6 +1,8 @@
 //! A durable store for one process, in one file.
 
 mod disk;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
-use disk::Disk;
+use disk::{Disk, Kept};
 use writer::{Failure, Request, Shown, Writer};
 
 /// A [`Store`] in one file, without a server: what was acknowledged survives the loss of power.
@@ -62,9 +64,13 @@ impl EmbeddedStore {
         });
         // What the file's library takes for impossible, it answers with a panic.
         let (disk, kept) = opened.await.map_err(|_| damaged(&path))??;
+        Ok(Self::over(disk, kept))
+    }
+
+    fn over(disk: Disk, kept: Kept) -> Self {
         let (requests, queue) = mpsc::channel(MOST_WAITING);
         let (writer, shown) = Writer::new(disk, kept, Clock::start(), queue);
-        Ok(Self { shown, requests, writer: tokio::spawn(writer.run()) })
+        Self { shown, requests, writer: tokio::spawn(writer.run()) }
     }
 
     /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store

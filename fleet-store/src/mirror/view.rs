@@ -1,7 +1,7 @@
 //! Pure: the snapshot as it follows from the store's entries, kept current change by change.
 //!
-//! A unit in the snapshot comes out of two entries, its record and its content, and a machine out of
-//! its claim and its run-time metadata. So changes are first noted, then the units and machines
+//! A unit in the snapshot comes out of two entries, its record and its content, and a machine out
+//! of its claim and its run-time metadata. So changes are first noted, then the units and machines
 //! that they touch are put together anew. What a change costs depends on what it touches.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -34,8 +34,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, when nothing is to
-    /// change, or when more is than one [transaction](Transaction::MAX_OPERATIONS) takes.
+    /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, when nothing is
+    /// to change, or when more is than one [transaction](Transaction::MAX_OPERATIONS) takes.
     pub async fn patch_metadata(
         &self,
         changes: &[MetadataChange],

@@ -103,7 +103,10 @@ impl Twin {
                 return Some(Commit::Refused { condition, found: self.find(&expected.key) });
             }
         }
-        let lost = |write: &Write| matches!(write, Write::Put { lease: Some(lease), .. } if !self.lasts(*lease));
+        let lost = |write: &Write| match write {
+            Write::Put { lease: Some(lease), .. } => !self.lasts(*lease),
+            _ => false,
+        };
         if transaction.writes.iter().any(lost) {
             return None;
         }

@@ -122,9 +122,14 @@ async fn a_fault_says_what_is_wrong() {
     let mirror = mirror(&registry).await;
     let revision = put_raw(&registry, &Key::Unit(name("a.service")), b"{\"v\":2}").await;
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    let message = &snapshot.fault("a.service").unwrap().message;
     insta::assert_snapshot!(
-        snapshot.fault("a.service").unwrap().message,
-        @"the unit's record cannot be understood: format 2 is newer than format 1: upgrade fleet on this machine"
+        message.replace(": ", ":\n"),
+        @r"
+    the unit's record cannot be understood:
+    format 2 is newer than format 1:
+    upgrade fleet on this machine
+    "
     );
 }
 

@@ -1,4 +1,5 @@
-//! The mirror while its store is away: what it knew stays readable, and it does not call it current.
+//! The mirror while its store is away: what it knew stays readable, and it does not call that
+//! current.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -76,7 +76,10 @@ async fn a_copy_of_a_machine_is_refused_and_told_where_the_other_is() {
     let registry = registry();
     let _presence = join(&registry, "m-1").await;
     let refused = registry.join(machine("m-1"), "another token", TTL).await.unwrap_err();
-    insta::assert_snapshot!(refused, @"machine ID m-1 is in use by another machine at 192.0.2.7: give one of them an identity of its own (/etc/machine-id), or wait until the other one has left");
+    insta::assert_snapshot!(refused.to_string().replace(": ", ":\n"), @r"
+    machine ID m-1 is in use by another machine at 192.0.2.7:
+    give one of them an identity of its own (/etc/machine-id), or wait until the other one has left
+    ");
     assert!(matches!(refused, RegistryError::MachineTaken { address: Some(_), .. }));
 }
 
