@@ -3,10 +3,12 @@
 mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
+mod format;
 mod keyspace;
 mod leadership;
 mod mirror;
 mod mirror_away;
+mod mirror_twin;
 mod presence;
 mod registry;
 mod support;

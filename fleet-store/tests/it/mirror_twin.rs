@@ -1,0 +1,201 @@
+//! A mirror that followed a story change by change against one that reads its end for the first
+//! time: whatever was written, they see the same.
+
+use fleet_core::{Epoch, Placement, Reason, Snapshot, TargetState};
+use fleet_store::{
+    ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites,
+    Registry, Transaction, Unplace,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::support::{TTL, id, join, mirror, name, registry, soon, unit};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put {
+        unit: usize,
+        file: usize,
+    },
+    Destroy {
+        unit: usize,
+    },
+    Desire {
+        unit: usize,
+        desired: usize,
+    },
+    Restart {
+        unit: usize,
+    },
+    Place {
+        unit: usize,
+        machine: usize,
+    },
+    Unplace {
+        unit: usize,
+    },
+    Explain {
+        unit: usize,
+    },
+    Join {
+        machine: usize,
+    },
+    Leave {
+        machine: usize,
+    },
+    Metadata {
+        machine: usize,
+        key: usize,
+        value: usize,
+    },
+    /// Bytes that nobody of this version wrote.
+    Scribble {
+        key: usize,
+        unit: usize,
+        bytes: Vec<u8>,
+    },
+    Erase {
+        key: usize,
+        unit: usize,
+    },
+}
+
+const FILES: [&str; 4] = [
+    "[Service]\nExecStart=/bin/true\n",
+    "[X-Fleet]\nGlobal=true\n",
+    "[X-Fleet]\nConflicts=u*.service\n[Unit]\nDescription=x\n",
+    "[X-Fleet]\nMachineID=a\nMachineID=b\n",
+];
+const MACHINES: [&str; 2] = ["m-0", "m-1"];
+const VALUES: [&str; 3] = ["", "x", "y"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let (unit, machine) = (0..3usize, 0..2usize);
+    let bytes = prop_oneof![
+        vec(any::<u8>(), 0..8),
+        Just(b"{\"v\":1}".to_vec()),
+        Just(b"{\"v\":2,\"x\":[1]}".to_vec()),
+        Just(FILES[0].as_bytes().to_vec()),
+    ];
+    prop_oneof![
+        4 => (unit.clone(), 0..4usize).prop_map(|(unit, file)| Step::Put { unit, file }),
+        1 => unit.clone().prop_map(|unit| Step::Destroy { unit }),
+        1 => (unit.clone(), 0..3usize).prop_map(|(unit, desired)| Step::Desire { unit, desired }),
+        1 => unit.clone().prop_map(|unit| Step::Restart { unit }),
+        2 => (unit.clone(), machine.clone()).prop_map(|(unit, machine)| Step::Place { unit, machine }),
+        1 => unit.clone().prop_map(|unit| Step::Unplace { unit }),
+        1 => unit.clone().prop_map(|unit| Step::Explain { unit }),
+        1 => machine.clone().prop_map(|machine| Step::Join { machine }),
+        1 => machine.clone().prop_map(|machine| Step::Leave { machine }),
+        2 => (machine, 0..2usize, 0..3usize)
+            .prop_map(|(machine, key, value)| Step::Metadata { machine, key, value }),
+        3 => (0..4usize, unit.clone(), bytes)
+            .prop_map(|(key, unit, bytes)| Step::Scribble { key, unit, bytes }),
+        1 => (0..4usize, unit).prop_map(|(key, unit)| Step::Erase { key, unit }),
+    ]
+}
+
+fn unit_name(unit: usize) -> String {
+    format!("u{unit}.service")
+}
+
+/// The keys whose unreadable values are told apart from those that were never there in no way that
+/// depends on what came before.
+fn key(kind: usize, unit: usize) -> Key {
+    let unit_name = name(&unit_name(unit));
+    match kind {
+        0 => Key::Unit(unit_name),
+        1 => Key::Content(ContentId::of(FILES[unit].as_bytes())),
+        2 => Key::Reason(unit_name),
+        _ => Key::State(id(MACHINES[0]), unit_name),
+    }
+}
+
+async fn take(step: Step, registry: &Registry, leader: &Leadership, seen: &Snapshot) {
+    let write = |writes: PlacementWrites| async move {
+        drop(leader.commit(&writes).await);
+    };
+    match step {
+        Step::Put { unit, file } => {
+            let unit = self::unit(&unit_name(unit), FILES[file], TargetState::Loaded);
+            registry.put_unit(unit, ExpectUnit::Any).await.unwrap();
+        }
+        Step::Destroy { unit } => drop(registry.destroy(&name(&unit_name(unit))).await),
+        Step::Desire { unit, desired } => {
+            let desired = TargetState::ALL[desired];
+            drop(registry.set_desired(&name(&unit_name(unit)), desired).await);
+        }
+        Step::Restart { unit } => drop(registry.request_restart(&name(&unit_name(unit))).await),
+        Step::Place { unit, machine } => {
+            let unit = name(&unit_name(unit));
+            let was: Option<Placement> = seen.placement(unit.as_str()).cloned();
+            let (machine, epoch) = (id(MACHINES[machine]), Epoch(seen.revision.0));
+            let place = vec![Place { unit, machine, epoch, was }];
+            write(PlacementWrites { place, ..PlacementWrites::default() }).await;
+        }
+        Step::Unplace { unit } => {
+            let unit = name(&unit_name(unit));
+            let was = seen.placement(unit.as_str()).cloned();
+            let unplace = was.map(|was| Unplace { unit, was }).into_iter().collect();
+            write(PlacementWrites { unplace, ..PlacementWrites::default() }).await;
+        }
+        Step::Explain { unit } => {
+            let reasons = vec![(name(&unit_name(unit)), Some(Reason::NoMachines))];
+            write(PlacementWrites { reasons, ..PlacementWrites::default() }).await;
+        }
+        Step::Join { machine } => drop(join(registry, MACHINES[machine]).await),
+        Step::Leave { machine } => {
+            join(registry, MACHINES[machine]).await.leave().await.unwrap();
+        }
+        Step::Metadata { machine, key, value } => {
+            let (key, value) = (["region", "disk"][key].to_owned(), VALUES[value].to_owned());
+            let set = MetadataChange::Set { machine: id(MACHINES[machine]), key, value };
+            registry.patch_metadata(&[set]).await.unwrap();
+        }
+        Step::Scribble { key, unit, bytes } => {
+            let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);
+            registry.store().commit(put).await.unwrap();
+        }
+        Step::Erase { key, unit } => {
+            let key = registry.layout().key(&self::key(key, unit));
+            registry.store().commit(Transaction::new().delete(key)).await.unwrap();
+        }
+    }
+}
+
+async fn caught_up(mirror: &Mirror, registry: &Registry) -> Snapshot {
+    let revision = registry.store().read("").await.unwrap().revision;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    Snapshot::clone(&snapshot)
+}
+
+async fn play(steps: Vec<Step>) {
+    let registry = registry();
+    let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
+    let followed = mirror(&registry).await;
+    for step in steps {
+        let seen = caught_up(&followed, &registry).await;
+        take(step, &registry, &leader, &seen).await;
+        let (followed, fresh) = (caught_up(&followed, &registry).await, mirror(&registry).await);
+        let fresh = caught_up(&fresh, &registry).await;
+        assert_eq!(format!("{followed:#?}"), format!("{fresh:#?}"));
+    }
+    let unused = followed.unused_contents();
+    assert_eq!(unused, mirror(&registry).await.unused_contents());
+    // Collecting them changes nothing that anybody sees.
+    let before = caught_up(&followed, &registry).await;
+    assert_eq!(registry.collect_contents(&unused).await.unwrap(), unused.len());
+    let mut after = caught_up(&followed, &registry).await;
+    after.revision = before.revision;
+    assert_eq!(format!("{before:#?}"), format!("{after:#?}"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn following_and_reading_see_the_same(steps in vec(step(), 1..25)) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(play(steps));
+    }
+}
