@@ -18,11 +18,12 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::compile::{Compiled, Host, compile};
 use super::drive::Driver;
+use super::life::ProcessId;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
 use super::record::{Run, UnitDirectory};
-use super::service::{ProcessId, Service};
+use super::service::Service;
 use super::spec::ServiceSpec;
 use super::supervise::Loaded;
 
@@ -104,7 +105,7 @@ pub(crate) fn is_stale(memory: Option<&str>, boot: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::service::{Memory, Role};
+    use crate::native::life::{Memory, Role};
 
     #[test]
     fn the_first_unknown_leader_of_the_run_is_the_one() {

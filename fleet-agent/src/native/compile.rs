@@ -332,5 +332,5 @@ fn must_be(value: &str, only: &str) -> Result<(), String> {
     if value.is_empty() || value == only {
         return Ok(());
     }
-    Err(format!("is not possible with the native service manager: take the option out"))
+    Err("is not possible with the native service manager: take the option out".to_owned())
 }

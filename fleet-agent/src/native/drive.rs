@@ -10,13 +10,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
 use tokio::process::Child;
 
+use super::life::{Action, Phase, ProcessId, Reach, Role};
 use super::log::Log;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{INVOCATION_ID, Watched, child};
 use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Run, UnitDirectory};
-use super::service::{Action, Phase, ProcessId, Reach, Role, Service};
+use super::service::Service;
 use super::signals::{Sig, short_name};
 use super::spec::{Command, ServiceSpec};
 use super::sweep::{Targets, sweep};

@@ -78,7 +78,7 @@ impl Log {
         let floor = end.saturating_sub(self.limit.saturating_mul(2));
         let mut from = end;
         let mut text = Vec::new();
-        while from > floor && !lines.is_some_and(|lines| starts_of_lines(&text) > lines) {
+        while from > floor && lines.is_none_or(|lines| starts_of_lines(&text) <= lines) {
             let start = from.saturating_sub(BLOCK).max(floor);
             file.seek(SeekFrom::Start(start))?;
             let mut block = vec![0; usize::try_from(from - start).unwrap_or(0)];

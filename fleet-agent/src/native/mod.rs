@@ -8,6 +8,7 @@ mod drive;
 mod environment;
 mod identity;
 mod journal;
+mod life;
 mod log;
 mod machine;
 mod manager;
@@ -18,6 +19,8 @@ mod process;
 mod readable;
 mod record;
 mod service;
+#[cfg(test)]
+mod service_tests;
 mod signals;
 mod spec;
 mod start_limit;

@@ -10,8 +10,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
+use super::life::ProcessId;
 use super::readable::readable;
-use super::service::ProcessId;
 use super::signals::Sig;
 
 /// The variable by which a process is known to belong to a run of a unit.

@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::drive::Driver;
+use super::life::Phase;
 use super::log::Log;
 use super::machine::Machine;
 use super::outcome::Outcome;
 use super::record::{Asked, UnitDirectory};
-use super::service::Phase;
 use super::spec::ServiceSpec;
 use super::words::{state_of, why_not_started};
 use crate::{ManagedUnit, ServiceError};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::life::ProcessId;
 use super::machine::Machine;
 use super::proc::{Watched, members, started};
-use super::service::ProcessId;
 use super::signals::{CONT, Sig};
 
 /// How long to wait before looking again, where a process could not be watched.

@@ -2,8 +2,8 @@
 
 use fleet_core::{ActiveState, LoadState, SystemdState};
 
+use super::life::{Memory, Phase};
 use super::outcome::{End, Outcome};
-use super::service::{Memory, Phase};
 
 impl Phase {
     /// The state and the sub-state that systemd prints for it.

@@ -1,0 +1,95 @@
+//! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it may
+//! want done.
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::{End, Outcome};
+use super::signals::Sig;
+use super::spec::Command;
+
+/// Where a service is in its life; the names are systemd's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Phase {
+    #[default]
+    Dead,
+    StartPre,
+    Start,
+    StartPost,
+    Running,
+    Exited,
+    Stop,
+    StopSigterm,
+    StopSigkill,
+    StopPost,
+    FinalSigterm,
+    FinalSigkill,
+    Failed,
+    AutoRestart,
+}
+
+/// A process that cannot be mistaken for another, even if its number is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: u32,
+    /// When it started, in the kernel's ticks since boot.
+    pub(crate) start: u64,
+}
+
+/// Whether a process is the service itself, or a helper before, beside or after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    Main,
+    Control,
+}
+
+/// Which processes a signal is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The main and the control process.
+    Leaders,
+    /// Every process of the service, whoever started it.
+    All,
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A new run begins, which gets an identity of its own.
+    NewRun,
+    /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
+    Spawn { command: Command, role: Role },
+    /// Send a signal, to what comes later too; answered by `on_gone` once none is left.
+    Signal { signal: Sig, reach: Reach },
+}
+
+/// What must be remembered of a service to go on with it in another daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) phase: Phase,
+    pub(crate) step: usize,
+    pub(crate) main: Option<ProcessId>,
+    pub(crate) control: Option<ProcessId>,
+    pub(crate) spawning: Option<Role>,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) exit: Option<End>,
+    pub(crate) restarts: u32,
+    pub(crate) stop_asked: bool,
+    pub(crate) again: bool,
+}
+
+impl Phase {
+    /// Whether it is a phase of stopping.
+    pub(crate) fn is_stopping(self) -> bool {
+        matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
+    }
+
+    /// Whether it is a phase of signalling, and of waiting for the effect.
+    pub(crate) fn is_signalling(self) -> bool {
+        matches!(
+            self,
+            Self::StopSigterm | Self::StopSigkill | Self::FinalSigterm | Self::FinalSigkill
+        )
+    }
+}

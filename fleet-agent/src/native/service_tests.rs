@@ -1,0 +1,445 @@
+//! The state machine of a service: whole lives as text, and what holds in every life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use proptest::prelude::*;
+
+use super::compile::{Host, compile};
+use super::life::{Action, Phase, ProcessId, Role};
+use super::outcome::{End, Outcome};
+use super::service::Service;
+use super::spec::ServiceSpec;
+use super::words::state_of;
+
+fn spec(service: &str) -> Arc<ServiceSpec> {
+    let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
+    let host = Host { root: true, users: vec!["root".into()], groups: vec!["root".into()] };
+    let name = "a.service".parse().expect("the name is well formed");
+    let compiled = compile(&name, &file.expect("it is well formed"), &host);
+    Arc::new(compiled.expect("it can be obeyed").spec)
+}
+
+/// A service whose processes live as a test says.
+struct Life {
+    service: Service,
+    now: Timestamp,
+    pids: u32,
+    told: Vec<String>,
+}
+
+impl Life {
+    fn new(service: &str) -> Self {
+        let service = Service::new(spec(service));
+        Self { service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
+    }
+
+    /// Does one thing, carries out what follows, and notes both.
+    fn step(&mut self, what: &str, input: impl FnOnce(&mut Service, Timestamp)) -> &mut Self {
+        input(&mut self.service, self.now);
+        let mut line = format!("{what}:");
+        while let Some(action) = self.service.next_action() {
+            match action {
+                Action::NewRun => line.push_str(" new-run"),
+                Action::Spawn { command, .. } => {
+                    self.pids += 1;
+                    line.push_str(&format!(" {}", command.program.trim_start_matches('/')));
+                    self.service.on_spawned(ProcessId { pid: self.pids, start: 0 }, self.now);
+                }
+                Action::Signal { signal, reach } => {
+                    line.push_str(&format!(" signal-{}-{reach:?}", signal.number()));
+                }
+            }
+        }
+        let state = state_of(self.service.memory());
+        let result = state.result.unwrap_or_default();
+        self.told.push(format!("{line} => {} {} {result}", state.active, state.sub));
+        self
+    }
+
+    fn start(&mut self) -> &mut Self {
+        self.step("start", Service::start)
+    }
+
+    fn stop(&mut self) -> &mut Self {
+        self.step("stop", Service::stop)
+    }
+
+    fn main(&mut self, end: End) -> &mut Self {
+        let main = self.service.memory().main.expect("it has a main process");
+        self.step(&format!("main {end:?}"), |service, now| service.on_exited(main, end, now))
+    }
+
+    fn control(&mut self, end: End) -> &mut Self {
+        let control = self.service.memory().control.expect("it has a control process");
+        self.step(&format!("control {end:?}"), |service, now| service.on_exited(control, end, now))
+    }
+
+    fn gone(&mut self) -> &mut Self {
+        self.step("gone", Service::on_gone)
+    }
+
+    fn due(&mut self) -> &mut Self {
+        self.now = self.service.due().expect("something is due");
+        self.step("due", Service::on_time)
+    }
+
+    fn story(&self) -> String {
+        self.told.join("\n")
+    }
+}
+
+const FULL: &str = "ExecStartPre=/pre\nExecStart=/main\nExecStartPost=/post\nExecStop=/stop\n\
+                    ExecStopPost=/after\n";
+
+#[test]
+fn a_whole_life() {
+    let mut life = Life::new(FULL);
+    life.start().control(End::Code(0)).control(End::Code(0)).stop().control(End::Code(0));
+    life.main(End::Signal(15)).gone().control(End::Code(0)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    control Code(0): main post => activating start-post success
+    control Code(0): => active running success
+    stop: stop => deactivating stop success
+    control Code(0): signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: after => deactivating stop-post success
+    control Code(0): signal-15-All => deactivating final-sigterm success
+    gone: => inactive dead success
+    ");
+}
+
+#[test]
+fn a_failure_before_the_main_process() {
+    let mut life = Life::new(FULL);
+    life.start().control(End::Code(1)).gone().control(End::Code(0)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    control Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: after => deactivating stop-post exit-code
+    control Code(0): signal-15-All => deactivating final-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn an_end_by_itself_runs_stop_commands_only_after_a_success() {
+    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\n");
+    life.start().main(End::Code(0)).control(End::Code(0)).gone();
+    life.start().main(End::Code(1)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    main Code(0): stop => deactivating stop success
+    control Code(0): signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main => active running success
+    main Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn a_task_with_several_commands() {
+    let mut life =
+        Life::new("Type=oneshot\nRemainAfterExit=yes\nExecStart=/1\nExecStart=-/2\nExecStart=/3\n");
+    life.start().main(End::Code(0)).main(End::Code(9)).main(End::Code(0)).stop().gone();
+    life.start().main(End::Code(4)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run 1 => activating start success
+    main Code(0): 2 => activating start success
+    main Code(9): 3 => activating start success
+    main Code(0): => active exited success
+    stop: signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run 1 => activating start success
+    main Code(4): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn a_restart_until_it_is_too_often() {
+    let mut life = Life::new("ExecStart=/main\nRestart=always\nStartLimitBurst=2\n");
+    life.start().main(End::Code(0)).gone().due().main(End::Signal(9)).gone().due();
+    assert_eq!(life.service.memory().restarts, 2);
+    life.start();
+    assert_eq!(life.service.memory().restarts, 0);
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    main Code(0): signal-15-All => deactivating stop-sigterm success
+    gone: => activating auto-restart success
+    due: new-run main => active running success
+    main Signal(9): signal-15-All => deactivating stop-sigterm signal
+    gone: => activating auto-restart signal
+    due: => failed failed start-limit-hit
+    start: new-run main => active running success
+    ");
+}
+
+#[test]
+fn a_stop_that_takes_too_long() {
+    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
+    life.start().stop().due().due().due().due().due().due();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    stop: stop => deactivating stop success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    due: signal-9-All => deactivating stop-sigkill timeout
+    due: after => deactivating stop-post timeout
+    due: signal-15-All => deactivating final-sigterm timeout
+    due: signal-9-All => deactivating final-sigkill timeout
+    due: => failed failed timeout
+    ");
+}
+
+#[test]
+fn a_start_that_takes_too_long() {
+    let mut life = Life::new("ExecStartPre=/pre\nExecStart=/main\nTimeoutStartSec=5\n");
+    life.start().due().control(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    control Signal(15): => deactivating stop-sigterm timeout
+    gone: => failed failed timeout
+    ");
+}
+
+#[test]
+fn kill_modes() {
+    for mode in ["mixed", "process", "none"] {
+        let mut life = Life::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
+        life.start().stop();
+        if mode != "none" {
+            life.main(End::Signal(15));
+        }
+        if mode == "mixed" {
+            life.gone();
+        }
+        assert_eq!(life.service.memory().phase, Phase::Dead, "{}", life.story());
+        let signals = life.story().matches("signal-").count();
+        assert_eq!(
+            signals,
+            match mode {
+                "mixed" => 2,
+                "process" => 1,
+                _ => 0,
+            },
+            "{}",
+            life.story()
+        );
+    }
+}
+
+#[test]
+fn a_start_during_a_stop_comes_after_it_and_a_stop_takes_it_back() {
+    let mut life = Life::new("ExecStart=/main\n");
+    life.start().stop().start().main(End::Signal(15)).gone();
+    assert_eq!(life.service.memory().phase, Phase::Running, "{}", life.story());
+    life.stop().start().stop().main(End::Signal(15)).gone();
+    assert_eq!(life.service.memory().phase, Phase::Dead, "{}", life.story());
+}
+
+#[test]
+fn which_ends_are_followed_by_a_restart() {
+    use End::{Code, Dumped, Signal, Unseen};
+    let ends = [Code(0), Signal(15), Code(1), Signal(9), Dumped(11), Unseen];
+    for (policy, expected) in [
+        ("no", [false; 6]),
+        ("always", [true; 6]),
+        ("on-success", [true, true, false, false, false, false]),
+        ("on-failure", [false, false, true, true, true, true]),
+        ("on-abnormal", [false, false, false, true, true, true]),
+        ("on-abort", [false, false, false, true, true, true]),
+        ("on-watchdog", [false; 6]),
+        ("always\nRestartPreventExitStatus=1 SIGKILL", [true, true, false, false, true, true]),
+        ("no\nRestartForceExitStatus=0 SIGSEGV", [true, false, false, false, true, false]),
+        ("on-failure\nSuccessExitStatus=1 SIGKILL", [false, false, false, false, true, true]),
+    ] {
+        for (end, restarts) in ends.into_iter().zip(expected) {
+            let mut life = Life::new(&format!("ExecStart=/main\nRestart={policy}\n"));
+            life.start().main(end).gone();
+            let phase = life.service.memory().phase;
+            assert_eq!(phase == Phase::AutoRestart, restarts, "{policy} after {end:?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_spawned_is_a_failure() {
+    let mut service = Service::new(spec("ExecStart=/main\n"));
+    let now = Timestamp::from_millis(0);
+    service.start(now);
+    assert_eq!(service.next_action(), Some(Action::NewRun));
+    assert!(matches!(service.next_action(), Some(Action::Spawn { role: Role::Main, .. })));
+    service.on_spawn_failed(End::NeverWas, now);
+    service.on_gone(now);
+    let memory = service.memory();
+    assert_eq!((memory.phase, memory.outcome), (Phase::Failed, Some(Outcome::Resources)));
+}
+
+/// What may happen to a service, in any order.
+#[derive(Debug, Clone)]
+enum Event {
+    Start,
+    Stop,
+    Restart,
+    MainEnds(End),
+    ControlEnds(End),
+    Gone,
+    TimePasses(u64),
+    SpawnFails,
+    DaemonEnds,
+}
+
+fn ends() -> impl Strategy<Value = End> {
+    prop_oneof![
+        Just(End::Code(0)),
+        Just(End::Code(1)),
+        Just(End::Signal(15)),
+        Just(End::Dumped(11)),
+        Just(End::Unseen),
+    ]
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::Start),
+        Just(Event::Stop),
+        Just(Event::Restart),
+        ends().prop_map(Event::MainEnds),
+        ends().prop_map(Event::ControlEnds),
+        Just(Event::Gone),
+        (0_u64..200_000).prop_map(Event::TimePasses),
+        Just(Event::SpawnFails),
+        Just(Event::DaemonEnds),
+    ]
+}
+
+fn services() -> impl Strategy<Value = String> {
+    let extras = proptest::sample::subsequence(
+        vec![
+            "ExecStartPre=/pre",
+            "ExecStartPre=-/pre2",
+            "ExecStartPost=/post",
+            "ExecStop=/stop",
+            "ExecStopPost=/after",
+            "RemainAfterExit=yes",
+            "SendSIGKILL=no",
+            "Restart=on-failure",
+            "Type=oneshot",
+        ],
+        0..=9,
+    );
+    let modes = proptest::sample::select(vec!["control-group", "mixed", "process", "none"]);
+    (extras, modes).prop_map(|(extras, mode)| {
+        format!("ExecStart=/main\nKillMode={mode}\n{}\n", extras.join("\n"))
+    })
+}
+
+/// A service with a machine that keeps count of its processes.
+struct World {
+    spec: Arc<ServiceSpec>,
+    service: Service,
+    now: Timestamp,
+    pids: u32,
+    fail_next_spawn: bool,
+    stopped: bool,
+}
+
+impl World {
+    fn apply(&mut self, event: &Event) {
+        let (main, control) = (self.service.memory().main, self.service.memory().control);
+        match event {
+            Event::Start | Event::Restart => {
+                self.stopped = false;
+                match event {
+                    Event::Start => self.service.start(self.now),
+                    _ => self.service.restart(self.now),
+                }
+            }
+            Event::Stop => {
+                self.stopped = true;
+                self.service.stop(self.now);
+            }
+            Event::MainEnds(end) => {
+                main.into_iter().for_each(|main| self.service.on_exited(main, *end, self.now));
+            }
+            Event::ControlEnds(end) => {
+                control.into_iter().for_each(|pid| self.service.on_exited(pid, *end, self.now));
+            }
+            Event::Gone => {
+                // The kernel says so only when it is so.
+                if main.is_none() && control.is_none() {
+                    self.service.on_gone(self.now);
+                }
+            }
+            Event::TimePasses(millis) => {
+                self.now = self.now.after(Duration::from_millis(*millis));
+                self.service.on_time(self.now);
+            }
+            Event::SpawnFails => self.fail_next_spawn = true,
+            Event::DaemonEnds => {
+                let memory = self.service.memory().clone();
+                let restored = Service::restore(Arc::clone(&self.spec), memory, self.now);
+                self.service = restored;
+            }
+        }
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(action) = self.service.next_action() {
+            let Action::Spawn { role, .. } = action else { continue };
+            let memory = self.service.memory();
+            let taken = if role == Role::Main { memory.main } else { memory.control };
+            assert_eq!(taken, None, "nothing runs twice");
+            let stopping = memory.phase.is_stopping();
+            assert!(!self.stopped || stopping, "a stop is followed by no start");
+            if std::mem::take(&mut self.fail_next_spawn) {
+                self.service.on_spawn_failed(End::Code(203), self.now);
+            } else {
+                self.pids += 1;
+                self.service.on_spawned(ProcessId { pid: self.pids, start: 0 }, self.now);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let memory = self.service.memory();
+        assert_eq!(memory.spawning, None, "every spawn is answered");
+        if self.service.is_at_rest() {
+            assert_eq!((memory.main, memory.control), (None, None), "what rests has no process");
+            assert_eq!(self.service.due(), None, "what rests owes nothing");
+        }
+        let transient = memory.phase.is_stopping() || memory.phase == Phase::AutoRestart;
+        assert!(!transient || self.service.due().is_some(), "no phase of change lasts for ever");
+        let running = memory.phase == Phase::Running;
+        assert!(!running || memory.main.is_some(), "what runs has a main process");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens(service in services(), events in prop::collection::vec(events(), 0..40)) {
+        let spec = spec(&service);
+        let service = Service::new(Arc::clone(&spec));
+        let now = Timestamp::from_millis(0);
+        let mut world = World {
+            spec, service, now, pids: 0,
+            fail_next_spawn: false, stopped: false,
+        };
+        for event in &events {
+            world.apply(event);
+            world.check();
+        }
+        // Once it is asked to stop, time alone brings it to rest.
+        world.apply(&Event::Stop);
+        for _ in 0..20 {
+            world.check();
+            world.apply(&Event::TimePasses(90_000));
+        }
+        prop_assert!(world.service.is_at_rest(), "{:?}", world.service.memory());
+    }
+}
