@@ -23,10 +23,7 @@ pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
         }
     }
     let told: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();
-    for unit in told
-        .iter()
-        .filter(|unit| !plan.unplaced.contains_key(*unit))
-    {
+    for unit in told.iter().filter(|unit| !plan.unplaced.contains_key(*unit)) {
         after.remove_reason(unit.as_str());
     }
     for (unit, reason) in &plan.unplaced {

@@ -27,11 +27,7 @@ pub(crate) enum Change {
     /// A unit came to a machine.
     Came { unit: UnitNo, machine: MachineNo },
     /// A unit left a machine.
-    Left {
-        unit: UnitNo,
-        machine: MachineNo,
-        why: Why,
-    },
+    Left { unit: UnitNo, machine: MachineNo, why: Why },
 }
 
 /// Why a unit left a machine.

@@ -75,9 +75,7 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
         if !seen.insert(unit) {
             found.push(Violation::SeveralSteps(unit.clone()));
         }
-        let at = snapshot
-            .placement(unit.as_str())
-            .map(|placement| &placement.machine);
+        let at = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
         let starts_right = match &step.action {
             Action::Place { .. } => at.is_none(),
             Action::Move { from, to } => at == Some(from) && from != to,
@@ -123,10 +121,7 @@ fn check_books(after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
         if placeable(after, name).is_none() {
             found.push(Violation::MustNotBePlaced(name.clone()));
         } else if after.machine(placement.machine.as_str()).is_none() {
-            found.push(Violation::NoSuchMachine(
-                name.clone(),
-                placement.machine.clone(),
-            ));
+            found.push(Violation::NoSuchMachine(name.clone(), placement.machine.clone()));
         }
     }
 }
@@ -138,10 +133,7 @@ fn check_rules(before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) 
         let globals = share(after, &machine.id).units.into_keys();
         let names = there.iter().map(|party| party.name.clone());
         let present: BTreeSet<UnitName> = globals.chain(names).collect();
-        for unit in there
-            .iter()
-            .filter_map(|party| placeable(after, party.name))
-        {
+        for unit in there.iter().filter_map(|party| placeable(after, party.name)) {
             let mut refusals = own_refusals(unit, machine, &present);
             refusals.extend(conflicts::refusal(party(unit), &there));
             refusals.extend(not_replaced(before, unit, machine, &there));
@@ -156,39 +148,25 @@ fn check_rules(before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) 
 
 /// The units that are placed on a machine, in order; those that cannot be read demand nothing.
 fn placed_on<'a>(snapshot: &'a Snapshot, machine: &MachineId) -> Vec<Party<'a>> {
-    let placed = snapshot
-        .placements()
-        .filter(|(_, placement)| placement.machine == *machine);
+    let placed = snapshot.placements().filter(|(_, placement)| placement.machine == *machine);
     let parties = placed.filter_map(|(name, _)| match placeable(snapshot, name) {
         Some(unit) => Some(party(unit)),
-        None => snapshot.fault(name.as_str()).map(|_| Party {
-            name,
-            requirements: &NOTHING,
-        }),
+        None => snapshot.fault(name.as_str()).map(|_| Party { name, requirements: &NOTHING }),
     });
     parties.collect()
 }
 
 fn party(unit: &Unit) -> Party<'_> {
-    Party {
-        name: &unit.name,
-        requirements: &unit.requirements,
-    }
+    Party { name: &unit.name, requirements: &unit.requirements }
 }
 
 /// What a unit misses on its machine.
 fn own_refusals(unit: &Unit, machine: &Machine, present: &BTreeSet<UnitName>) -> Vec<Refusal> {
     let requirements = &unit.requirements;
-    let missing = requirements
-        .machine_of
-        .iter()
-        .filter(|peer| !present.contains(*peer));
+    let missing = requirements.machine_of.iter().filter(|peer| !present.contains(*peer));
     let missing = missing.map(|peer| Refusal::MachineOf { peer: peer.clone() });
     let lasting = machine_id::refusal(requirements, machine).into_iter();
-    lasting
-        .chain(metadata::refusal(requirements, machine))
-        .chain(missing)
-        .collect()
+    lasting.chain(metadata::refusal(requirements, machine)).chain(missing).collect()
 }
 
 /// Whom a unit replaces and is beside all the same. Where both were placed there before, the other
@@ -200,30 +178,20 @@ fn not_replaced(
     there: &[Party<'_>],
 ) -> Vec<Refusal> {
     let was_here = |name: &UnitName| {
-        before
-            .placement(name.as_str())
-            .is_some_and(|placement| placement.machine == machine.id)
+        before.placement(name.as_str()).is_some_and(|placement| placement.machine == machine.id)
     };
     let broken = there.iter().filter(|other| {
         let both = was_here(&unit.name) && was_here(other.name);
         replaces::replaces(party(unit), **other) && !both
     });
-    broken
-        .map(|other| Refusal::Replaces {
-            with: other.name.clone(),
-            theirs: false,
-        })
-        .collect()
+    broken.map(|other| Refusal::Replaces { with: other.name.clone(), theirs: false }).collect()
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongRevision { based_on, snapshot } => {
-                write!(
-                    f,
-                    "the plan is for revision {based_on}, the snapshot is of {snapshot}"
-                )
+                write!(f, "the plan is for revision {based_on}, the snapshot is of {snapshot}")
             }
             Self::WrongStart(step) => write!(f, "the unit is not where the step starts: {step}"),
             Self::SeveralSteps(unit) => write!(f, "there is more than one step for {unit}"),
@@ -232,16 +200,8 @@ impl fmt::Display for Violation {
             Self::NoSuchMachine(unit, machine) => {
                 write!(f, "{unit} is on {machine}, which is not present")
             }
-            Self::Broken {
-                unit,
-                machine,
-                refusal,
-            } => {
-                write!(
-                    f,
-                    "{unit} is on {machine}, refused by {}: {refusal}",
-                    refusal.rule()
-                )
+            Self::Broken { unit, machine, refusal } => {
+                write!(f, "{unit} is on {machine}, refused by {}: {refusal}", refusal.rule())
             }
             Self::NoReason(unit) => write!(f, "{unit} has neither a machine nor a reason"),
             Self::NeedlessReason(unit) => write!(f, "{unit} needs no reason"),

@@ -47,9 +47,7 @@ pub enum Verdict {
 #[must_use]
 pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
     let roster = Roster::new(snapshot, Some(unit));
-    let number = roster
-        .find(unit)
-        .filter(|n| roster.unit(*n).kind != Kind::Unreadable)?;
+    let number = roster.find(unit).filter(|n| roster.unit(*n).kind != Kind::Unreadable)?;
     let mut board = Board::new(&roster);
     settle(&mut board);
     let verdicts: Vec<(MachineNo, Verdict)> = match roster.unit(number).kind {
@@ -62,10 +60,7 @@ pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
         unit: unit.clone(),
         group: tied(&roster, number),
         reason: nowhere.then(|| reason(&mut board, number)),
-        machines: verdicts
-            .into_iter()
-            .map(|(m, v)| (roster.machine(m).id.clone(), v))
-            .collect(),
+        machines: verdicts.into_iter().map(|(m, v)| (roster.machine(m).id.clone(), v)).collect(),
     })
 }
 
@@ -77,15 +72,10 @@ fn for_global(board: &Board<'_>, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
         }
         match rules::denial(board, unit, machine) {
             Some(denial) => Verdict::Refused(denial.refusal(roster, unit, machine)),
-            None => Verdict::Eligible {
-                load: board.loads().of(machine),
-            },
+            None => Verdict::Eligible { load: board.loads().of(machine) },
         }
     };
-    roster
-        .machines()
-        .map(|machine| (machine, verdict(machine)))
-        .collect()
+    roster.machines().map(|machine| (machine, verdict(machine))).collect()
 }
 
 fn for_single(board: &mut Board<'_>, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
@@ -102,9 +92,7 @@ fn for_single(board: &mut Board<'_>, unit: UnitNo) -> Vec<(MachineNo, Verdict)> 
         let verdict = match trial(board, &company, machine) {
             _ if here == Some(machine) => Verdict::Here,
             Some((denied, denial)) => Verdict::Refused(denial.refusal(roster, denied, machine)),
-            None => Verdict::Eligible {
-                load: board.loads().of(machine),
-            },
+            None => Verdict::Eligible { load: board.loads().of(machine) },
         };
         verdicts.push((machine, verdict));
     }
@@ -129,9 +117,7 @@ fn tied(roster: &Roster<'_>, unit: UnitNo) -> Vec<UnitName> {
         let tied = tied.filter(|other| roster.unit(*other).kind != Kind::Global);
         next.extend(tied.filter(|other| all.insert(*other)));
     }
-    all.into_iter()
-        .map(|unit| roster.unit(unit).name.clone())
-        .collect()
+    all.into_iter().map(|unit| roster.unit(unit).name.clone()).collect()
 }
 
 /// A table for people: a line for each machine.
@@ -146,12 +132,7 @@ impl fmt::Display for Explanation {
         if let Some(reason) = &self.reason {
             write!(f, "\n  no machine: {reason}")?;
         }
-        let width = self
-            .machines
-            .iter()
-            .map(|(id, _)| id.as_str().len())
-            .max()
-            .unwrap_or(0);
+        let width = self.machines.iter().map(|(id, _)| id.as_str().len()).max().unwrap_or(0);
         for (id, verdict) in &self.machines {
             write!(f, "\n  {:width$}  {verdict}", id.as_str())?;
         }
@@ -163,7 +144,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Here => f.write_str("here"),
-            Self::Eligible { load } => write!(f, "eligible, has {load} units"),
+            Self::Eligible { load } => write!(f, "eligible, load {load}"),
             Self::Refused(refusal) => write!(f, "refused by {}: {refusal}", refusal.rule()),
         }
     }

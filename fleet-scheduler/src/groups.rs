@@ -29,10 +29,7 @@ pub(crate) const MOST_TOLD: usize = 64;
 
 /// The groups that wait for a machine, each leaders first.
 pub(crate) fn waiting(board: &Board<'_>) -> Vec<Vec<UnitNo>> {
-    let waiting = board
-        .roster()
-        .singles()
-        .filter(|unit| is_waiting(board, *unit));
+    let waiting = board.roster().singles().filter(|unit| is_waiting(board, *unit));
     split(board, &leaders_first(board, &waiting.collect()))
 }
 
@@ -210,17 +207,11 @@ fn in_following_order(board: &Board<'_>, head: UnitNo, train: &BTreeSet<UnitNo>)
     while !left.is_empty() {
         let awaits = |unit: &UnitNo| {
             let peers = &board.roster().unit(*unit).peers;
-            peers
-                .iter()
-                .any(|peer| matches!(peer, Peer::Known(peer) if left.contains(peer)))
+            peers.iter().any(|peer| matches!(peer, Peer::Known(peer) if left.contains(peer)))
         };
         let ready: Vec<UnitNo> = left.iter().copied().filter(|unit| !awaits(unit)).collect();
         // Units placed in a circle cannot be put down one by one: they stay, and so does the head.
-        let ready = if ready.is_empty() {
-            left.iter().copied().collect()
-        } else {
-            ready
-        };
+        let ready = if ready.is_empty() { left.iter().copied().collect() } else { ready };
         for unit in ready {
             left.remove(&unit);
             order.push(unit);

@@ -1,4 +1,4 @@
-//! Decides which machine runs which unit, and explains itself.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod apply;

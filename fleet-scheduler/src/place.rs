@@ -107,10 +107,7 @@ pub(crate) fn join(
         return Ok(());
     };
     let mark = board.mark();
-    let refuse = |with| Denial::Replaces {
-        with,
-        theirs: false,
-    };
+    let refuse = |with| Denial::Replaces { with, theirs: false };
     for other in replaced {
         let gone = board.seat_of(other) != Some(machine); // behind one that went before
         if !gone && !move_away(board, other, machine, unit, beside) {
@@ -119,11 +116,7 @@ pub(crate) fn join(
         }
     }
     board.seat(unit, machine);
-    if leaves_all_well(board, machine) {
-        Ok(())
-    } else {
-        Err(undone(board, mark, refuse(first)))
-    }
+    if leaves_all_well(board, machine) { Ok(()) } else { Err(undone(board, mark, refuse(first))) }
 }
 
 fn undone(board: &mut Board<'_>, mark: Mark, denial: Denial) -> Denial {
@@ -153,11 +146,7 @@ fn move_away(
     }
     let mark = board.mark();
     for member in &train {
-        let why = if *member == unit {
-            Why::ReplacedBy(by)
-        } else {
-            Why::Follows(unit)
-        };
+        let why = if *member == unit { Why::ReplacedBy(by) } else { Why::Follows(unit) };
         board.unseat(*member, from, why);
     }
     let mut candidates = Candidates::of(board, unit);
@@ -199,10 +188,7 @@ fn seat_all(board: &mut Board<'_>, train: &[UnitNo], machine: MachineNo) -> bool
 /// Moves away the placed units that are beside one that replaces them, where they can go somewhere.
 fn part_replaced(board: &mut Board<'_>) {
     let roster = board.roster();
-    for unit in roster
-        .singles()
-        .filter(|unit| !roster.unit(*unit).replaces.is_empty())
-    {
+    for unit in roster.singles().filter(|unit| !roster.unit(*unit).replaces.is_empty()) {
         let Some(machine) = board.seat_of(unit) else {
             continue;
         };

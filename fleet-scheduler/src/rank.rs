@@ -17,10 +17,7 @@ impl Loads {
     /// Machines that have no units.
     pub(crate) fn new(machines: impl Iterator<Item = MachineNo>) -> Self {
         let ranked: BTreeSet<_> = machines.map(|machine| (0, machine)).collect();
-        Self {
-            counts: vec![0; ranked.len()],
-            ranked,
-        }
+        Self { counts: vec![0; ranked.len()], ranked }
     }
 
     /// How many units a machine has.
@@ -74,19 +71,13 @@ impl Candidates {
             Pin::Absent => return Self::One(None),
             Pin::Any => {}
         }
-        if let Some(machine) = entry
-            .peers
-            .iter()
-            .find_map(|peer| seat_of_peer(board, *peer))
-        {
+        if let Some(machine) = entry.peers.iter().find_map(|peer| seat_of_peer(board, *peer)) {
             return Self::One(Some(machine));
         }
         let Some(machines) = board.roster().with_metadata(unit) else {
             return Self::All(None);
         };
-        let ranked = machines
-            .iter()
-            .map(|machine| Reverse((board.loads().of(*machine), *machine)));
+        let ranked = machines.iter().map(|machine| Reverse((board.loads().of(*machine), *machine)));
         Self::Some(ranked.collect())
     }
 
@@ -107,9 +98,5 @@ impl Candidates {
 /// The only machine that a peer allows, if it is a unit that is somewhere and on one machine only.
 fn seat_of_peer(board: &Board<'_>, peer: Peer) -> Option<MachineNo> {
     let Peer::Known(peer) = peer else { return None };
-    if board.roster().unit(peer).kind == Kind::Global {
-        None
-    } else {
-        board.seat_of(peer)
-    }
+    if board.roster().unit(peer).kind == Kind::Global { None } else { board.seat_of(peer) }
 }

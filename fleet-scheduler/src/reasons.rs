@@ -15,9 +15,7 @@ use crate::rules::Denial;
 pub(crate) fn reasons(board: &mut Board<'_>) -> BTreeMap<UnitName, Reason> {
     let waiting: Vec<UnitNo> = {
         let singles = board.roster().singles();
-        singles
-            .filter(|unit| board.seat_of(*unit).is_none())
-            .collect()
+        singles.filter(|unit| board.seat_of(*unit).is_none()).collect()
     };
     let told = waiting.into_iter().map(|unit| {
         let name = board.roster().unit(unit).name.clone();
@@ -45,66 +43,41 @@ pub(crate) fn reason(board: &mut Board<'_>, unit: UnitNo) -> Reason {
     }
     let mut group: Vec<UnitNo> = company;
     group.sort_unstable();
-    let group = group
-        .into_iter()
-        .map(|unit| board.roster().unit(unit).name.clone())
-        .collect();
-    Reason::NoMachineFitsGroup {
-        group,
-        machines,
-        tallies,
-    }
+    let group = group.into_iter().map(|unit| board.roster().unit(unit).name.clone()).collect();
+    Reason::NoMachineFitsGroup { group, machines, tallies }
 }
 
 /// The first peer, in the order written, that is unknown or inactive.
 fn missing_peer(board: &Board<'_>, unit: UnitNo) -> Option<Reason> {
     let entry = board.roster().unit(unit);
-    entry
-        .peers
-        .iter()
-        .zip(&entry.requirements.machine_of)
-        .find_map(|(peer, name)| match peer {
-            Peer::Known(_) => None,
-            Peer::Inactive => Some(Reason::PeerInactive { peer: name.clone() }),
-            Peer::Unknown => Some(Reason::PeerUnknown { peer: name.clone() }),
-        })
+    entry.peers.iter().zip(&entry.requirements.machine_of).find_map(|(peer, name)| match peer {
+        Peer::Known(_) => None,
+        Peer::Inactive => Some(Reason::PeerInactive { peer: name.clone() }),
+        Peer::Unknown => Some(Reason::PeerUnknown { peer: name.clone() }),
+    })
 }
 
 fn circle(board: &Board<'_>, unit: UnitNo) -> Option<Reason> {
     let circle = groups::circle(board, unit)?;
-    let units = circle
-        .into_iter()
-        .map(|unit| board.roster().unit(unit).name.clone())
-        .collect();
+    let units = circle.into_iter().map(|unit| board.roster().unit(unit).name.clone()).collect();
     Some(Reason::Cycle { units })
 }
 
 /// The first two peers, in the order written, that are on different machines.
 fn peers_apart(board: &Board<'_>, unit: UnitNo) -> Option<Reason> {
-    let mut seated = board
-        .roster()
-        .unit(unit)
-        .peers
-        .iter()
-        .filter_map(|peer| match peer {
-            Peer::Known(peer) if board.roster().unit(*peer).kind != Kind::Global => {
-                Some((*peer, board.seat_of(*peer)?))
-            }
-            _ => None,
-        });
+    let mut seated = board.roster().unit(unit).peers.iter().filter_map(|peer| match peer {
+        Peer::Known(peer) if board.roster().unit(*peer).kind != Kind::Global => {
+            Some((*peer, board.seat_of(*peer)?))
+        }
+        _ => None,
+    });
     let one = seated.next()?;
     let other = seated.find(|(_, machine)| *machine != one.1)?;
     let named = |(unit, machine): (UnitNo, MachineNo)| -> (UnitName, MachineId) {
         let roster = board.roster();
-        (
-            roster.unit(unit).name.clone(),
-            roster.machine(machine).id.clone(),
-        )
+        (roster.unit(unit).name.clone(), roster.machine(machine).id.clone())
     };
-    Some(Reason::PeersApart {
-        one: named(one),
-        other: named(other),
-    })
+    Some(Reason::PeersApart { one: named(one), other: named(other) })
 }
 
 /// Counts the machines by the rule by which each denies a unit, or whichever of its company first.

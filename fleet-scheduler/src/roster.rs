@@ -108,16 +108,8 @@ impl<'a> Roster<'a> {
         let classes = classes::classify(&mut units, &machines);
         let patterns = patterns::intern(&mut units);
         let all = (0..units.len()).map(UnitNo::new);
-        let globals = all
-            .filter(|unit| units[unit.at()].kind == Kind::Global)
-            .collect();
-        Self {
-            units,
-            machines,
-            globals,
-            classes,
-            patterns,
-        }
+        let globals = all.filter(|unit| units[unit.at()].kind == Kind::Global).collect();
+        Self { units, machines, globals, classes, patterns }
     }
 
     pub(crate) fn unit(&self, unit: UnitNo) -> &Entry<'a> {
@@ -144,8 +136,7 @@ impl<'a> Roster<'a> {
 
     /// The units that the plan chooses a machine for, in order.
     pub(crate) fn singles(&self) -> impl Iterator<Item = UnitNo> {
-        self.units()
-            .filter(|unit| self.unit(*unit).kind == Kind::Single)
+        self.units().filter(|unit| self.unit(*unit).kind == Kind::Single)
     }
 
     /// The global units, in order.
@@ -160,9 +151,7 @@ impl<'a> Roster<'a> {
 
     /// Whether the machine has the metadata that the unit asks for.
     pub(crate) fn has_metadata(&self, unit: UnitNo, machine: MachineNo) -> bool {
-        self.unit(unit)
-            .class
-            .is_none_or(|class| self.classes[class.at()].takes(machine))
+        self.unit(unit).class.is_none_or(|class| self.classes[class.at()].takes(machine))
     }
 
     /// The machines that have the metadata that the unit asks for; `None` if it asks for none.
@@ -202,28 +191,14 @@ fn entries<'a>(
 ) -> Vec<Entry<'a>> {
     let counts = |unit: &Unit| unit.is_wanted() || Some(&unit.name) == also;
     let wanted = snapshot.units().filter(|unit| counts(unit)).map(|unit| {
-        let kind = if unit.is_global() {
-            Kind::Global
-        } else {
-            Kind::Single
-        };
-        let place = if unit.is_wanted() {
-            placed(snapshot, machines, &unit.name)
-        } else {
-            None
-        };
+        let kind = if unit.is_global() { Kind::Global } else { Kind::Single };
+        let place = if unit.is_wanted() { placed(snapshot, machines, &unit.name) } else { None };
         entry(&unit.name, kind, &unit.requirements, place, machines)
     });
     let unreadable = snapshot.faults().filter_map(|(name, _)| {
         // On a machine that is gone it keeps nobody away and is beside nobody.
         let place = placed(snapshot, machines, name).filter(|placed| placed.machine.is_some())?;
-        Some(entry(
-            name,
-            Kind::Unreadable,
-            &NOTHING,
-            Some(place),
-            machines,
-        ))
+        Some(entry(name, Kind::Unreadable, &NOTHING, Some(place), machines))
     });
     wanted.chain(unreadable).collect()
 }
@@ -259,24 +234,15 @@ fn entry<'a>(
 fn placed(snapshot: &Snapshot, machines: &[&Machine], unit: &UnitName) -> Option<Placed> {
     let placement = snapshot.placement(unit.as_str())?;
     let machine = find_machine(machines, &placement.machine);
-    Some(Placed {
-        machine,
-        epoch: placement.epoch,
-    })
+    Some(Placed { machine, epoch: placement.epoch })
 }
 
 fn find_machine(machines: &[&Machine], id: &MachineId) -> Option<MachineNo> {
-    machines
-        .binary_search_by_key(&id, |machine| &machine.id)
-        .ok()
-        .map(MachineNo::new)
+    machines.binary_search_by_key(&id, |machine| &machine.id).ok().map(MachineNo::new)
 }
 
 fn find(units: &[Entry<'_>], name: &UnitName) -> Option<UnitNo> {
-    units
-        .binary_search_by_key(&name, |unit| unit.name)
-        .ok()
-        .map(UnitNo::new)
+    units.binary_search_by_key(&name, |unit| unit.name).ok().map(UnitNo::new)
 }
 
 /// Finds out what the `MachineOf=` of each unit names.
@@ -290,10 +256,7 @@ fn link_peers(units: &mut [Entry<'_>], snapshot: &Snapshot) {
         let peers: Vec<Peer> = names.map(|name| peer(units, snapshot, name)).collect();
         for peer in &peers {
             if let Peer::Known(target) = peer {
-                followers
-                    .entry(*target)
-                    .or_default()
-                    .push(UnitNo::new(index));
+                followers.entry(*target).or_default().push(UnitNo::new(index));
             }
         }
         units[index].peers = peers;

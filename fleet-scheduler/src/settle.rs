@@ -26,9 +26,7 @@ pub(crate) fn settle(board: &mut Board<'_>) {
         }
     }
     let changes = board.since(start).iter();
-    let evicted = changes
-        .filter_map(|change| eviction(board, change))
-        .collect();
+    let evicted = changes.filter_map(|change| eviction(board, change)).collect();
     take_back(board, evicted);
 }
 
@@ -64,10 +62,8 @@ fn part_rivals(board: &mut Board<'_>, machine: MachineNo) -> bool {
     if !board.has_keepers(machine) {
         return false;
     }
-    let mut units: Vec<UnitNo> = board
-        .on(machine)
-        .filter(|unit| !is_global(board, *unit))
-        .collect();
+    let mut units: Vec<UnitNo> =
+        board.on(machine).filter(|unit| !is_global(board, *unit)).collect();
     units.sort_by_key(|unit| seniority(board, *unit));
     let mut parted = false;
     for unit in units {
@@ -96,9 +92,7 @@ fn senior_rival(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<D
     }
     let own = seniority(board, unit);
     let is_senior = |other: &UnitNo| !is_global(board, *other) && seniority(board, *other) < own;
-    let with = conflicts::rivals(board, unit, machine)
-        .filter(is_senior)
-        .min()?;
+    let with = conflicts::rivals(board, unit, machine).filter(is_senior).min()?;
     conflicts::between(board.roster(), unit, with)
 }
 
@@ -130,12 +124,7 @@ fn place_to_return_to(board: &Board<'_>, unit: UnitNo) -> Option<MachineNo> {
 
 /// The unit of an eviction, with the epoch of the placement that it had.
 fn eviction(board: &Board<'_>, change: &Change) -> Option<(Epoch, UnitNo)> {
-    let Change::Left {
-        unit,
-        why: Why::Denied(_),
-        ..
-    } = change
-    else {
+    let Change::Left { unit, why: Why::Denied(_), .. } = change else {
         return None;
     };
     let placed = board.roster().unit(*unit).placed?;

@@ -31,26 +31,17 @@ pub struct Share {
 /// placement or by having been taken before, conflicts. A global unit has no other requirements.
 #[must_use]
 pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
-    let mut share = Share {
-        undecided: unreadable(snapshot, machine),
-        ..Share::default()
-    };
+    let mut share = Share { undecided: unreadable(snapshot, machine), ..Share::default() };
     for (name, placement) in snapshot.placements().filter(|(_, p)| p.machine == *machine) {
         let unit = snapshot.unit(name.as_str());
         if let Some(unit) = unit.filter(|unit| unit.is_wanted() && !unit.is_global()) {
-            share
-                .units
-                .insert(name.clone(), (unit.clone(), placement.epoch));
+            share.units.insert(name.clone(), (unit.clone(), placement.epoch));
         }
     }
-    let globals = snapshot
-        .units()
-        .filter(|unit| unit.is_wanted() && unit.is_global());
+    let globals = snapshot.units().filter(|unit| unit.is_wanted() && unit.is_global());
     match snapshot.machine(machine.as_str()) {
         Some(present) => fit_in(&mut share, snapshot, present, globals),
-        None => share
-            .undecided
-            .extend(globals.map(|unit| unit.name.clone())),
+        None => share.undecided.extend(globals.map(|unit| unit.name.clone())),
     }
     share
 }
@@ -58,14 +49,9 @@ pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
 /// The units that cannot be read and that may belong on the machine.
 fn unreadable(snapshot: &Snapshot, machine: &MachineId) -> BTreeSet<UnitName> {
     let is_elsewhere = |unit: &UnitName| {
-        snapshot
-            .placement(unit.as_str())
-            .is_some_and(|placement| placement.machine != *machine)
+        snapshot.placement(unit.as_str()).is_some_and(|placement| placement.machine != *machine)
     };
-    let names = snapshot
-        .faults()
-        .map(|(unit, _)| unit)
-        .filter(|unit| !is_elsewhere(unit));
+    let names = snapshot.faults().map(|(unit, _)| unit).filter(|unit| !is_elsewhere(unit));
     names.cloned().collect()
 }
 
@@ -79,16 +65,9 @@ fn fit_in<'a>(
     let placed_here = |unit: &&UnitName| snapshot.placement(unit.as_str()).is_some();
     let unreadable = snapshot.faults().map(|(unit, _)| unit).filter(placed_here);
     let unreadable = unreadable.filter(|unit| share.undecided.contains(*unit));
-    let mut there: Vec<Party<'_>> = unreadable
-        .map(|name| Party {
-            name,
-            requirements: &NOTHING,
-        })
-        .collect();
-    let placed = share
-        .units
-        .keys()
-        .filter_map(|name| snapshot.unit(name.as_str()));
+    let mut there: Vec<Party<'_>> =
+        unreadable.map(|name| Party { name, requirements: &NOTHING }).collect();
+    let placed = share.units.keys().filter_map(|name| snapshot.unit(name.as_str()));
     there.extend(placed.map(|unit| party(unit)));
     there.sort_by_key(|party| party.name);
     for unit in globals {
@@ -100,15 +79,10 @@ fn fit_in<'a>(
         }
         let at = there.partition_point(|other| other.name < &unit.name);
         there.insert(at, party(unit));
-        share
-            .units
-            .insert(unit.name.clone(), (unit.clone(), Epoch::ZERO));
+        share.units.insert(unit.name.clone(), (unit.clone(), Epoch::ZERO));
     }
 }
 
 fn party(unit: &Unit) -> Party<'_> {
-    Party {
-        name: &unit.name,
-        requirements: &unit.requirements,
-    }
+    Party { name: &unit.name, requirements: &unit.requirements }
 }

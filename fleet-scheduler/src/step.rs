@@ -72,11 +72,7 @@ pub enum NotWanted {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            unit,
-            action,
-            cause,
-        } = self;
+        let Self { unit, action, cause } = self;
         match action {
             Action::Place { machine } => write!(f, "place {unit} on {machine}: {cause}"),
             Action::Move { from, to } => write!(f, "move {unit} from {from} to {to}: {cause}"),

@@ -23,9 +23,7 @@ pub(crate) fn steps(snapshot: &Snapshot, board: &Board<'_>) -> Vec<Step> {
         action: Action::Remove { from: from.clone() },
         cause,
     });
-    removals
-        .chain(arrivals(snapshot, board, &history))
-        .collect()
+    removals.chain(arrivals(snapshot, board, &history)).collect()
 }
 
 /// What the log of the board says of each unit.
@@ -85,16 +83,12 @@ fn evicted<'a>(
     board: &Board<'a>,
     history: &History,
 ) -> impl Iterator<Item = (&'a UnitName, (&'a MachineId, Cause))> {
-    board
-        .roster()
-        .singles()
-        .filter(|unit| board.seat_of(*unit).is_none())
-        .filter_map(|unit| {
-            let name = board.roster().unit(unit).name;
-            let placement = snapshot.placement(name.as_str())?;
-            board.roster().unit(unit).placed?;
-            Some((name, (&placement.machine, cause(board, history, unit))))
-        })
+    board.roster().singles().filter(|unit| board.seat_of(*unit).is_none()).filter_map(|unit| {
+        let name = board.roster().unit(unit).name;
+        let placement = snapshot.placement(name.as_str())?;
+        board.roster().unit(unit).placed?;
+        Some((name, (&placement.machine, cause(board, history, unit))))
+    })
 }
 
 /// The moves and placements, in the order to be applied.

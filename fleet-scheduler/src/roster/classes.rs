@@ -39,18 +39,13 @@ impl Class {
 pub(super) fn classify(units: &mut [Entry<'_>], machines: &[&Machine]) -> Vec<Class> {
     let mut numbers: BTreeMap<&BTreeMap<String, BTreeSet<String>>, ClassNo> = BTreeMap::new();
     let mut classes = Vec::new();
-    for unit in units
-        .iter_mut()
-        .filter(|unit| !unit.requirements.metadata.is_empty())
-    {
-        let number = numbers
-            .entry(&unit.requirements.metadata)
-            .or_insert_with(|| {
-                let takes = |machine: &&Machine| rules::has_metadata(unit.requirements, machine);
-                classes.push(class(machines.iter().map(takes).collect()));
-                let last = classes.len() - 1;
-                ClassNo(u32::try_from(last).expect("there are no more classes than units"))
-            });
+    for unit in units.iter_mut().filter(|unit| !unit.requirements.metadata.is_empty()) {
+        let number = numbers.entry(&unit.requirements.metadata).or_insert_with(|| {
+            let takes = |machine: &&Machine| rules::has_metadata(unit.requirements, machine);
+            classes.push(class(machines.iter().map(takes).collect()));
+            let last = classes.len() - 1;
+            ClassNo(u32::try_from(last).expect("there are no more classes than units"))
+        });
         unit.class = Some(*number);
     }
     classes

@@ -49,12 +49,7 @@ fn matches(units: &[Entry<'_>], pattern: &Pattern) -> Vec<UnitNo> {
     let text = pattern.as_str();
     let literal = &text[..text.find(['*', '?', '[']).unwrap_or(text.len())];
     let first = units.partition_point(|unit| unit.name.as_str() < literal);
-    let tried = units[first..]
-        .iter()
-        .take_while(|unit| unit.name.as_str().starts_with(literal));
+    let tried = units[first..].iter().take_while(|unit| unit.name.as_str().starts_with(literal));
     let numbered = (first..).map(UnitNo::new).zip(tried);
-    numbered
-        .filter(|(_, unit)| pattern.matches(unit.name))
-        .map(|(number, _)| number)
-        .collect()
+    numbered.filter(|(_, unit)| pattern.matches(unit.name)).map(|(number, _)| number).collect()
 }

@@ -14,21 +14,10 @@ pub(crate) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Opt
 }
 
 fn by_own_pattern(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    board
-        .roster()
-        .unit(unit)
-        .conflicts
-        .iter()
-        .find_map(|pattern| {
-            let with = board
-                .matching(machine, *pattern)
-                .find(|other| *other != unit)?;
-            Some(Denial::Conflicts {
-                with,
-                pattern: *pattern,
-                theirs: false,
-            })
-        })
+    board.roster().unit(unit).conflicts.iter().find_map(|pattern| {
+        let with = board.matching(machine, *pattern).find(|other| *other != unit)?;
+        Some(Denial::Conflicts { with, pattern: *pattern, theirs: false })
+    })
 }
 
 fn by_their_pattern(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
@@ -37,24 +26,13 @@ fn by_their_pattern(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Opti
     }
     let matched_by = &board.roster().unit(unit).matched_by;
     let keeper = |pattern| board.keepers(machine, pattern).find(|other| *other != unit);
-    let with = matched_by
-        .iter()
-        .filter_map(|pattern| keeper(*pattern))
-        .min()?;
-    Some(Denial::Conflicts {
-        with,
-        pattern: covering(board.roster(), with, unit)?,
-        theirs: true,
-    })
+    let with = matched_by.iter().filter_map(|pattern| keeper(*pattern)).min()?;
+    Some(Denial::Conflicts { with, pattern: covering(board.roster(), with, unit)?, theirs: true })
 }
 
 /// The conflict between two units, if there is one.
 pub(crate) fn between(roster: &Roster<'_>, unit: UnitNo, with: UnitNo) -> Option<Denial> {
-    let denial = |pattern, theirs| Denial::Conflicts {
-        with,
-        pattern,
-        theirs,
-    };
+    let denial = |pattern, theirs| Denial::Conflicts { with, pattern, theirs };
     let ours = covering(roster, unit, with).map(|pattern| denial(pattern, false));
     ours.or_else(|| covering(roster, with, unit).map(|pattern| denial(pattern, true)))
 }
@@ -63,9 +41,7 @@ pub(crate) fn between(roster: &Roster<'_>, unit: UnitNo, with: UnitNo) -> Option
 fn covering(roster: &Roster<'_>, from: UnitNo, to: UnitNo) -> Option<PatternNo> {
     let matched_by = &roster.unit(to).matched_by;
     let mut patterns = roster.unit(from).conflicts.iter();
-    patterns
-        .find(|pattern| matched_by.binary_search(pattern).is_ok())
-        .copied()
+    patterns.find(|pattern| matched_by.binary_search(pattern).is_ok()).copied()
 }
 
 /// Everybody on the machine who must not be beside this unit; some perhaps twice.
@@ -75,14 +51,8 @@ pub(crate) fn rivals(
     machine: MachineNo,
 ) -> impl Iterator<Item = UnitNo> {
     let entry = board.roster().unit(unit);
-    let ours = entry
-        .conflicts
-        .iter()
-        .flat_map(move |pattern| board.matching(machine, *pattern));
-    let theirs = entry
-        .matched_by
-        .iter()
-        .flat_map(move |pattern| board.keepers(machine, *pattern));
+    let ours = entry.conflicts.iter().flat_map(move |pattern| board.matching(machine, *pattern));
+    let theirs = entry.matched_by.iter().flat_map(move |pattern| board.keepers(machine, *pattern));
     ours.chain(theirs).filter(move |other| *other != unit)
 }
 
@@ -104,9 +74,5 @@ pub(crate) fn refusal(unit: Party<'_>, others: &[Party<'_>]) -> Option<Refusal> 
 }
 
 fn refused(with: &Party<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
-    Refusal::Conflicts {
-        with: with.name.clone(),
-        pattern: pattern.clone(),
-        theirs,
-    }
+    Refusal::Conflicts { with: with.name.clone(), pattern: pattern.clone(), theirs }
 }

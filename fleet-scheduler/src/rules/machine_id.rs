@@ -18,7 +18,5 @@ pub(super) fn denial(roster: &Roster<'_>, unit: UnitNo, machine: MachineNo) -> O
 /// Why the machine is not the one that is asked for, if it is not.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let wanted = requirements.machine_id.as_ref()?;
-    (*wanted != machine.id).then(|| Refusal::MachineId {
-        wanted: wanted.clone(),
-    })
+    (*wanted != machine.id).then(|| Refusal::MachineId { wanted: wanted.clone() })
 }

@@ -7,9 +7,7 @@ use crate::roster::{MachineNo, Peer, UnitNo};
 /// The first peer that is not on the machine.
 pub(crate) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
     let peers = &board.roster().unit(unit).peers;
-    let at = peers
-        .iter()
-        .position(|peer| !is_there(board, *peer, machine))?;
+    let at = peers.iter().position(|peer| !is_there(board, *peer, machine))?;
     Some(Denial::MachineOf { at })
 }
 

@@ -41,11 +41,7 @@ pub(crate) enum Denial {
     /// A peer is not there: the one at this place in the unit's `MachineOf=`.
     MachineOf { at: usize },
     /// A unit that is there must not be beside this one.
-    Conflicts {
-        with: UnitNo,
-        pattern: PatternNo,
-        theirs: bool,
-    },
+    Conflicts { with: UnitNo, pattern: PatternNo, theirs: bool },
     /// A unit that is there would have to move and cannot, or has replaced this one.
     Replaces { with: UnitNo, theirs: bool },
 }
@@ -74,25 +70,14 @@ impl Denial {
             Self::Metadata => {
                 metadata::refusal(requirements, roster.machine(machine)).expect(misses)
             }
-            Self::MachineOf { at } => Refusal::MachineOf {
-                peer: requirements.machine_of[at].clone(),
-            },
-            Self::Conflicts {
-                with,
-                pattern,
-                theirs,
-            } => {
-                let pattern = roster.pattern(pattern).clone();
-                Refusal::Conflicts {
-                    with: name(with),
-                    pattern,
-                    theirs,
-                }
+            Self::MachineOf { at } => {
+                Refusal::MachineOf { peer: requirements.machine_of[at].clone() }
             }
-            Self::Replaces { with, theirs } => Refusal::Replaces {
-                with: name(with),
-                theirs,
-            },
+            Self::Conflicts { with, pattern, theirs } => {
+                let pattern = roster.pattern(pattern).clone();
+                Refusal::Conflicts { with: name(with), pattern, theirs }
+            }
+            Self::Replaces { with, theirs } => Refusal::Replaces { with: name(with), theirs },
         }
     }
 }

@@ -14,13 +14,8 @@ pub(super) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Opt
     if entry.kind != Kind::Single {
         return None;
     }
-    let replacers = entry
-        .matched_by
-        .iter()
-        .flat_map(|p| board.replacers(machine, *p));
-    let with = replacers
-        .filter(|other| replaces_by_number(roster, *other, unit))
-        .min()?;
+    let replacers = entry.matched_by.iter().flat_map(|p| board.replacers(machine, *p));
+    let with = replacers.filter(|other| replaces_by_number(roster, *other, unit)).min()?;
     Some(Denial::Replaces { with, theirs: true })
 }
 
@@ -28,9 +23,7 @@ pub(super) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Opt
 pub(crate) fn replaced(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> BTreeSet<UnitNo> {
     let roster = board.roster();
     let patterns = &roster.unit(unit).replaces;
-    let matching = patterns
-        .iter()
-        .flat_map(|pattern| board.matching(machine, *pattern));
+    let matching = patterns.iter().flat_map(|pattern| board.matching(machine, *pattern));
     let may_move = |other: &UnitNo| roster.unit(*other).kind != Kind::Global;
     let leaves = |other: &UnitNo| may_move(other) && replaces_by_number(roster, unit, *other);
     matching.filter(leaves).collect()
@@ -39,11 +32,7 @@ pub(crate) fn replaced(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> B
 fn replaces_by_number(roster: &Roster<'_>, one: UnitNo, other: UnitNo) -> bool {
     let names = |from: UnitNo, to: UnitNo| {
         let matched_by = &roster.unit(to).matched_by;
-        roster
-            .unit(from)
-            .replaces
-            .iter()
-            .any(|pattern| matched_by.binary_search(pattern).is_ok())
+        roster.unit(from).replaces.iter().any(|pattern| matched_by.binary_search(pattern).is_ok())
     };
     one != other && names(one, other) && !names(other, one)
 }
@@ -51,10 +40,7 @@ fn replaces_by_number(roster: &Roster<'_>, one: UnitNo, other: UnitNo) -> bool {
 /// Whether `one` replaces `other`: it names it, and is not named back.
 pub(crate) fn replaces(one: Party<'_>, other: Party<'_>) -> bool {
     let names = |from: Party<'_>, to: Party<'_>| {
-        from.requirements
-            .replaces
-            .iter()
-            .any(|pattern| pattern.matches(to.name))
+        from.requirements.replaces.iter().any(|pattern| pattern.matches(to.name))
     };
     one.name != other.name && names(one, other) && !names(other, one)
 }

@@ -1,0 +1,115 @@
+//! A small language of commands in which scenarios are written, and its interpreter.
+//!
+//! | command | effect |
+//! |---|---|
+//! | `machine ID KEY=VALUE...` | a machine comes, or changes its metadata |
+//! | `gone ID` | a machine goes |
+//! | `unit NAME STATE`, then indented lines | a unit, with these lines as its `[X-Fleet]` section |
+//! | `state NAME STATE` | another desired state |
+//! | `destroy NAME` | the unit is forgotten |
+//! | `unreadable NAME` | the unit's record cannot be read any more |
+//! | `placed NAME ID EPOCH` | the unit was placed |
+//! | `plan` | prints the plan and carries it out |
+//! | `explain NAME` | prints the explanation of a unit |
+//! | `share ID` | prints the share of a machine |
+//!
+//! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
+//! for the reader.
+
+use fleet_core::{
+    Epoch, Fault, Machine, Requirements, Revision, Snapshot, Strictness, TargetState, Unit,
+};
+use fleet_scheduler::{apply, check, explain, plan, share};
+use fleet_unitfile::{UnitFile, UnitName};
+
+/// Runs a scenario and returns it with what each command really prints.
+pub(crate) fn run(text: &str) -> String {
+    let mut cluster = Snapshot::default();
+    cluster.revision = Revision(10);
+    let mut transcript = String::new();
+    let mut lines = text.lines().filter(|line| !line.starts_with('>')).peekable();
+    while let Some(line) = lines.next() {
+        transcript += &format!("{line}\n");
+        let mut section = String::from("[X-Fleet]\n");
+        while let Some(option) = lines.next_if(|line| line.starts_with("  ")) {
+            transcript += &format!("{option}\n");
+            section += &format!("{}\n", option.trim());
+        }
+        for printed in command(&mut cluster, line, &section).lines() {
+            transcript += &format!("> {printed}\n");
+        }
+    }
+    transcript
+}
+
+fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        [] => {}
+        [first, ..] if first.starts_with('#') => {}
+        ["machine", id, ref metadata @ ..] => cluster.put_machine(machine(id, metadata)),
+        ["gone", id] => cluster.remove_machine(id),
+        ["unit", name, state] => cluster.put_unit(unit(name, state, section)),
+        ["state", name, state] => {
+            let mut unit = Unit::clone(cluster.unit(name).expect("the unit is known"));
+            unit.desired = state.parse().expect("a state");
+            cluster.put_unit(unit);
+        }
+        ["destroy", name] => cluster.remove_unit(name),
+        ["unreadable", name] => {
+            cluster.put_fault(self::name(name), Fault { message: String::from("garbled") });
+        }
+        ["placed", name, id, epoch] => {
+            let epoch = Epoch(epoch.parse().expect("a number"));
+            cluster.place(self::name(name), id.parse().expect("a machine ID"), epoch);
+        }
+        ["plan"] => return plan_and_apply(cluster),
+        ["explain", name] => {
+            let explanation = explain(cluster, &self::name(name));
+            return explanation.map_or(String::from("no such unit"), |told| told.to_string());
+        }
+        ["share", id] => return print_share(cluster, id),
+        _ => panic!("not a command: {line}"),
+    }
+    String::new()
+}
+
+fn name(text: &str) -> UnitName {
+    text.parse().expect("a unit name")
+}
+
+fn machine(id: &str, metadata: &[&str]) -> Machine {
+    let pairs = metadata.iter().map(|pair| pair.split_once('=').expect("KEY=VALUE"));
+    let machine = Machine::new(id.parse().expect("a machine ID"));
+    pairs.fold(machine, |machine, (key, value)| machine.with_metadata(key, value))
+}
+
+fn unit(name: &str, state: &str, section: &str) -> Unit {
+    let name = self::name(name);
+    let file = UnitFile::parse(section).expect("a unit file");
+    let parsed = Requirements::parse(&name, &file, Strictness::Refuse).expect("requirements");
+    let state: TargetState = state.parse().expect("a state");
+    Unit::new(name, file, parsed.requirements, state)
+}
+
+/// Prints the plan and carries it out. Whatever the scenario, the plan breaks no rule and the next
+/// one is empty.
+fn plan_and_apply(cluster: &mut Snapshot) -> String {
+    let decided = plan(cluster);
+    assert_eq!(check(cluster, &decided), []);
+    *cluster = apply(cluster, &decided);
+    let next = plan(cluster);
+    assert!(next.is_empty() && next.unplaced == decided.unplaced, "{decided}\nthen {next}");
+    decided.to_string()
+}
+
+fn print_share(cluster: &Snapshot, id: &str) -> String {
+    let share = share(cluster, &id.parse().expect("a machine ID"));
+    let units = share
+        .units
+        .iter()
+        .map(|(name, (unit, epoch))| format!("{name} {} of epoch {epoch}", unit.desired));
+    let refused = share.refused.iter().map(|(name, why)| format!("{name} refused: {why}"));
+    let undecided = share.undecided.iter().map(|name| format!("{name} undecided"));
+    units.chain(refused).chain(undecided).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,96 @@
+//! The linter finds what is wrong: each plan here has one fault, and it is named.
+
+use fleet_core::{Epoch, Machine, Requirements, Revision, Snapshot, TargetState, Unit};
+use fleet_scheduler::{Action, Cause, Plan, Step, check, plan};
+use fleet_unitfile::UnitFile;
+
+/// A cluster of two machines, with `a` placed on `m1`, `b` following it, and `c` that must not be
+/// beside `a`.
+fn cluster() -> Snapshot {
+    let mut cluster = Snapshot::default();
+    cluster.revision = Revision(10);
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    cluster.put_machine(Machine::new("m2".parse().unwrap()).with_metadata("disk", "ssd"));
+    let wants = Requirements::default();
+    let peer = vec!["a.service".parse().unwrap()];
+    let pattern = vec!["a.*".parse().unwrap()];
+    put(&mut cluster, "a.service", wants.clone());
+    put(&mut cluster, "b.service", Requirements { machine_of: peer, ..wants.clone() });
+    put(&mut cluster, "c.service", Requirements { conflicts: pattern.clone(), ..wants.clone() });
+    put(&mut cluster, "d.service", Requirements { replaces: pattern, ..wants });
+    cluster.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    cluster
+}
+
+fn put(cluster: &mut Snapshot, name: &str, requirements: Requirements) {
+    let file = UnitFile::parse("").unwrap();
+    let unit = Unit::new(name.parse().unwrap(), file, requirements, TargetState::Launched);
+    cluster.put_unit(unit);
+}
+
+/// What the linter says of the right plan after a change.
+fn found(change: impl Fn(&mut Plan)) -> Vec<String> {
+    let mut plan = plan(&cluster());
+    change(&mut plan);
+    check(&cluster(), &plan).iter().map(ToString::to_string).collect()
+}
+
+/// Sends a unit to another machine than the plan does.
+fn send(plan: &mut Plan, unit: &str, to: &str) {
+    let step = plan.steps.iter_mut().find(|step| step.unit == *unit).unwrap();
+    step.action = Action::Place { machine: to.parse().unwrap() };
+}
+
+fn step(unit: &str, action: Action) -> Step {
+    Step { unit: unit.parse().unwrap(), action, cause: Cause::Wanted }
+}
+
+#[test]
+fn the_right_plan_is_found_right() {
+    assert_eq!(found(|_| ()), [""; 0]);
+}
+
+#[test]
+fn broken_rules_are_found() {
+    let cases = [
+        ("b.service", "m2", "b.service is on m2, refused by MachineOf"),
+        ("c.service", "m1", "c.service is on m1, refused by Conflicts"),
+        ("d.service", "m1", "d.service is on m1, refused by Replaces"),
+        ("b.service", "m9", "b.service is on m9, which is not present"),
+    ];
+    for (unit, to, expected) in cases {
+        let told = found(|plan| send(plan, unit, to));
+        assert!(told.iter().any(|line| line.starts_with(expected)), "{unit} to {to}: {told:?}");
+    }
+}
+
+#[test]
+fn wrong_steps_are_found() {
+    let place = |machine: &str| Action::Place { machine: machine.parse().unwrap() };
+    let remove = |machine: &str| Action::Remove { from: machine.parse().unwrap() };
+    let cases = [
+        (step("a.service", place("m1")), "the unit is not where the step starts"),
+        (step("a.service", remove("m2")), "the unit is not where the step starts"),
+        (step("b.service", place("m1")), "there is more than one step for b.service"),
+        (step("nobody.service", place("m1")), "no step may move nobody.service"),
+        (step("nobody.service", place("m1")), "nobody.service must not be placed"),
+        (step("a.service", remove("m1")), "a.service has neither a machine nor a reason"),
+    ];
+    for (step, expected) in cases {
+        let told = found(|plan| plan.steps.push(step.clone()));
+        assert!(told.iter().any(|line| line.starts_with(expected)), "{step}: {told:?}");
+    }
+}
+
+#[test]
+fn wrong_books_are_found() {
+    let forgotten = found(|plan| plan.steps.retain(|step| step.unit != *"c.service"));
+    assert_eq!(forgotten, ["c.service has neither a machine nor a reason"]);
+    let needless = found(|plan| {
+        let reason = fleet_core::Reason::NoMachines;
+        plan.unplaced.insert("a.service".parse().unwrap(), reason);
+    });
+    assert_eq!(needless, ["a.service needs no reason"]);
+    let stale = found(|plan| plan.based_on = Revision(9));
+    assert_eq!(stale, ["the plan is for revision 9, the snapshot is of 10"]);
+}
