@@ -49,3 +49,11 @@ impl Clock for SystemClock {
         }
     }
 }
+
+/// Returns at `at`; never, if there is no such moment.
+pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
+    match at {
+        Some(at) => clock.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Snapshot};
 use fleet_scheduler::{Action, Plan, plan};
-use fleet_store::{
-    Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, Unplace,
-};
+use fleet_store::{Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, Unplace};
 use tokio::task::JoinHandle;
 
+use crate::clock::wait_until;
 use crate::{Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
@@ -94,7 +93,7 @@ impl Engine {
                 }
                 _ = &mut keeper.0 => return End::Deposed,
                 changed = revisions.changed() => if changed.is_err() { return End::Shutdown },
-                () = self.config.clock.sleep_until(again.unwrap_or_default()), if again.is_some() => {}
+                () = wait_until(&*self.config.clock, again) => {}
             }
         }
     }
@@ -103,12 +102,14 @@ impl Engine {
     async fn pass(&self, leadership: &Leadership) -> Result<(), RegistryError> {
         let mirror = &self.config.mirror;
         // What cannot be seen for certain is not a reason to move anything.
-        let Some(snapshot) = mirror.current() else { return Ok(()) };
+        let Some(snapshot) = mirror.current() else {
+            return Ok(());
+        };
         let plan = plan(&snapshot);
         debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
         let writes = writes(&snapshot, &plan);
         if writes.is_empty() {
-            return Ok(());
+            return self.tidy_up().await;
         }
         for step in &plan.steps {
             tracing::info!(%step, "plan");
@@ -116,6 +117,15 @@ impl Engine {
         let revision = leadership.commit(&writes).await?;
         // A mirror that has ended ends this loop as well, when it next waits for a change.
         let _seen = mirror.wait_for(revision).await.is_ok();
+        Ok(())
+    }
+
+    /// Forgets unit files that no unit has any more.
+    async fn tidy_up(&self) -> Result<(), RegistryError> {
+        let unused = self.config.mirror.unused_contents();
+        if !unused.is_empty() {
+            self.config.registry.collect_contents(&unused).await?;
+        }
         Ok(())
     }
 }
@@ -146,7 +156,9 @@ fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
 
 /// Ends a leadership that nobody else holds on to, so that another engine can lead at once.
 async fn resign(leadership: Arc<Leadership>) {
-    let Some(leadership) = Arc::into_inner(leadership) else { return };
+    let Some(leadership) = Arc::into_inner(leadership) else {
+        return;
+    };
     if let Err(error) = leadership.resign().await {
         warn("cannot resign", &error);
     }

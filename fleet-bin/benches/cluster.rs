@@ -1,8 +1,8 @@
 //! How fast a cluster on one machine is, from a PUT to a running process, and what it costs.
 //!
-//! `cargo bench -p fleet-bin --bench cluster` starts the release daemon in a directory of its own and
-//! prints one JSON line for each figure. Beside each stands, in the same run, what the machine takes
-//! for the same work without fleet: spawning the processes, or doing nothing.
+//! `cargo bench -p fleet-bin --bench cluster` starts the release daemon in a directory of its own,
+//! and prints one JSON line for each figure. Beside each stands, in the same run, what the machine
+//! takes for the same work without fleet: spawning the processes, or doing nothing.
 
 use std::fs;
 use std::path::Path;

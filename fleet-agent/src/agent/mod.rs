@@ -55,13 +55,8 @@ impl Agent {
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
         let (current, presence) = watch::channel(None);
-        let reconciler = Reconciler::new(
-            id.clone(),
-            mirror,
-            manager.clone(),
-            clock.clone(),
-            problems.clone(),
-        );
+        let reconciler =
+            Reconciler::new(id.clone(), mirror, manager.clone(), clock.clone(), problems.clone());
         let publisher = Publisher {
             machine: id,
             manager,

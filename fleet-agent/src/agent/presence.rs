@@ -44,8 +44,7 @@ impl PresenceKeeper {
                     self.current.send_replace(Some(presence.clone()));
                     self.renew(&presence).await;
                     self.current.send_replace(None);
-                    let machine = &self.machine.id;
-                    tracing::warn!(%machine, "presence was lost");
+                    tracing::warn!(machine = %self.machine.id, "presence was lost");
                 }
                 Err(error) => self.report(&error),
             }
@@ -55,8 +54,8 @@ impl PresenceKeeper {
     }
 
     fn report(&self, error: &RegistryError) {
-        let machine = &self.machine.id;
-        tracing::warn!(%machine, error = error as &dyn std::error::Error, "cannot join the cluster");
+        let (machine, error) = (&self.machine.id, error as &dyn std::error::Error);
+        tracing::warn!(%machine, error, "cannot join the cluster");
     }
 
     /// Renews the presence until it is lost.

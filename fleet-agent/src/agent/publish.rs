@@ -73,7 +73,9 @@ impl Publisher {
     }
 
     async fn publish(&self, ledger: &mut Ledger) -> Result<(), Box<dyn std::error::Error>> {
-        let Some(presence) = self.presence.borrow().clone() else { return Ok(()) };
+        let Some(presence) = self.presence.borrow().clone() else {
+            return Ok(());
+        };
         let (mut put, mut remove) = (Vec::new(), Vec::new());
         for unit in &ledger.dirty {
             match (self.state(unit).await?, ledger.published.get(unit)) {
@@ -104,7 +106,8 @@ impl Publisher {
     }
 
     fn managed(&self, managed: ManagedUnit, problem: Option<Problem>) -> UnitState {
-        let recovered = matches!(managed.state.active, ActiveState::Active | ActiveState::Reloading);
+        let recovered =
+            matches!(managed.state.active, ActiveState::Active | ActiveState::Reloading);
         let problem = problem.filter(|problem| !(problem.start_failed && recovered));
         UnitState {
             unit: managed.unit,

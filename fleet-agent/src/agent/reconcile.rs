@@ -12,6 +12,7 @@ use fleet_unitfile::UnitName;
 use super::execute::{Executor, Outcome};
 use super::problems::{Order, Problem, Problems};
 use crate::backoff::{Backoff, Pace};
+use crate::clock::wait_until;
 use crate::{Clock, ServiceError, ServiceManager, Shutdown};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
@@ -168,11 +169,4 @@ fn desired_units(snapshot: &Snapshot, machine: &MachineId) -> BTreeMap<UnitName,
 fn order_of(wanted: &DesiredUnit) -> Order {
     let (hash, generation) = (wanted.unit.hash(), wanted.unit.generation);
     Order { hash, epoch: wanted.epoch, generation }
-}
-
-async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
-    match at {
-        Some(at) => clock.sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

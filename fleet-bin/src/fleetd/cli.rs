@@ -99,15 +99,13 @@ fn dev() -> Command {
 }
 
 fn check_config() -> Command {
-    Command::new("check-config")
-        .about("Check a configuration file and run nothing")
-        .arg(
-            Arg::new("file")
-                .value_name("FILE")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help("The configuration file"),
-        )
+    Command::new("check-config").about("Check a configuration file and run nothing").arg(
+        Arg::new("file")
+            .value_name("FILE")
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help("The configuration file"),
+    )
 }
 
 fn request(matches: ArgMatches) -> Request {

@@ -88,7 +88,7 @@ fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;
     let zone = ["a", "b", "c"][usize::from(number % 3)];
-    let disk = if number % 2 == 0 { "ssd" } else { "hdd" };
+    let disk = if number.is_multiple_of(2) { "ssd" } else { "hdd" };
     let name = format!("dev-{}", number + 1);
     let pairs = [("name", name.as_str()), ("zone", zone), ("disk", disk)];
     let metadata: Metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -166,7 +166,7 @@ fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
         let help = if help.is_empty() { String::new() } else { format!("\n  help: {help}") };
         StartError::usage(format!("{}:{line}:{column}: {error}{help}", path.display()))
     };
-    let file = UnitFile::parse(&source).map_err(|error| {
+    let file = UnitFile::parse(source).map_err(|error| {
         let at = error.location();
         wrong(at.line, at.column, &error, &error.help())
     })?;

@@ -10,11 +10,15 @@ use super::error::{Context as _, StartError};
 /// Where the identity of a Linux machine is kept.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// The identity of the machine that this process runs on.
-pub(crate) fn of_this_machine() -> Result<MachineId, StartError> {
-    let text = std::fs::read_to_string(MACHINE_ID)
-        .context(|| format!("cannot tell which machine this is: cannot read {MACHINE_ID}"))?;
-    text.trim().parse().context(|| format!("{MACHINE_ID} holds no machine ID"))
+/// The identity of the machine that this process runs on; where it has none, as in a container, the
+/// one that is kept in `directory`.
+pub(crate) fn of_this_machine(directory: &Path) -> Result<MachineId, StartError> {
+    match std::fs::read_to_string(MACHINE_ID) {
+        Ok(text) if !text.trim().is_empty() => {
+            text.trim().parse().context(|| format!("{MACHINE_ID} holds no machine ID"))
+        }
+        _ => kept_in(directory),
+    }
 }
 
 /// The identity kept in `directory`; a new one if there is none.

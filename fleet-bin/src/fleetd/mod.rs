@@ -58,9 +58,7 @@ fn perform(request: Request) -> Result<(), StartError> {
     }
 }
 
-fn block_on(
-    work: impl Future<Output = Result<(), StartError>>,
-) -> Result<(), StartError> {
+fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
     runtime.block_on(work)

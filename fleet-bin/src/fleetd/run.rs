@@ -38,11 +38,10 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
 
 async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     let directory = config.data_dir.join("machine");
-    std::fs::create_dir_all(&directory).context(|| {
-        format!("cannot make {}: choose another data_dir", directory.display())
-    })?;
+    std::fs::create_dir_all(&directory)
+        .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
     let machine = MachineRecord {
-        id: identity::of_this_machine()?,
+        id: identity::of_this_machine(&directory)?,
         address: config.public_ip,
         metadata: config.metadata.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -10,9 +10,7 @@ use fleet_agent::{
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
-use fleet_store::{
-    EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store,
-};
+use fleet_store::{EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 

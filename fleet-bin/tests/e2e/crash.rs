@@ -15,7 +15,8 @@ fn a_killed_process_is_shown_and_started_again() {
     kill_process(before, Signal::KILL).unwrap();
     let row = cluster.wait_for("it runs as another process", |cluster| {
         let row = cluster.rows("phoenix.service").pop()?;
-        (row["active"] == "active" && row["mainPID"] != before.as_raw_nonzero().get()).then_some(row)
+        (row["active"] == "active" && row["mainPID"] != before.as_raw_nonzero().get())
+            .then_some(row)
     });
     assert_eq!(row["restarts"], 1);
     assert!(row["exit"].as_str().unwrap().contains('9'), "the signal is told: {row}");

@@ -75,7 +75,10 @@ impl Cluster {
     }
 
     /// Runs fleetctl and demands that it succeeds; returns what it printed.
-    pub(crate) fn succeed<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(&self, args: &[S]) -> String {
+    pub(crate) fn succeed<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(
+        &self,
+        args: &[S],
+    ) -> String {
         let output = self.fleetctl(args);
         assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
         String::from_utf8(output.stdout).unwrap()
@@ -83,7 +86,8 @@ impl Cluster {
 
     /// The rows of `list-units` that are about one unit.
     pub(crate) fn rows(&self, unit: &str) -> Vec<Row> {
-        let all: Vec<Row> = serde_json::from_str(&self.succeed(&["list-units", "-o", "json"])).unwrap();
+        let all: Vec<Row> =
+            serde_json::from_str(&self.succeed(&["list-units", "-o", "json"])).unwrap();
         all.into_iter().filter(|row| row["unit"] == unit).collect()
     }
 
@@ -101,19 +105,8 @@ impl Cluster {
     }
 
     /// Waits until `condition` gives something.
-    pub(crate) fn wait_for<T>(
-        &self,
-        what: &str,
-        condition: impl Fn(&Self) -> Option<T>,
-    ) -> T {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(value) = condition(self) {
-                return value;
-            }
-            assert!(Instant::now() < deadline, "waited in vain until {what}\n{}", self.log());
-            std::thread::yield_now();
-        }
+    pub(crate) fn wait_for<T>(&self, what: &str, condition: impl Fn(&Self) -> Option<T>) -> T {
+        wait_for(what, || condition(self))
     }
 
     /// Ends the daemon with a signal and returns how it ended.
@@ -137,6 +130,18 @@ impl Drop for Cluster {
         if !std::thread::panicking() {
             assert!(status.success(), "the daemon ended with {status}\n{}", self.log());
         }
+    }
+}
+
+/// Waits until `condition` gives something.
+pub(crate) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::yield_now();
     }
 }
 

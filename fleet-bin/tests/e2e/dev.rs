@@ -43,7 +43,10 @@ fn a_unit_without_a_place_ends_start_with_its_reason() {
     let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(errors.contains("zone=mars") && errors.contains("MachineMetadata refuses 3"), "{errors}");
+    assert!(
+        errors.contains("zone=mars") && errors.contains("MachineMetadata refuses 3"),
+        "{errors}"
+    );
     assert_eq!(cluster.rows("lost.service").len(), 1, "the unit stays wanted");
 }
 

@@ -4,3 +4,4 @@ mod crash;
 mod daemon;
 mod dev;
 mod refusals;
+mod run;

@@ -25,7 +25,11 @@ const CASES: &[Case] = &[
         text: "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=a=b c=d\n",
         said: &["metadata.service:4:", "\"a=b\" \"c=d\""],
     },
-    Case { file: "bad name.service", text: "[Service]\nExecStart=/bin/true\n", said: &["bad name"] },
+    Case {
+        file: "bad name.service",
+        text: "[Service]\nExecStart=/bin/true\n",
+        said: &["bad name"],
+    },
 ];
 
 #[test]
@@ -71,7 +75,8 @@ fn other_content_under_a_taken_name_is_refused() {
 #[test]
 fn a_circle_of_machine_of_is_spelled_out() {
     let cluster = Cluster::start(&[]);
-    let unit = |other: &str| format!("[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineOf={other}\n");
+    let unit =
+        |other: &str| format!("[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineOf={other}\n");
     let one = cluster.write("one.service", &unit("two.service"));
     let two = cluster.write("two.service", &unit("one.service"));
     cluster.succeed(&["submit".as_ref(), one.as_os_str()]);
@@ -96,7 +101,9 @@ fn a_unit_that_this_service_manager_cannot_run_harms_itself_alone() {
 #[test]
 fn wrong_usage_ends_with_status_2() {
     let cluster = Cluster::start(&[]);
-    for args in [&["no-such-command"][..], &["start", "--no-such-flag"], &["-o", "yaml", "list-units"]] {
+    for args in
+        [&["no-such-command"][..], &["start", "--no-such-flag"], &["-o", "yaml", "list-units"]]
+    {
         let output = cluster.fleetctl(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
     }

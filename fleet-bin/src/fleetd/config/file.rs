@@ -8,8 +8,8 @@ use toml_edit::{Document, Item, Value};
 
 use super::error::ConfigError;
 use super::keys::{find, nearest};
-use super::value::{Found, Low, Origin, Raw};
 use super::v1;
+use super::value::{Found, Low, Origin, Raw};
 
 /// Reads `text`, the content of `path`.
 ///
@@ -57,8 +57,8 @@ fn from_toml(path: &Path, text: &str, document: &Document<&str>) -> Result<Low, 
 
 fn raw_item(item: &Item) -> Option<Raw> {
     if let Some(table) = item.as_table_like() {
-        let pairs = table.iter().map(|(name, item)| Some((name.to_owned(), plain(item.as_value()?)?)));
-        return pairs.collect::<Option<BTreeMap<_, _>>>().map(Raw::Table);
+        let pair = |(name, item): (&str, &Item)| Some((name.to_owned(), plain(item.as_value()?)?));
+        return table.iter().map(pair).collect::<Option<BTreeMap<_, _>>>().map(Raw::Table);
     }
     match item.as_value()? {
         Value::Array(array) => array.iter().map(plain).collect::<Option<Vec<_>>>().map(Raw::List),

@@ -57,9 +57,11 @@ impl Config {
             service_manager: service_manager(&values)?,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
             listen: listen(&values)?,
-            public_ip: values.parsed("public_ip", "an IP address such as 10.0.0.1", |text| {
-                if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
-            })?.flatten(),
+            public_ip: values
+                .parsed("public_ip", "an IP address such as 10.0.0.1", |text| {
+                    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+                })?
+                .flatten(),
             metadata: metadata(&values)?,
             agent_ttl: values.ttl("agent_ttl", 30)?,
             engine_ttl: values.ttl("engine_ttl", 10)?,
@@ -135,7 +137,8 @@ fn unsupported(found: &Found, problem: &str) -> ConfigError {
 }
 
 fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
-    const NO_ETCD: &str = "this build has no etcd store: write store = \"embedded\" for one machine";
+    const NO_ETCD: &str =
+        "this build has no etcd store: write store = \"embedded\" for one machine";
     if let (None, Some(servers)) = (values.low.get("store"), values.low.get("etcd_servers")) {
         return Err(unsupported(servers, NO_ETCD));
     }

@@ -1,0 +1,121 @@
+//! `fleetd --config FILE`: one machine with a durable store, in a directory of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::{is_alive, main_pid, told, wait_for};
+
+struct Machine {
+    home: TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().display();
+        let config = format!(
+            "store = \"embedded\"\nlisten = [\"unix://{path}/fleet.sock\"]\n\
+             data_dir = \"{path}/data\"\n[metadata]\nrack = \"7\"\n"
+        );
+        std::fs::write(home.path().join("fleet.conf"), config).unwrap();
+        Self { home }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn start(&self) -> Child {
+        let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
+            .arg("--config")
+            .arg(self.path("fleet.conf"))
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(self.path("fleetd.log")).unwrap())
+            .spawn()
+            .unwrap();
+        wait_for("the machine is there", || {
+            let listed = self.fleetctl(&["list-machines", "--no-legend"]);
+            String::from_utf8_lossy(&listed.stdout).contains("rack=7").then_some(())
+        });
+        daemon
+    }
+
+    fn fleetctl(&self, args: &[&str]) -> Output {
+        let endpoint = format!("unix://{}", self.path("fleet.sock").display());
+        let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        fleetctl.args(["--endpoint", &endpoint]).args(args).stdin(Stdio::null());
+        fleetctl.output().unwrap()
+    }
+
+    fn row(&self) -> Option<Value> {
+        let listed = self.fleetctl(&["list-units", "-o", "json"]);
+        let rows: Vec<Value> = serde_json::from_slice(&listed.stdout).ok()?;
+        rows.into_iter().find(|row| row["active"] == "active")
+    }
+}
+
+fn end(mut daemon: Child) {
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    let status = daemon.wait().unwrap();
+    assert!(status.success(), "the daemon ended with {status}");
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let unit = machine.path("steady.service");
+    std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
+    let started = machine.fleetctl(&["start", unit.to_str().unwrap()]);
+    assert!(started.status.success(), "{}", told(&started));
+    let before = machine.row().expect("the unit is active");
+    end(daemon);
+    assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
+
+    let daemon = machine.start();
+    let after = wait_for("the unit is shown again", || machine.row());
+    assert_eq!(after["mainPID"], before["mainPID"], "the unit was disturbed");
+    let destroyed = machine.fleetctl(&["destroy", "steady.service"]);
+    assert!(destroyed.status.success(), "{}", told(&destroyed));
+    wait_for("its process has ended", || (!is_alive(main_pid(&before))).then_some(()));
+    end(daemon);
+}
+
+#[test]
+fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
+    let other = machine.path("other.conf");
+    std::fs::write(&other, config.replace("fleet.sock", "other.sock")).unwrap();
+    let second = fleetd(&["--config".as_ref(), &other]);
+    assert_eq!(second.status.code(), Some(1), "{}", told(&second));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("store.redb") && said.contains("in use"), "{said}");
+    end(daemon);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("fleet.conf");
+    std::fs::write(&path, "# fleet\nagent_tll = \"30s\"\n").unwrap();
+    for args in [&["check-config".as_ref(), path.as_path()], &["--config".as_ref(), &*path]] {
+        let refused = fleetd(args);
+        assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("fleet.conf:2:1") && said.contains("\"agent_ttl\""), "{said}");
+    }
+    std::fs::write(&path, "agent_ttl=30s\nmetadata=rack=7\n").unwrap();
+    let checked = fleetd(&["check-config".as_ref(), &path]);
+    assert!(checked.status.success(), "{}", told(&checked));
+}
+
+fn fleetd(args: &[&Path]) -> Output {
+    let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+    fleetd.args(args).stdin(Stdio::null()).output().unwrap()
+}
