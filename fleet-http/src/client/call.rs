@@ -169,7 +169,9 @@ impl Caller {
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
         let response = self.pool.request(request).await.map_err(|error| self.failed(error))?;
+        tracing::debug!(%method, %uri, status = response.status().as_u16(), "asked");
         let behind = response.headers().get(BEHIND).and_then(|value| value.to_str().ok());
         let seconds = behind.and_then(|text| text.parse().ok()).unwrap_or(0);
         self.behind.store(seconds, Ordering::Relaxed);

@@ -1,0 +1,8 @@
+//! Controls a fleet cluster. See `docs/fleetctl.md`.
+
+use std::env;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fleet_bin::fleetctl::run(env::args_os().collect(), |name| env::var_os(name))
+}

@@ -1,0 +1,249 @@
+//! The command line as it is written: flags and words, not yet looked into.
+//!
+//! [`settings`](super::settings) makes of it what the commands need; the spellings of fleet v1 that
+//! are no longer usual are rewritten before by [`spelling`](super::spelling).
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Control a fleet cluster: hand it unit files, say what should run, and see what does.
+///
+/// Command names may be shortened as far as they stay clear.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fleetctl",
+    version = concat!("version ", env!("CARGO_PKG_VERSION")),
+    disable_version_flag = true,
+    infer_subcommands = true,
+    after_help = "Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
+                  status: 0 active, 3 not active, 4 unknown.\n\
+                  Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+
+    /// Print the version.
+    #[arg(short = 'v', long, action = ArgAction::Version)]
+    version: (),
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalArgs {
+    /// Where the daemon listens: unix:///path, http://host:port or tcp://host:port
+    /// [default: unix:///run/fleet.sock]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) endpoint: Option<String>,
+
+    /// How results are printed [default: table]
+    #[arg(short, long, global = true, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+
+    /// Tell on standard error what is asked of the daemon.
+    #[arg(long, global = true)]
+    pub(crate) debug: bool,
+
+    #[command(flatten)]
+    pub(crate) old: OldArgs,
+}
+
+/// Options of fleet v1. Some have nothing left to do; the others are refused with what to do
+/// instead.
+#[derive(Debug, Args)]
+pub(crate) struct OldArgs {
+    #[arg(long, global = true, hide = true)]
+    pub(crate) driver: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    pub(crate) tunnel: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    pub(crate) ca_file: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    pub(crate) cert_file: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    pub(crate) key_file: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    etcd_key_prefix: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    request_timeout: Option<String>,
+    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
+    experimental_api: Option<Option<String>>,
+    #[arg(long, global = true, hide = true)]
+    ssh_username: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    ssh_timeout: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    known_hosts_file: Option<String>,
+    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
+    strict_host_key_checking: Option<Option<String>>,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    #[value(alias = "short")]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document a line.
+    Jsonl,
+    /// Names only, one a line.
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Hand unit files to the cluster, without running them.
+    Submit(SubmitArgs),
+    /// Have units assigned to machines and loaded there, without starting them.
+    Load(BringUpArgs),
+    /// Have units started, and wait until they are active.
+    Start(BringUpArgs),
+    /// Stop units and start them again where they are.
+    Restart(TakeDownArgs),
+    /// Stop units; they stay loaded.
+    Stop(TakeDownArgs),
+    /// Stop units and take them off their machines.
+    Unload(TakeDownArgs),
+    /// Stop units and forget them.
+    Destroy(TakeDownArgs),
+    /// Print a unit's file as it was submitted.
+    Cat(OneUnitArgs),
+    /// Tell what is wanted of units, where they are, how they are and why.
+    Status(StatusArgs),
+    /// Print what a unit wrote to its machine's journal.
+    Journal(JournalArgs),
+    /// Check unit files on this computer, without a cluster.
+    Verify(VerifyArgs),
+    /// List the states of units on machines.
+    ListUnits(ListArgs),
+    /// List the units that the cluster knows.
+    ListUnitFiles(ListArgs),
+    /// List the machines that are present.
+    ListMachines(ListArgs),
+    /// Print the version.
+    Version(VersionArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArgs {
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BringUpArgs {
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TakeDownArgs {
+    /// Names; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+}
+
+/// Units that are created where the cluster does not know them yet.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Names or paths of unit files; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    /// Put the local file in the place of another one that has the unit's name.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Had no effect in fleet v1 and has none here.
+    #[arg(long, hide = true)]
+    sign: bool,
+}
+
+/// How long to wait for the cluster to follow.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct WaitArgs {
+    /// Return at once, and leave the rest to the cluster.
+    #[arg(long)]
+    pub(crate) no_block: bool,
+    /// Wait for N times two seconds; for as long as it takes, where N is not positive.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) block_attempts: Option<i64>,
+    /// Wait for so many seconds [default: 100]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "block_attempts")]
+    pub(crate) wait_timeout: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneUnitArgs {
+    /// A name; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Names; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    /// How many lines of each unit's journal to show.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) lines: u32,
+    #[arg(long, hide = true)]
+    ssh_port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JournalArgs {
+    /// A name; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+    /// How many lines of the past to print.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) lines: u32,
+    /// Go on with what the unit writes from now on, until Ctrl-C.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Of a unit that is on several machines, the one to ask; the start of its ID will do.
+    #[arg(long, value_name = "ID")]
+    pub(crate) machine: Option<String>,
+    #[arg(long, hide = true)]
+    sudo: bool,
+    #[arg(long, hide = true)]
+    ssh_port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Paths of unit files.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print IDs and hashes in full.
+    #[arg(short = 'l', long)]
+    pub(crate) full: bool,
+    /// Print no line with the names of the columns.
+    #[arg(long)]
+    pub(crate) no_legend: bool,
+    /// The columns to print, separated by commas.
+    #[arg(long, value_name = "FIELDS")]
+    pub(crate) fields: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Ask the daemon for its version too.
+    #[arg(long)]
+    pub(crate) server: bool,
+}

@@ -1,0 +1,123 @@
+//! Pure: which columns a list has, chosen with `--fields`.
+
+use super::args::ListArgs;
+use super::error::CliError;
+use super::names::nearest;
+use super::table::layout;
+
+/// A column: its name, and what it shows of a row; the flag asks for IDs and hashes in full.
+pub(crate) type Column<R> = (&'static str, fn(&R, bool) -> String);
+
+/// The columns that a list can have.
+pub(crate) struct Columns<R: 'static> {
+    /// All of them.
+    pub(crate) all: &'static [Column<R>],
+    /// Those that are shown where nothing else is asked for.
+    pub(crate) default: &'static [&'static str],
+}
+
+impl<R> Columns<R> {
+    /// Lays rows out as the arguments ask.
+    ///
+    /// `extra` is shown after the default columns, and only where some row has something in it.
+    ///
+    /// # Errors
+    ///
+    /// `--fields` names a column that there is not, or none.
+    pub(crate) fn table(
+        &self,
+        args: &ListArgs,
+        rows: &[R],
+        extra: Option<&'static str>,
+    ) -> Result<String, CliError> {
+        let columns = match &args.fields {
+            Some(fields) => self.chosen(fields)?,
+            None => self.usual(rows, extra),
+        };
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let cells = |row| columns.iter().map(|(_, show)| show(row, args.full)).collect();
+        let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        Ok(layout(&names, !args.no_legend, &cells))
+    }
+
+    /// Checks the arguments, before anything is asked of anybody.
+    ///
+    /// # Errors
+    ///
+    /// As of [`table`](Self::table).
+    pub(crate) fn check(&self, args: &ListArgs) -> Result<(), CliError> {
+        args.fields.as_ref().map_or(Ok(()), |fields| self.chosen(fields).map(drop))
+    }
+
+    fn chosen(&self, fields: &str) -> Result<Vec<&Column<R>>, CliError> {
+        fields.split(',').map(|field| self.find(field).ok_or_else(|| self.unknown(field))).collect()
+    }
+
+    fn usual(&self, rows: &[R], extra: Option<&'static str>) -> Vec<&Column<R>> {
+        let says_something = |(_, show): &&Column<R>| {
+            rows.iter().any(|row| show(row, false) != super::table::NOTHING)
+        };
+        let extra = extra.and_then(|name| self.find(name)).filter(says_something);
+        self.default.iter().filter_map(|name| self.find(name)).chain(extra).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&Column<R>> {
+        self.all.iter().find(|(known, _)| *known == name)
+    }
+
+    fn unknown(&self, field: &str) -> CliError {
+        let names: Vec<&str> = self.all.iter().map(|(name, _)| *name).collect();
+        let error = CliError::usage(format!("--fields: there is no field {field:?}"));
+        let error = match nearest(field, names.iter().copied()) {
+            Some(near) => error.help(format!("did you mean {near}?")),
+            None => error,
+        };
+        error.help(format!("the fields are {}", names.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: Columns<(&str, &str)> = Columns {
+        all: &[
+            ("machine", |row, full| if full { row.0.into() } else { row.0[..1].into() }),
+            ("reason", |row, _| row.1.into()),
+        ],
+        default: &["machine"],
+    };
+
+    fn table(fields: Option<&str>, full: bool, rows: &[(&'static str, &'static str)]) -> String {
+        let args = ListArgs { full, no_legend: false, fields: fields.map(str::to_owned) };
+        let mut text = Vec::new();
+        match COLUMNS.table(&args, rows, Some("reason")) {
+            Ok(table) => return table,
+            Err(error) => error.print(&mut text).unwrap(),
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn the_extra_column_appears_with_something_to_say() {
+        assert_eq!(table(None, false, &[("abc", "-")]), "MACHINE\na\n");
+        assert_eq!(table(None, true, &[("abc", "full")]), "MACHINE\tREASON\nabc\tfull\n");
+        assert_eq!(
+            table(Some("reason,machine"), false, &[("abc", "-")]),
+            "REASON\tMACHINE\n-\ta\n"
+        );
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused() {
+        insta::assert_snapshot!(table(Some("machin"), false, &[]), @r#"
+        fleetctl: --fields: there is no field "machin"
+        help: did you mean machine?
+        help: the fields are machine, reason
+        "#);
+        insta::assert_snapshot!(table(Some(""), false, &[]), @r#"
+        fleetctl: --fields: there is no field ""
+        help: the fields are machine, reason
+        "#);
+    }
+}

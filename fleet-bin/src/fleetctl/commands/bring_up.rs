@@ -1,0 +1,202 @@
+//! `submit`, `load` and `start`: units that are created where the cluster does not know them yet.
+//!
+//! All that can be checked is checked before anything is sent. Then all contents are sent, and only
+//! when the cluster has taken each of them, desired states are changed.
+
+use fleet_core::{TargetState, Verb};
+use fleet_http::wire;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::all_errors;
+use crate::fleetctl::args::CreateArgs;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::findings::check;
+use crate::fleetctl::follow::{Awaited, follow};
+use crate::fleetctl::local::{LocalUnit, read_units};
+use crate::fleetctl::names::unit_args;
+use crate::fleetctl::report::{Action, Outcome, Report};
+use crate::fleetctl::resolve::{Content, Source, change, content};
+use crate::fleetctl::session::{Session, source};
+use crate::fleetctl::settings::Patience;
+use crate::fleetctl::wait::{Goal, Sight};
+use crate::fleetctl::words::Machines;
+
+/// What is to be done for one unit.
+struct Step {
+    name: UnitName,
+    known: Option<wire::Unit>,
+    content: Content,
+    /// The file to send, where one is to be sent.
+    file: Option<UnitFile>,
+    /// The desired state that it is to get.
+    goal: Option<TargetState>,
+}
+
+/// Runs `submit`.
+pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(), CliError> {
+    let steps = prepare(context, Verb::Submit, args).await?;
+    send_contents(&context.session, &steps).await?;
+    for step in &steps {
+        let outcome = match step.content {
+            Content::Keep => Outcome::Unchanged,
+            Content::Create(_) | Content::Replace(_) => Outcome::Reached,
+        };
+        let unit = context.session.unit(&step.name).await?;
+        let sight = Sight { unit, ..Sight::default() };
+        let report = Report::new(step.name.as_str(), Action::Submit, outcome).seen(&sight);
+        context.output.record(&report, &report.text(&Machines::default()))?;
+    }
+    context.output.finish()
+}
+
+/// Runs `load` or `start`.
+pub(super) async fn run(
+    context: &mut Context,
+    verb: Verb,
+    args: &CreateArgs,
+    patience: Patience,
+) -> Result<(), CliError> {
+    let steps = prepare(context, verb, args).await?;
+    send_contents(&context.session, &steps).await?;
+    let mut awaited = Vec::new();
+    for step in steps {
+        let generation = activate(&context.session, verb, &step).await?;
+        let (action, goal) = match verb {
+            Verb::Load => (Action::Load, Goal::Loaded),
+            _ => (Action::Start, Goal::Active { generation }),
+        };
+        awaited.push(Awaited { name: step.name, action, goal });
+    }
+    follow(context, awaited, patience).await
+}
+
+/// Finds out what is to be done for each unit, without changing anything.
+///
+/// # Errors
+///
+/// All that is wrong with any of them.
+async fn prepare(
+    context: &mut Context,
+    verb: Verb,
+    args: &CreateArgs,
+) -> Result<Vec<Step>, CliError> {
+    let local = read_units(unit_args(&args.units)?)?;
+    for finding in &local.findings {
+        context.progress.note(&finding.to_string());
+    }
+    match local.broken() {
+        0 => {}
+        1 => return Err(CliError::failed("nothing was sent: a unit file has errors")),
+        n => {
+            return Err(CliError::failed(format!("nothing was sent: {n} unit files have errors")));
+        }
+    }
+    let (mut steps, mut errors) = (Vec::new(), Vec::new());
+    for unit in local.units {
+        match prepare_one(&context.session, verb, unit, args.replace).await {
+            Ok(step) => steps.push(step),
+            Err(error) => errors.push(error),
+        }
+    }
+    all_errors(errors)?;
+    Ok(steps)
+}
+
+async fn prepare_one(
+    session: &Session,
+    verb: Verb,
+    unit: LocalUnit,
+    replace: bool,
+) -> Result<Step, CliError> {
+    let known = session.unit(&unit.name).await?;
+    let template = match unit.name.template() {
+        Some(template) if known.is_none() && unit.file.is_none() => session.unit(&template).await?,
+        _ => None,
+    };
+    let content = content(verb, &unit, known.as_ref(), template.is_some(), replace)?;
+    let from = match (&known, &content) {
+        (Some(known), _) => known.desired(),
+        // It will have been submitted by then.
+        (None, _) if verb == Verb::Submit => None,
+        (None, _) => Some(TargetState::Inactive),
+    };
+    let goal = change(verb, &unit.name, from)?;
+    let file = file_to_send(&unit.name, &content, template.as_ref())?;
+    Ok(Step { name: unit.name, known, content, file, goal })
+}
+
+fn file_to_send(
+    name: &UnitName,
+    content: &Content,
+    template: Option<&wire::Unit>,
+) -> Result<Option<UnitFile>, CliError> {
+    match (content, template) {
+        (Content::Keep, _) => Ok(None),
+        (Content::Create(Source::Local(local)) | Content::Replace(Source::Local(local)), _) => {
+            Ok(Some(local.file.clone()))
+        }
+        (_, Some(template)) => of_template(name, template).map(Some),
+        (_, None) => Err(CliError::failed(format!("the template of {name} is gone"))),
+    }
+}
+
+/// An instance has the file of its template, which may be wrong under the instance's name alone.
+fn of_template(name: &UnitName, template: &wire::Unit) -> Result<UnitFile, CliError> {
+    let (file, findings) = check(template.name.as_ref(), name, &source(template)?);
+    file.ok_or_else(|| {
+        let error = CliError::failed(format!("{name} cannot be made from its template"));
+        findings.iter().fold(error, |error, finding| error.help(finding.to_string()))
+    })
+}
+
+/// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
+/// takes another's place leaves the desired state as it is.
+///
+/// When the cluster refuses one, those before it stay submitted, which harms nobody; the error
+/// says so.
+async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
+    let mut sent: Vec<&str> = Vec::new();
+    for step in steps {
+        let Some(file) = &step.file else { continue };
+        if let Err(error) = send(session, step, file.clone()).await {
+            return Err(match sent.as_slice() {
+                [] => error,
+                sent => error.help(format!("{} was submitted, and not started", sent.join(", "))),
+            });
+        }
+        sent.push(step.name.as_str());
+    }
+    Ok(())
+}
+
+async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliError> {
+    let name = &step.name;
+    if let Some(known) = &step.known {
+        return session.replace(name, file, known.desired()).await;
+    }
+    if session.create(name, file).await? {
+        return Ok(());
+    }
+    Err(CliError::failed(format!("somebody else submitted {name} at the same moment"))
+        .help("run the command again to compare the two"))
+}
+
+/// Changes the desired state, and returns the generation to wait for.
+async fn activate(session: &Session, verb: Verb, step: &Step) -> Result<u64, CliError> {
+    if let Some(goal) = step.goal {
+        session.set_desired(&step.name, goal).await?;
+        return Ok(0);
+    }
+    let starts_again = verb == Verb::Start && matches!(step.content, Content::Keep);
+    if starts_again && has_failed(&session.states_of(&step.name).await?) {
+        return session.restart(&step.name).await;
+    }
+    Ok(0)
+}
+
+/// Whether a unit is launched and has failed wherever it is, so that starting it means to try
+/// again. A global unit that still runs somewhere is not disturbed.
+fn has_failed(states: &[wire::UnitState]) -> bool {
+    !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
+}

@@ -1,0 +1,100 @@
+//! `list-machines`: the machines that are present.
+
+use std::collections::BTreeMap;
+
+use fleet_http::wire;
+use serde::Serialize;
+
+use crate::fleetctl::args::ListArgs;
+use crate::fleetctl::columns::Columns;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::table::cell;
+use crate::fleetctl::words::short_machine;
+
+const COLUMNS: Columns<Row> = Columns {
+    all: &[
+        (
+            "machine",
+            |row, full| {
+                if full { row.machine.clone() } else { short_machine(&row.machine) }
+            },
+        ),
+        ("ip", |row, _| cell(Some(row.ip.as_str()))),
+        ("metadata", |row, _| cell(Some(pairs(&row.metadata)))),
+        ("version", |row, _| cell(Some(row.version.as_str()))),
+    ],
+    default: &["machine", "ip", "metadata"],
+};
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Row {
+    machine: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ip: String,
+    metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    version: String,
+}
+
+impl Record for Row {
+    fn name(&self) -> &str {
+        &self.machine
+    }
+}
+
+impl From<wire::Machine> for Row {
+    fn from(machine: wire::Machine) -> Self {
+        let wire::Machine { id, metadata, primary_ip, version } = machine;
+        Self { machine: id, ip: primary_ip, metadata, version }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
+    COLUMNS.check(args)?;
+    let rows: Vec<Row> = context.session.machines().await?.into_iter().map(Row::from).collect();
+    let table = COLUMNS.table(args, &rows, None)?;
+    context.output.list(&rows, &table)
+}
+
+fn pairs(metadata: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    pairs.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_look_as_in_the_unit_files_document() {
+        let machine = |id: &str, ip: &str, metadata: &[(&str, &str)]| wire::Machine {
+            id: id.into(),
+            primary_ip: ip.into(),
+            metadata: metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            version: "0.1.0".into(),
+        };
+        let metadata = [("region", "us-east-1"), ("diskType", "SSD")];
+        let rows: Vec<Row> =
+            [machine("282f949fc0de", "10.10.20.1", &metadata), machine("m2", "", &[])]
+                .map(Row::from)
+                .into();
+        let table = |full| {
+            let args = ListArgs { full, no_legend: false, fields: None };
+            COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→")
+        };
+        insta::assert_snapshot!(table(false), @r"
+        MACHINE→→IP→→METADATA
+        282f949f...→10.10.20.1→diskType=SSD,region=us-east-1
+        m2→→-→→-
+        ");
+        insta::assert_snapshot!(table(true), @r"
+        MACHINE→→IP→→METADATA
+        282f949fc0de→10.10.20.1→diskType=SSD,region=us-east-1
+        m2→→-→→-
+        ");
+    }
+}

@@ -1,0 +1,176 @@
+//! `list-unit-files`: the units that the cluster knows, what is wanted of each and how far it is.
+
+use fleet_http::wire;
+use serde::Serialize;
+
+use crate::fleetctl::args::ListArgs;
+use crate::fleetctl::columns::Columns;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::table::{NOTHING, cell};
+use crate::fleetctl::words::{Machines, legend, short_hash};
+
+const COLUMNS: Columns<Row> = Columns {
+    all: &[
+        ("unit", |row, _| row.unit.clone()),
+        ("hash", |row, full| {
+            cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
+        }),
+        ("dstate", |row, _| cell(Some(row.desired.as_str()))),
+        ("state", Row::state),
+        ("target", Row::target),
+        ("tmachine", Row::target),
+        ("global", |row, _| row.global.to_string()),
+        ("desc", |row, _| cell(Some(row.description.as_str()))),
+        ("reason", |row, _| cell(Some(row.reason.as_str()))),
+    ],
+    default: &["unit", "hash", "dstate", "state", "target"],
+};
+
+/// One unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Row {
+    unit: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hash: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    desired: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    current: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    machine: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ip: String,
+    global: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    /// Why it has no machine, or cannot be understood.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+impl Record for Row {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+impl Row {
+    fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
+        let description = description(&unit.options).to_owned();
+        Self {
+            unit: unit.name,
+            hash: unit.hash,
+            desired: unit.desired_state,
+            current: unit.current_state,
+            ip: machines.address(&unit.machine_id).to_owned(),
+            machine: unit.machine_id,
+            global: unit.global,
+            description,
+            reason: if unit.problem.is_empty() { unit.reason } else { unit.problem },
+        }
+    }
+
+    /// A global unit has a state on each machine, and `list-units` lists those.
+    fn state(&self, _full: bool) -> String {
+        if self.global { NOTHING.to_owned() } else { cell(Some(self.current.as_str())) }
+    }
+
+    fn target(&self, full: bool) -> String {
+        if self.global {
+            return "global".to_owned();
+        }
+        legend(&self.machine, &self.ip, full)
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
+    COLUMNS.check(args)?;
+    let session = &context.session;
+    let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
+    let machines = Machines::new(&machines);
+    let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
+    let table = COLUMNS.table(args, &rows, Some("reason"))?;
+    context.output.list(&rows, &table)
+}
+
+/// What a unit's file says that the unit is; the last `Description=` counts.
+pub(super) fn description(options: &[wire::UnitOption]) -> &str {
+    let mut options = options.iter().rev();
+    let found = options.find(|it| it.section == "Unit" && it.name == "Description");
+    found.map_or("", |option| option.value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_unit_has_its_row() {
+        let option = wire::UnitOption {
+            section: "Unit".into(),
+            name: "Description".into(),
+            value: "The web".into(),
+        };
+        let unit = |name: &str, desired: &str, machine: &str, reason: &str| wire::Unit {
+            name: name.into(),
+            desired_state: desired.into(),
+            current_state: if machine.is_empty() { "inactive" } else { desired }.into(),
+            machine_id: machine.into(),
+            reason: reason.into(),
+            hash: "0123456789abcdef".into(),
+            options: vec![option.clone()],
+            ..wire::Unit::default()
+        };
+        let units = vec![
+            wire::Unit { global: true, ..unit("all.service", "launched", "", "") },
+            wire::Unit {
+                problem: "its text is gone".into(),
+                name: "bad.service".into(),
+                ..wire::Unit::default()
+            },
+            unit("far.service", "launched", "", "no machine is present"),
+            unit("web.service", "launched", "282f949fc0de", ""),
+        ];
+        let machine = wire::Machine {
+            id: "282f949fc0de".into(),
+            primary_ip: "10.10.20.1".into(),
+            ..wire::Machine::default()
+        };
+        let machines = Machines::new(&[machine]);
+        let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
+        let table = |fields: Option<&str>| {
+            let args =
+                ListArgs { full: false, no_legend: false, fields: fields.map(str::to_owned) };
+            COLUMNS.table(&args, &rows, Some("reason")).unwrap().replace('\t', "→")
+        };
+        insta::assert_snapshot!(table(None), @r"
+        UNIT→→HASH→DSTATE→→STATE→→TARGET→→→REASON
+        all.service→0123456→launched→-→→global→→→-
+        bad.service→-→-→→-→→-→→→its text is gone
+        far.service→0123456→launched→inactive→-→→→no machine is present
+        web.service→0123456→launched→launched→282f949f.../10.10.20.1→-
+        ");
+        insta::assert_snapshot!(table(Some("unit,global,desc,tmachine")), @r"
+        UNIT→→GLOBAL→DESC→TMACHINE
+        all.service→true→The web→global
+        bad.service→false→-→-
+        far.service→false→The web→-
+        web.service→false→The web→282f949f.../10.10.20.1
+        ");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[3]).unwrap(), @r#"
+        {
+          "unit": "web.service",
+          "hash": "0123456789abcdef",
+          "desired": "launched",
+          "current": "launched",
+          "machine": "282f949fc0de",
+          "ip": "10.10.20.1",
+          "global": false,
+          "description": "The web"
+        }
+        "#);
+    }
+}

@@ -1,0 +1,223 @@
+//! `list-units`: the states of units on machines, and the units that ought to have one.
+
+use std::collections::BTreeSet;
+
+use fleet_core::TargetState;
+use fleet_http::wire;
+use serde::Serialize;
+
+use crate::fleetctl::args::ListArgs;
+use crate::fleetctl::columns::Columns;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::table::cell;
+use crate::fleetctl::words::{Machines, legend, short_hash};
+
+const COLUMNS: Columns<Row> = Columns {
+    all: &[
+        ("unit", |row, _| row.unit.clone()),
+        ("load", |row, _| cell(Some(row.load.as_str()))),
+        ("machine", |row, full| legend(&row.machine, &row.ip, full)),
+        ("active", |row, _| cell(Some(row.active.as_str()))),
+        ("sub", |row, _| cell(Some(row.sub.as_str()))),
+        ("hash", |row, full| {
+            cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
+        }),
+        ("reason", |row, _| cell(Some(row.reason.as_str()))),
+    ],
+    default: &["unit", "machine", "active", "sub"],
+};
+
+/// One unit on one machine, or on none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    unit: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    machine: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ip: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    load: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    active: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    sub: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hash: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    result: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    exit: String,
+    #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
+    main_pid: Option<u32>,
+    restarts: u32,
+    /// Why it has no machine, or what its machine could not do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+impl Record for Row {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+impl Row {
+    fn of_state(state: wire::UnitState, machines: &Machines) -> Self {
+        Self {
+            unit: state.name,
+            ip: machines.address(&state.machine_id).to_owned(),
+            machine: state.machine_id,
+            load: state.systemd_load_state,
+            active: state.systemd_active_state,
+            sub: state.systemd_sub_state,
+            hash: state.hash,
+            result: state.result,
+            exit: state.exit,
+            main_pid: state.main_pid,
+            restarts: state.restarts,
+            reason: state.problem,
+        }
+    }
+
+    /// Of a unit that is wanted and that no machine reports.
+    fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
+        let reason = match (unit.problem.as_str(), unit.machine_id.as_str()) {
+            ("", "") => unit.reason,
+            ("", _) => "its machine has not reported it yet".into(),
+            (problem, _) => problem.into(),
+        };
+        Self {
+            unit: unit.name,
+            ip: machines.address(&unit.machine_id).to_owned(),
+            machine: unit.machine_id,
+            hash: unit.hash,
+            reason,
+            ..Self::default()
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
+    COLUMNS.check(args)?;
+    let session = &context.session;
+    let (units, states, machines) =
+        futures_util::try_join!(session.units(), session.states(), session.machines())?;
+    let rows = rows(units, states, &Machines::new(&machines));
+    let table = COLUMNS.table(args, &rows, Some("reason"))?;
+    context.output.list(&rows, &table)
+}
+
+/// A row for each state, and one for each wanted unit without any, in the order of names.
+fn rows(units: Vec<wire::Unit>, states: Vec<wire::UnitState>, machines: &Machines) -> Vec<Row> {
+    let reported: BTreeSet<String> = states.iter().map(|state| state.name.clone()).collect();
+    let missing =
+        units.into_iter().filter(|unit| is_wanted(unit) && !reported.contains(&unit.name));
+    let missing: Vec<_> = missing.map(|unit| Row::of_unit(unit, machines)).collect();
+    let states = states.into_iter().map(|state| Row::of_state(state, machines));
+    let mut rows: Vec<Row> = states.chain(missing).collect();
+    rows.sort_by(|a, b| (&a.unit, &a.machine).cmp(&(&b.unit, &b.machine)));
+    rows
+}
+
+/// Whether a unit ought to be somewhere. One that is broken ought to be seen.
+fn is_wanted(unit: &wire::Unit) -> bool {
+    !unit.problem.is_empty()
+        || unit.desired().is_some_and(|desired| desired > TargetState::Inactive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitState {
+        wire::UnitState {
+            name: name.into(),
+            machine_id: machine.into(),
+            systemd_load_state: "loaded".into(),
+            systemd_active_state: active.into(),
+            systemd_sub_state: "running".into(),
+            hash: "0123456789abcdef".into(),
+            problem: problem.into(),
+            ..wire::UnitState::default()
+        }
+    }
+
+    fn unit(name: &str, desired: &str, machine: &str, reason: &str) -> wire::Unit {
+        wire::Unit {
+            name: name.into(),
+            desired_state: desired.into(),
+            machine_id: machine.into(),
+            reason: reason.into(),
+            ..wire::Unit::default()
+        }
+    }
+
+    fn machines() -> Machines {
+        let machine = |id: &str, ip: &str| wire::Machine {
+            id: id.into(),
+            primary_ip: ip.into(),
+            ..wire::Machine::default()
+        };
+        Machines::new(&[machine("282f949fc0de", "10.10.20.1"), machine("fd1d3e94beef", "10.0.0.1")])
+    }
+
+    fn table(rows: &[Row], fields: Option<&str>) -> String {
+        let args = ListArgs { full: false, no_legend: false, fields: fields.map(str::to_owned) };
+        COLUMNS.table(&args, rows, Some("reason")).unwrap().replace('\t', "→")
+    }
+
+    #[test]
+    fn a_healthy_cluster_looks_as_in_v1() {
+        let states = vec![
+            state("app.service", "282f949fc0de", "active", ""),
+            state("app.service", "fd1d3e94beef", "active", ""),
+        ];
+        let rows = rows(vec![unit("app.service", "launched", "", "")], states, &machines());
+        insta::assert_snapshot!(table(&rows, None), @r"
+        UNIT→→MACHINE→→→ACTIVE→SUB
+        app.service→282f949f.../10.10.20.1→active→running
+        app.service→fd1d3e94.../10.0.0.1→active→running
+        ");
+        insta::assert_snapshot!(table(&rows, Some("unit,load,hash")), @r"
+        UNIT→→LOAD→HASH
+        app.service→loaded→0123456
+        app.service→loaded→0123456
+        ");
+    }
+
+    #[test]
+    fn what_should_run_and_does_not_has_a_row_with_the_reason() {
+        let units = vec![
+            unit("alone.service", "launched", "", "no machine is present"),
+            unit("asleep.service", "inactive", "", ""),
+            wire::Unit { problem: "cannot be read".into(), ..unit("broken.service", "", "", "") },
+            unit("late.service", "loaded", "282f949fc0de", ""),
+        ];
+        let states = vec![state("web.service", "fd1d3e94beef", "failed", "ExecStart is missing")];
+        let rows = rows(units, states, &machines());
+        insta::assert_snapshot!(table(&rows, None), @r"
+        UNIT→→MACHINE→→→ACTIVE→SUB→REASON
+        alone.service→-→→→-→-→no machine is present
+        broken.service→-→→→-→-→cannot be read
+        late.service→282f949f.../10.10.20.1→-→-→its machine has not reported it yet
+        web.service→fd1d3e94.../10.0.0.1→failed→running→ExecStart is missing
+        ");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[3]).unwrap(), @r#"
+        {
+          "unit": "web.service",
+          "machine": "fd1d3e94beef",
+          "ip": "10.0.0.1",
+          "load": "loaded",
+          "active": "failed",
+          "sub": "running",
+          "hash": "0123456789abcdef",
+          "restarts": 0,
+          "reason": "ExecStart is missing"
+        }
+        "#);
+    }
+}

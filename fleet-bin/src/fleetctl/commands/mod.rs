@@ -1,0 +1,69 @@
+//! The commands, one file each: gather, ask, print.
+
+mod bring_up;
+mod cat;
+mod journal;
+mod list_machines;
+mod list_unit_files;
+mod list_units;
+mod restart;
+mod status;
+mod take_down;
+mod verify;
+mod version;
+
+use fleet_core::Verb;
+
+use super::args::{BringUpArgs, Command, TakeDownArgs};
+use super::context::Context;
+use super::error::{CliError, Exit};
+
+/// Runs a command; the way in which the program ends is the command's result.
+pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit, CliError> {
+    let result = carry_out(context, command).await;
+    if let Some(age) = context.session.behind() {
+        let seconds = age.as_secs();
+        context.progress.note(&format!(
+            "warning: fleetd lost its store {seconds} s ago; what it tells is as old as that"
+        ));
+    }
+    result
+}
+
+async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Submit(args) => bring_up::submit(context, &args.create).await?,
+        Command::Load(args) => bring_up(context, Verb::Load, args).await?,
+        Command::Start(args) => bring_up(context, Verb::Start, args).await?,
+        Command::Stop(args) => take_down(context, Verb::Stop, args).await?,
+        Command::Unload(args) => take_down(context, Verb::Unload, args).await?,
+        Command::Destroy(args) => take_down(context, Verb::Destroy, args).await?,
+        Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
+        Command::Cat(args) => cat::run(context, &args.unit).await?,
+        Command::Status(args) => return status::run(context, &args).await,
+        Command::Journal(args) => journal::run(context, &args).await?,
+        Command::Verify(args) => verify::run(context, &args.files)?,
+        Command::ListUnits(args) => list_units::run(context, &args).await?,
+        Command::ListUnitFiles(args) => list_unit_files::run(context, &args).await?,
+        Command::ListMachines(args) => list_machines::run(context, &args).await?,
+        Command::Version(args) => version::run(context, args.server).await?,
+    }
+    Ok(Exit::Success)
+}
+
+async fn bring_up(context: &mut Context, verb: Verb, args: BringUpArgs) -> Result<(), CliError> {
+    bring_up::run(context, verb, &args.create, args.wait.into()).await
+}
+
+async fn take_down(context: &mut Context, verb: Verb, args: TakeDownArgs) -> Result<(), CliError> {
+    take_down::run(context, verb, &args.units, args.wait.into()).await
+}
+
+/// The first of several errors together with the others, if there is any.
+fn all_errors(errors: Vec<CliError>) -> Result<(), CliError> {
+    let mut errors = errors.into_iter();
+    match errors.next() {
+        Some(first) => Err(errors.fold(first, CliError::also)),
+        None => Ok(()),
+    }
+}

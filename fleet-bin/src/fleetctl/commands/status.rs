@@ -1,0 +1,352 @@
+//! `status`: all that is known of units, with the last lines that they wrote.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use fleet_http::wire;
+use fleet_unitfile::UnitName;
+use serde::Serialize;
+
+use super::list_unit_files::description;
+use crate::fleetctl::args::{Format, StatusArgs};
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::names::unit_args;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::wait::Sight;
+use crate::fleetctl::words::{Machines, legend, short_hash};
+
+/// How long the lines of one machine may take to come; the rest is shown without them.
+const JOURNAL_TIME: Duration = Duration::from_secs(3);
+
+/// A unit, and how it is on each machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Status {
+    unit: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    hash: String,
+    desired: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    current: String,
+    global: bool,
+    /// Why it has no machine, or cannot be understood.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    machines: Vec<OnMachine>,
+}
+
+/// How a unit is on one machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct OnMachine {
+    machine: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ip: String,
+    load: String,
+    active: String,
+    sub: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    result: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    exit: String,
+    #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
+    main_pid: Option<u32>,
+    restarts: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    problem: String,
+    journal: Vec<String>,
+}
+
+impl Record for Status {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+/// Runs the command. The exit codes are those that `systemctl status` has from the LSB: 0 when all
+/// units are active everywhere they are, 3 when some is not, 4 when some is not known.
+pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
+    let machines = Machines::new(&context.session.machines().await?);
+    let mut exit = Exit::Success;
+    let mut gap = "";
+    for unit in unit_args(&args.units)? {
+        let sight = context.session.sight(&unit.name, &[]).await?;
+        let Some(known) = &sight.unit else {
+            context.progress.note(&format!("Unit {} does not exist.", unit.name));
+            exit = Exit::Unknown;
+            continue;
+        };
+        let mut status = Status::new(known, &sight, &machines);
+        if context.output.format() != Format::Name && args.lines > 0 {
+            add_journals(context, &unit.name, &mut status, args.lines).await;
+        }
+        if !status.is_active() && exit == Exit::Success {
+            exit = Exit::NotActive;
+        }
+        context.output.record(&status, &format!("{gap}{}", status.text()))?;
+        gap = "\n";
+    }
+    context.output.finish()?;
+    Ok(exit)
+}
+
+/// Adds the last lines from each machine. Why some cannot be had is said in their place.
+async fn add_journals(context: &Context, name: &UnitName, status: &mut Status, lines: u32) {
+    for on in &mut status.machines {
+        let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
+        on.journal = match tokio::time::timeout(JOURNAL_TIME, read).await {
+            Ok(Ok(lines)) => lines,
+            Ok(Err(error)) => vec![format!("({})", error.nearest_cause())],
+            Err(_elapsed) => vec!["(the journal could not be read in time)".to_owned()],
+        };
+    }
+}
+
+impl Status {
+    fn new(unit: &wire::Unit, sight: &Sight, machines: &Machines) -> Self {
+        let mut on: Vec<OnMachine> =
+            sight.states.iter().map(|state| OnMachine::new(state, machines)).collect();
+        let is_reported = on.iter().any(|on| on.machine == unit.machine_id);
+        if !unit.machine_id.is_empty() && !is_reported {
+            let ip = machines.address(&unit.machine_id).to_owned();
+            on.push(OnMachine { machine: unit.machine_id.clone(), ip, ..OnMachine::default() });
+        }
+        let reason = if unit.problem.is_empty() { &unit.reason } else { &unit.problem };
+        Self {
+            unit: unit.name.clone(),
+            description: description(&unit.options).to_owned(),
+            hash: unit.hash.clone(),
+            desired: unit.desired_state.clone(),
+            current: unit.current_state.clone(),
+            global: unit.global,
+            reason: reason.clone(),
+            machines: on,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        let is_up = |on: &OnMachine| matches!(on.active.as_str(), "active" | "reloading");
+        !self.machines.is_empty() && self.machines.iter().all(is_up)
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.unit.clone();
+        if !self.description.is_empty() {
+            let _infallible = write!(text, " - {}", self.description);
+        }
+        text.push('\n');
+        line(&mut text, "Hash", &short_hash(&self.hash));
+        line(&mut text, "Desired", &self.desired);
+        line(&mut text, "Current", &self.current);
+        line(&mut text, "Reason", &self.reason);
+        if self.machines.is_empty() {
+            line(&mut text, "Machine", if self.global { "none yet" } else { "none" });
+        }
+        let mut has_journal = false;
+        for on in &self.machines {
+            if has_journal {
+                text.push('\n');
+            }
+            on.write(&mut text);
+            has_journal = !on.journal.is_empty();
+        }
+        text
+    }
+}
+
+impl OnMachine {
+    fn new(state: &wire::UnitState, machines: &Machines) -> Self {
+        let state = state.clone();
+        Self {
+            ip: machines.address(&state.machine_id).to_owned(),
+            machine: state.machine_id,
+            load: state.systemd_load_state,
+            active: state.systemd_active_state,
+            sub: state.systemd_sub_state,
+            result: state.result,
+            exit: state.exit,
+            main_pid: state.main_pid,
+            restarts: state.restarts,
+            problem: state.problem,
+            journal: Vec::new(),
+        }
+    }
+
+    fn write(&self, text: &mut String) {
+        line(text, "Machine", &legend(&self.machine, &self.ip, false));
+        if self.active.is_empty() {
+            line(text, "Active", "not reported yet");
+        } else {
+            line(text, "Loaded", &self.load);
+            line(text, "Active", &format!("{} ({})", self.active, self.sub));
+        }
+        line(text, "Result", &self.result);
+        line(text, "Exit", &self.exit);
+        let main_pid = self.main_pid.map(|pid| pid.to_string());
+        line(text, "Main PID", &main_pid.unwrap_or_default());
+        if self.restarts > 0 {
+            line(text, "Restarts", &self.restarts.to_string());
+        }
+        line(text, "Problem", &self.problem);
+        if !self.journal.is_empty() {
+            text.push('\n');
+        }
+        self.journal.iter().for_each(|journal| text.extend([journal.as_str(), "\n"]));
+    }
+}
+
+/// A label and what is known; nothing where nothing is.
+fn line(text: &mut String, label: &str, value: &str) {
+    if !value.is_empty() {
+        let _infallible = writeln!(text, "{label:>10}: {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(desired: &str, machine: &str, reason: &str) -> wire::Unit {
+        let option = wire::UnitOption {
+            section: "Unit".into(),
+            name: "Description".into(),
+            value: "The web".into(),
+        };
+        wire::Unit {
+            name: "web.service".into(),
+            hash: "0123456789abcdef".into(),
+            desired_state: desired.into(),
+            current_state: desired.into(),
+            machine_id: machine.into(),
+            reason: reason.into(),
+            options: vec![option],
+            ..wire::Unit::default()
+        }
+    }
+
+    fn state(machine: &str, active: &str, sub: &str) -> wire::UnitState {
+        wire::UnitState {
+            machine_id: machine.into(),
+            systemd_load_state: "loaded".into(),
+            systemd_active_state: active.into(),
+            systemd_sub_state: sub.into(),
+            ..wire::UnitState::default()
+        }
+    }
+
+    fn status(unit: &wire::Unit, states: Vec<wire::UnitState>) -> Status {
+        let machine = wire::Machine {
+            id: "282f949fc0de".into(),
+            primary_ip: "10.10.20.1".into(),
+            ..wire::Machine::default()
+        };
+        let sight = Sight { states, ..Sight::default() };
+        Status::new(unit, &sight, &Machines::new(&[machine]))
+    }
+
+    #[test]
+    fn a_unit_that_failed_says_how_and_what_it_wrote() {
+        let failed = wire::UnitState {
+            result: "exit-code".into(),
+            exit: "exited with status 3".into(),
+            restarts: 5,
+            ..state("282f949fc0de", "failed", "failed")
+        };
+        let mut status = status(&unit("launched", "282f949fc0de", ""), vec![failed]);
+        status.machines[0].journal = vec!["web[7]: no port".into(), "web[7]: bye".into()];
+        assert!(!status.is_active());
+        insta::assert_snapshot!(status.text(), @r"
+        web.service - The web
+              Hash: 0123456
+           Desired: launched
+           Current: launched
+           Machine: 282f949f.../10.10.20.1
+            Loaded: loaded
+            Active: failed (failed)
+            Result: exit-code
+              Exit: exited with status 3
+          Restarts: 5
+
+        web[7]: no port
+        web[7]: bye
+        ");
+    }
+
+    #[test]
+    fn a_unit_without_a_machine_says_why() {
+        let status = status(&unit("launched", "", "no machine is present"), vec![]);
+        assert!(!status.is_active());
+        insta::assert_snapshot!(status.text(), @r"
+        web.service - The web
+              Hash: 0123456
+           Desired: launched
+           Current: launched
+            Reason: no machine is present
+           Machine: none
+        ");
+    }
+
+    #[test]
+    fn a_unit_that_is_not_reported_yet_says_so() {
+        insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(), @r"
+        web.service - The web
+              Hash: 0123456
+           Desired: loaded
+           Current: loaded
+           Machine: m1
+            Active: not reported yet
+        ");
+    }
+
+    #[test]
+    fn a_global_unit_is_shown_on_every_machine() {
+        let mut running = state("282f949fc0de", "active", "running");
+        running.main_pid = Some(7);
+        let global = wire::Unit { global: true, ..unit("launched", "", "") };
+        let status = status(&global, vec![running, state("m2", "active", "running")]);
+        assert!(status.is_active());
+        insta::assert_snapshot!(status.text(), @r"
+        web.service - The web
+              Hash: 0123456
+           Desired: launched
+           Current: launched
+           Machine: 282f949f.../10.10.20.1
+            Loaded: loaded
+            Active: active (running)
+          Main PID: 7
+           Machine: m2
+            Loaded: loaded
+            Active: active (running)
+        ");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap(), @r#"
+        {
+          "unit": "web.service",
+          "description": "The web",
+          "hash": "0123456789abcdef",
+          "desired": "launched",
+          "current": "launched",
+          "global": true,
+          "machines": [
+            {
+              "machine": "282f949fc0de",
+              "ip": "10.10.20.1",
+              "load": "loaded",
+              "active": "active",
+              "sub": "running",
+              "mainPID": 7,
+              "restarts": 0,
+              "journal": []
+            },
+            {
+              "machine": "m2",
+              "load": "loaded",
+              "active": "active",
+              "sub": "running",
+              "restarts": 0,
+              "journal": []
+            }
+          ]
+        }
+        "#);
+    }
+}

@@ -1,0 +1,79 @@
+//! `stop`, `unload` and `destroy`: units that the cluster has to know.
+
+use fleet_core::{TargetState, Verb};
+use fleet_unitfile::UnitName;
+
+use super::all_errors;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::follow::{Awaited, follow};
+use crate::fleetctl::names::unit_args;
+use crate::fleetctl::report::Action;
+use crate::fleetctl::resolve::change;
+use crate::fleetctl::session::Session;
+use crate::fleetctl::settings::Patience;
+use crate::fleetctl::wait::Goal;
+
+/// Runs the command. Nothing is changed unless it makes sense for every unit.
+pub(super) async fn run(
+    context: &mut Context,
+    verb: Verb,
+    units: &[String],
+    patience: Patience,
+) -> Result<(), CliError> {
+    let (mut changes, mut errors) = (Vec::new(), Vec::new());
+    for unit in unit_args(units)? {
+        match prepare(&context.session, verb, &unit.name).await {
+            Ok(goal) => changes.push((unit.name, goal)),
+            Err(error) => errors.push(error),
+        }
+    }
+    all_errors(errors)?;
+    let mut awaited = Vec::new();
+    for (name, goal) in changes {
+        send(&context.session, verb, &name, goal).await?;
+        let (action, goal) = waits_for(verb);
+        awaited.push(Awaited { name, action, goal });
+    }
+    follow(context, awaited, patience).await
+}
+
+/// The desired state that a unit is to get; `None` where it has it, and for one to be destroyed.
+async fn prepare(
+    session: &Session,
+    verb: Verb,
+    name: &UnitName,
+) -> Result<Option<TargetState>, CliError> {
+    let unit = session.known_unit(name).await?;
+    match verb {
+        // What cannot be understood can still be destroyed.
+        Verb::Destroy => Ok(None),
+        _ if !unit.problem.is_empty() => {
+            Err(CliError::failed(format!("{name} cannot be understood: {}", unit.problem))
+                .help(format!("\"fleetctl destroy {name}\" takes it away")))
+        }
+        _ => change(verb, name, unit.desired()),
+    }
+}
+
+async fn send(
+    session: &Session,
+    verb: Verb,
+    name: &UnitName,
+    goal: Option<TargetState>,
+) -> Result<(), CliError> {
+    match (verb, goal) {
+        // Somebody else was faster: it is gone all the same.
+        (Verb::Destroy, _) => session.destroy(name).await.map(drop),
+        (_, Some(goal)) => session.set_desired(name, goal).await,
+        (_, None) => Ok(()),
+    }
+}
+
+fn waits_for(verb: Verb) -> (Action, Goal) {
+    match verb {
+        Verb::Stop => (Action::Stop, Goal::Stopped),
+        Verb::Destroy => (Action::Destroy, Goal::Gone),
+        _ => (Action::Unload, Goal::Unplaced),
+    }
+}

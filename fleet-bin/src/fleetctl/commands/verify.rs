@@ -1,0 +1,62 @@
+//! `verify`: unit files of this computer, checked as the cluster would.
+
+use std::path::{Path, PathBuf};
+
+use fleet_unitfile::{Severity, UnitName};
+
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::findings::{Finding, check};
+use crate::fleetctl::local::read_file;
+use crate::fleetctl::output::Record;
+
+impl Record for Finding {
+    fn name(&self) -> &str {
+        self.file.to_str().unwrap_or_default()
+    }
+}
+
+/// Runs the command. Every file is checked, whatever is wrong with others.
+pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliError> {
+    let mut broken = 0_usize;
+    for path in files {
+        let findings = verify(path)?;
+        for finding in &findings {
+            context.output.record(finding, &format!("{finding}\n"))?;
+        }
+        if findings.iter().any(|finding| finding.severity == Severity::Error) {
+            broken += 1;
+        } else {
+            context.progress.note(&format!("{}: ok", path.display()));
+        }
+    }
+    context.output.finish()?;
+    match broken {
+        0 => Ok(()),
+        _ => Err(CliError::failed(format!("{broken} of {} unit files have errors", files.len()))),
+    }
+}
+
+fn verify(path: &Path) -> Result<Vec<Finding>, CliError> {
+    let source = read_file(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (name, bad_name) = match UnitName::parse(&name) {
+        Ok(name) => (name, None),
+        Err(error) => (stand_in(), Some(error)),
+    };
+    let (_, mut findings) = check(path, &name, &source);
+    if let Some(error) = bad_name {
+        findings.insert(0, of_name(path, error.to_string()));
+    }
+    Ok(findings)
+}
+
+/// What a file is checked under whose own name is none, so that all else is still found.
+fn stand_in() -> UnitName {
+    UnitName::parse("unit.service").expect("a plain name with a type")
+}
+
+fn of_name(path: &Path, message: String) -> Finding {
+    let help = "give the file the name that the unit is to have".to_owned();
+    Finding { file: path.to_owned(), line: 1, column: 1, severity: Severity::Error, message, help }
+}

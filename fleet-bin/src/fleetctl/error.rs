@@ -1,0 +1,187 @@
+//! The one error of `fleetctl`: what could not be done, why, what helps, and the exit code.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+
+/// How `fleetctl` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All that was asked for is done; also when the reader of the output went away.
+    Success,
+    /// Something could not be done.
+    Failure,
+    /// The command line cannot be understood.
+    Usage,
+    /// `status`: a unit is known and not active.
+    NotActive,
+    /// `status`: a unit is not known.
+    Unknown,
+    /// A person pressed Ctrl-C.
+    Interrupted,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::NotActive => 3,
+            Self::Unknown => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Why a command ended early.
+///
+/// It is printed once, at the top: `fleetctl: message: cause: cause`, then a `help:` line for each
+/// hint, then the other errors that came with it in the same way.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    exit: Exit,
+    message: String,
+    hints: Vec<String>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+    others: Vec<Self>,
+}
+
+impl CliError {
+    /// Something could not be done.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        let message = message.into();
+        let (hints, others) = (Vec::new(), Vec::new());
+        Self { exit: Exit::Failure, message, hints, source: None, others }
+    }
+
+    /// The command line cannot be understood.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, ..Self::failed(message) }
+    }
+
+    /// A person wants no more of it.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Interrupted, ..Self::failed(message) }
+    }
+
+    /// The same error, caused by `source`.
+    pub(crate) fn because(self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.because_of(Box::new(source))
+    }
+
+    /// The same error, caused by a `source` of which the type is not known.
+    pub(crate) fn because_of(mut self, source: Box<dyn Error + Send + Sync>) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// The same error, with something that a person could do about it.
+    pub(crate) fn help(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The same error, together with another one of its kind.
+    pub(crate) fn also(mut self, other: Self) -> Self {
+        self.others.push(other);
+        self
+    }
+
+    /// The same error, ending the program in another way.
+    pub(crate) fn ends_in(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// How the program ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The message and the chain of causes.
+    fn in_one_line(&self) -> String {
+        let mut line = self.message.clone();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            line = format!("{line}: {error}");
+            cause = error.source();
+        }
+        line
+    }
+
+    /// The cause that is nearest, or the message where there is none.
+    pub(crate) fn nearest_cause(&self) -> String {
+        self.source().map_or_else(|| self.message.clone(), ToString::to_string)
+    }
+
+    /// Writes the message, the chain of causes and the hints.
+    ///
+    /// Nothing is written where nobody reads any more.
+    pub(crate) fn print(&self, to: &mut dyn Write) -> io::Result<()> {
+        if self.exit == Exit::Success {
+            return Ok(());
+        }
+        writeln!(to, "fleetctl: {}", self.in_one_line())?;
+        self.hints.iter().try_for_each(|hint| writeln!(to, "help: {hint}"))?;
+        self.others.iter().try_for_each(|other| other.print(to))
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for CliError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// An error of writing results. That their reader went away, as `head` does, is no failure.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::failed("the output was closed").ends_in(Exit::Success);
+        }
+        Self::failed("cannot write the output").because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(error: &CliError) -> String {
+        let mut text = Vec::new();
+        error.print(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn an_error_prints_its_causes_once_and_its_hints() {
+        let disk = io::Error::other("the disk is full");
+        let error = CliError::failed("cannot start web.service")
+            .because(CliError::failed("cannot read it").because(disk))
+            .help("make room")
+            .help("or wait");
+        insta::assert_snapshot!(printed(&error), @r"
+        fleetctl: cannot start web.service: cannot read it: the disk is full
+        help: make room
+        help: or wait
+        ");
+        assert_eq!(error.exit().code(), 1);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_told_nothing_and_is_no_failure() {
+        let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((error.exit(), printed(&error).as_str()), (Exit::Success, ""));
+        let error = CliError::from(io::Error::other("no space"));
+        insta::assert_snapshot!(printed(&error), @"fleetctl: cannot write the output: no space");
+        assert_eq!(error.exit(), Exit::Failure);
+    }
+}

@@ -1,0 +1,145 @@
+//! What is wrong with a unit file on this computer, told as compilers tell it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use fleet_core::{Requirements, Strictness};
+use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName};
+use serde::Serialize;
+
+/// One thing that is wrong with a unit file, or odd.
+///
+/// `Display` is `FILE:LINE:COLUMN: message` and, in a second line, `help: …`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// The file, as it was named.
+    pub(crate) file: PathBuf,
+    /// The line, counted from 1.
+    pub(crate) line: usize,
+    /// The column in characters, counted from 1.
+    pub(crate) column: usize,
+    /// `error` or `warning`.
+    #[serde(serialize_with = "as_word")]
+    pub(crate) severity: Severity,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to write instead.
+    pub(crate) help: String,
+}
+
+/// Checks a unit file with the rules by which the cluster does.
+///
+/// All that is wrong is found, in the order of the file; the file itself is `None` where anything
+/// is an error.
+pub(crate) fn check(
+    path: &Path,
+    name: &UnitName,
+    source: &[u8],
+) -> (Option<UnitFile>, Vec<Finding>) {
+    let (file, diagnostics) = UnitFile::parse_collecting(source);
+    let mut findings: Vec<Finding> =
+        diagnostics.iter().map(|diagnostic| of_diagnostic(path, diagnostic)).collect();
+    findings.extend(of_requirements(path, name, &file));
+    findings.sort_by_key(|finding| (finding.line, finding.column));
+    let is_sound = findings.iter().all(|finding| finding.severity < Severity::Error);
+    (is_sound.then_some(file), findings)
+}
+
+fn of_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
+    let place = (diagnostic.location(), diagnostic.severity());
+    finding(path, place, diagnostic.message(), diagnostic.help().to_owned())
+}
+
+fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
+    match Requirements::parse(name, file, Strictness::Refuse) {
+        Ok(parsed) => {
+            let warnings = parsed
+                .warnings
+                .iter()
+                .map(|it| finding(path, (it.location, Severity::Warning), it.message(), it.help()));
+            warnings.collect()
+        }
+        Err(errors) => {
+            let errors = errors
+                .iter()
+                .map(|it| finding(path, (it.location, Severity::Error), it.message(), it.help()));
+            errors.collect()
+        }
+    }
+}
+
+fn finding(path: &Path, place: (Location, Severity), message: String, help: String) -> Finding {
+    let (Location { line, column }, severity) = place;
+    Finding { file: path.to_owned(), line, column, severity, message, help }
+}
+
+fn as_word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(severity)
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.file.display(), self.line, self.column)?;
+        if self.severity == Severity::Warning {
+            f.write_str("warning: ")?;
+        }
+        write!(f, "{}\nhelp: {}", self.message, self.help)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, source: &str) -> String {
+        let path = Path::new("units").join(name);
+        let (_, findings) = check(&path, &name.parse().unwrap(), source.as_bytes());
+        findings.iter().map(|finding| format!("{finding}\n").replace(", or", ",\nor")).collect()
+    }
+
+    #[test]
+    fn everything_wrong_is_told_in_the_order_of_the_file() {
+        let source = "[Service]\nExecStart=/bin/web\nthis is no option\n\n[X-Fleet]\n\
+                      MachineMetaData=disk=ssd\nGlobal=perhaps\nX-Conflicts=db*\n";
+        insta::assert_snapshot!(told("web.service", source), @r##"
+        units/web.service:3:1: missing "=" in "this is no option"
+        help: write Name=value, start a comment with "#",
+        or end the line above with a backslash to continue it
+        units/web.service:6:1: [X-Fleet] has no option "MachineMetaData"
+        help: write MachineMetadata, spelled exactly so
+        units/web.service:7:8: Global=perhaps is neither yes nor no
+        help: write true or false
+        "##);
+    }
+
+    #[test]
+    fn a_warning_says_so_and_leaves_the_file_sound() {
+        let source = "[X-Fleet]\nX-Conflicts=db*\n";
+        insta::assert_snapshot!(told("web.service", source), @r"
+        units/web.service:2:1: warning: X-Conflicts is the old name of Conflicts
+        help: write Conflicts
+        ");
+        let name = "web.service".parse().unwrap();
+        let (file, findings) = check(Path::new("web.service"), &name, source.as_bytes());
+        assert_eq!((file.is_some(), findings.len()), (true, 1));
+    }
+
+    #[test]
+    fn a_finding_as_json_has_documented_fields() {
+        let name = "web.service".parse().unwrap();
+        let (file, findings) = check(Path::new("web.service"), &name, b"oops\n");
+        assert!(file.is_none());
+        insta::assert_snapshot!(serde_json::to_string_pretty(&findings).unwrap(), @r#"
+        [
+          {
+            "file": "web.service",
+            "line": 1,
+            "column": 1,
+            "severity": "error",
+            "message": "option before the first section in \"oops\"",
+            "help": "put a section header such as [Unit] above it"
+          }
+        ]
+        "#);
+    }
+}

@@ -1,0 +1,108 @@
+//! `fleetctl`: the command line by which people work with a cluster.
+//!
+//! | step | module |
+//! |---|---|
+//! | read the command line, old spellings too | `spelling`, `args`, `settings` |
+//! | say which units are meant, and read their files | `names`, `local`, `findings` |
+//! | ask the cluster | `session` |
+//! | decide what to do (pure) | `resolve`, `wait` |
+//! | do it | `commands`, `follow` |
+//! | print it | `output`, `report`, `columns`, `table`, `words`, `progress`, `error` |
+
+mod args;
+mod columns;
+mod commands;
+mod context;
+mod error;
+mod findings;
+mod follow;
+mod local;
+mod names;
+mod output;
+mod progress;
+mod report;
+mod resolve;
+mod session;
+mod settings;
+mod spelling;
+mod table;
+mod wait;
+mod words;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use fleet_agent::SystemClock;
+
+use args::Cli;
+use context::Context;
+use error::{CliError, Exit};
+use output::Output;
+use progress::Progress;
+use session::Session;
+use settings::Settings;
+
+/// Runs `fleetctl` with these arguments, the name of the program first, and returns its exit code.
+///
+/// Results go to standard output, everything else to standard error. `environment` looks up a
+/// variable of the environment.
+pub fn run(args: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) -> ExitCode {
+    let exit = match read(args) {
+        Ok(cli) => settle(execute(cli, &environment)),
+        Err(error) => usage(&error),
+    };
+    ExitCode::from(exit.code())
+}
+
+fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let args = spelling::modern(args, &Cli::command());
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Prints what clap has to say, which may be the help that was asked for.
+fn usage(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    if error.use_stderr() {
+        return Exit::Usage;
+    }
+    settle(printed.map(|()| Exit::Success).map_err(CliError::from))
+}
+
+fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, CliError> {
+    let Some(command) = cli.command else {
+        Cli::command().print_help()?;
+        return Ok(Exit::Success);
+    };
+    let settings = Settings::new(&cli.global, environment)?;
+    if settings.debug {
+        trace_to_stderr();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut context = Context {
+            session: Session::new(&settings.endpoint)?,
+            output: Output::on_stdout(settings.format),
+            progress: Progress::on_stderr(),
+            clock: SystemClock::start(),
+        };
+        commands::run(&mut context, command).await
+    })
+}
+
+/// Prints an error, and says how the program ends.
+fn settle(result: Result<Exit, CliError>) -> Exit {
+    result.unwrap_or_else(|error| {
+        // Where nobody reads errors, the exit code is all that is left to give.
+        let _closed = error.print(&mut io::stderr());
+        error.exit()
+    })
+}
+
+fn trace_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::new("warn,fleet_http=debug,fleet_bin=debug");
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().init();
+}

@@ -1,0 +1,161 @@
+//! Pure: what an argument that names a unit means: a name, and a path where its file may be.
+
+use std::path::{Path, PathBuf};
+
+use fleet_unitfile::{NameError, UnitName, UnitType};
+
+use super::error::CliError;
+
+/// How far a name may be from another, in edits, to be taken for a slip of the pen.
+const NEAR: usize = 3;
+
+/// A unit that was named on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnitArg {
+    /// The unit's name: the last part of the path.
+    pub(crate) name: UnitName,
+    /// The argument with its type, where a local file may be.
+    pub(crate) path: PathBuf,
+}
+
+/// Reads one argument, a name or a path, with or without a type.
+///
+/// # Errors
+///
+/// The name breaks a rule, which the error tells.
+pub(crate) fn unit_arg(arg: &str) -> Result<UnitArg, CliError> {
+    let (name, path) = with_type(arg);
+    let name = UnitName::parse(&name).map_err(|error| bad_name(arg, error))?;
+    Ok(UnitArg { name, path })
+}
+
+/// Reads all arguments, and tells of every one that cannot be read.
+///
+/// A unit that is named twice counts once, unless it is named by two different paths.
+pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
+    let mut units: Vec<UnitArg> = Vec::new();
+    let mut wrong = Vec::new();
+    for arg in args {
+        match unit_arg(arg) {
+            Ok(unit) => match units.iter().find(|known| known.name == unit.name) {
+                Some(known) if known.path != unit.path => return Err(two_paths(known, &unit)),
+                Some(_) => {}
+                None => units.push(unit),
+            },
+            Err(error) => wrong.push(error),
+        }
+    }
+    all_or_first(units, wrong)
+}
+
+/// Of several names the one that was probably meant, if one is near.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
+    let near = distances.filter(|(distance, _)| *distance <= NEAR.min(name.len() / 3));
+    near.min().map(|(_, known)| known)
+}
+
+/// The argument's last part and the whole of it, both with `.service` added where no type is.
+fn with_type(arg: &str) -> (String, PathBuf) {
+    let path = Path::new(arg);
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return (String::new(), path.to_owned());
+    };
+    let has_type = UnitType::ALL
+        .iter()
+        .any(|known| name.strip_suffix(known.as_str()).is_some_and(|stem| stem.ends_with('.')));
+    if has_type {
+        return (name.to_owned(), path.to_owned());
+    }
+    let name = format!("{name}.{}", UnitType::Service);
+    (name.clone(), path.with_file_name(name))
+}
+
+fn bad_name(arg: &str, error: NameError) -> CliError {
+    CliError::failed(format!("{arg:?} names no unit")).because(error)
+}
+
+fn two_paths(one: &UnitArg, other: &UnitArg) -> CliError {
+    let (name, one, other) = (&one.name, one.path.display(), other.path.display());
+    CliError::failed(format!("{one} and {other} are both {name}"))
+        .help("give one of them another name, or leave it out")
+}
+
+/// The units if nothing is wrong; otherwise the first error together with the others.
+fn all_or_first(units: Vec<UnitArg>, wrong: Vec<CliError>) -> Result<Vec<UnitArg>, CliError> {
+    let mut wrong = wrong.into_iter();
+    let Some(first) = wrong.next() else {
+        return Ok(units);
+    };
+    Err(wrong.fold(first, |error, next| error.also(next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_added_where_there_is_none() {
+        for (arg, name, path) in [
+            ("foo", "foo.service", "foo.service"),
+            ("foo.1", "foo.1.service", "foo.1.service"),
+            ("a/b.socket", "b.socket", "a/b.socket"),
+            ("./a/web@1", "web@1.service", "./a/web@1.service"),
+            ("web@", "web@.service", "web@.service"),
+            ("service", "service.service", "service.service"),
+            ("foo.services", "foo.services.service", "foo.services.service"),
+        ] {
+            let unit = unit_arg(arg).unwrap();
+            assert_eq!((unit.name.as_str(), unit.path), (name, PathBuf::from(path)), "{arg}");
+        }
+        for unit_type in UnitType::ALL {
+            let arg = format!("foo.{unit_type}");
+            assert_eq!(unit_arg(&arg).unwrap().name.as_str(), arg);
+        }
+    }
+
+    #[test]
+    fn every_bad_name_is_told_with_its_rule() {
+        let args = ["ok", "not ok", "..", "é"].map(str::to_owned);
+        let mut text = Vec::new();
+        unit_args(&args).unwrap_err().print(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap().replace(": ", ":\n  ");
+        insta::assert_snapshot!(text, @r#"
+        fleetctl:
+          "not ok" names no unit:
+          unit name "not ok.service" has the character ' ':
+          use ASCII letters, digits and ":-_.\@", and write any other as an escape such as "\x20"
+        fleetctl:
+          ".." names no unit:
+          unit name "" is empty:
+          write a name such as "web.service"
+        fleetctl:
+          "é" names no unit:
+          unit name "é.service" has the character 'é':
+          use ASCII letters, digits and ":-_.\@", and write any other as an escape such as "\x20"
+        "#);
+    }
+
+    #[test]
+    fn a_unit_that_is_named_twice_counts_once() {
+        let args = ["b", "a", "b.service"].map(str::to_owned);
+        let names: Vec<_> = unit_args(&args).unwrap().into_iter().map(|unit| unit.name).collect();
+        assert_eq!(names, ["b.service", "a.service"]);
+        let args = ["x/b.service", "y/b.service"].map(str::to_owned);
+        let error = unit_args(&args).unwrap_err().to_string();
+        assert_eq!(error, "x/b.service and y/b.service are both b.service");
+    }
+
+    #[test]
+    fn only_a_near_name_is_suggested() {
+        let known = ["web.service", "db.service", "web@1.service"];
+        for (name, expected) in [
+            ("wbe.service", Some("web.service")),
+            ("web@2.service", Some("web@1.service")),
+            ("cache.service", None),
+            ("b", None),
+        ] {
+            assert_eq!(nearest(name, known), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Results on standard output, in the format that was asked for.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::Format;
+use super::error::CliError;
+
+/// A result that has a name, and can be put into a line for people.
+pub(crate) trait Record: Serialize {
+    /// What `-o name` prints of it.
+    fn name(&self) -> &str;
+}
+
+/// Prints results.
+pub(crate) struct Output<W: Write> {
+    to: W,
+    format: Format,
+    /// What goes into the one JSON document at the end.
+    collected: Vec<Value>,
+    last_name: String,
+}
+
+impl Output<io::Stdout> {
+    /// On standard output.
+    pub(crate) fn on_stdout(format: Format) -> Self {
+        Self::new(io::stdout(), format)
+    }
+}
+
+impl<W: Write> Output<W> {
+    fn new(to: W, format: Format) -> Self {
+        Self { to, format, collected: Vec::new(), last_name: String::new() }
+    }
+
+    /// The format that was asked for.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Prints bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.to.write_all(bytes)?;
+        Ok(self.to.flush()?)
+    }
+
+    /// Prints one result at once; `text` is what people see of it, whole lines or nothing.
+    ///
+    /// One JSON document is only printed by [`finish`](Self::finish).
+    pub(crate) fn record<R: Record>(&mut self, record: &R, text: &str) -> Result<(), CliError> {
+        match self.format {
+            Format::Table => self.raw(text.as_bytes()),
+            Format::Json => {
+                self.collected.push(to_json(record)?);
+                Ok(())
+            }
+            Format::Jsonl => self.raw(format!("{}\n", to_json(record)?).as_bytes()),
+            Format::Name => self.name(record.name()),
+        }
+    }
+
+    /// Prints a list of results; `table` is what people see of it.
+    pub(crate) fn list<R: Record>(&mut self, records: &[R], table: &str) -> Result<(), CliError> {
+        if self.format == Format::Table {
+            return self.raw(table.as_bytes());
+        }
+        records.iter().try_for_each(|record| self.record(record, ""))?;
+        self.finish()
+    }
+
+    /// Prints what is still owed: the one JSON document.
+    pub(crate) fn finish(&mut self) -> Result<(), CliError> {
+        if self.format != Format::Json {
+            return Ok(());
+        }
+        let all = Value::Array(std::mem::take(&mut self.collected));
+        self.raw(format!("{all:#}\n").as_bytes())
+    }
+
+    /// Names that follow each other and are the same are printed once.
+    fn name(&mut self, name: &str) -> Result<(), CliError> {
+        if name == self.last_name {
+            return Ok(());
+        }
+        name.clone_into(&mut self.last_name);
+        self.raw(format!("{name}\n").as_bytes())
+    }
+}
+
+fn to_json<R: Serialize>(record: &R) -> Result<Value, CliError> {
+    serde_json::to_value(record)
+        .map_err(|error| CliError::failed("cannot write the output").because(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Pet {
+        name: &'static str,
+        legs: u8,
+    }
+
+    impl Record for Pet {
+        fn name(&self) -> &str {
+            self.name
+        }
+    }
+
+    const PETS: [Pet; 3] =
+        [Pet { name: "cat", legs: 4 }, Pet { name: "cat", legs: 3 }, Pet { name: "bird", legs: 2 }];
+
+    fn printed(format: Format, print: impl Fn(&mut Output<&mut Vec<u8>>)) -> String {
+        let mut bytes = Vec::new();
+        print(&mut Output::new(&mut bytes, format));
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_list_comes_in_every_format() {
+        let list = |format| printed(format, |out| out.list(&PETS, "NAME\tLEGS\n").unwrap());
+        assert_eq!(list(Format::Table), "NAME\tLEGS\n");
+        assert_eq!(list(Format::Name), "cat\nbird\n");
+        let lines = "{\"legs\":4,\"name\":\"cat\"}\n{\"legs\":3,\"name\":\"cat\"}\n\
+                     {\"legs\":2,\"name\":\"bird\"}\n";
+        assert_eq!(list(Format::Jsonl), lines);
+        let document: Value = serde_json::from_str(&list(Format::Json)).unwrap();
+        assert_eq!(document[2]["name"], "bird");
+        assert_eq!(printed(Format::Json, |out| out.list::<Pet>(&[], "").unwrap()), "[]\n");
+    }
+
+    #[test]
+    fn results_that_come_one_by_one_still_make_one_document() {
+        let print = |out: &mut Output<&mut Vec<u8>>| {
+            PETS.iter().for_each(|pet| out.record(pet, "a pet\n").unwrap());
+            out.finish().unwrap();
+        };
+        assert_eq!(printed(Format::Table, print), "a pet\na pet\na pet\n");
+        assert_eq!(printed(Format::Json, print).matches("legs").count(), 3);
+        assert_eq!(printed(Format::Name, print), "cat\nbird\n");
+    }
+}

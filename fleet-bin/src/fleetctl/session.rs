@@ -1,0 +1,239 @@
+//! What commands ask of the cluster, with errors that say what could not be done.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fleet_core::{Requirements, Strictness, TargetState};
+use fleet_http::{
+    Client, ClientError, Endpoint, JournalLines, JournalOptions, PutOutcome, StateFilter,
+    UnitUpload, wire,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::error::CliError;
+use super::names::nearest;
+use super::wait::Sight;
+
+/// The connection to a daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    client: Client,
+}
+
+impl Session {
+    /// Names the daemon; it is connected to when something is first asked of it.
+    ///
+    /// # Errors
+    ///
+    /// The text says not where a daemon is.
+    pub(crate) fn new(endpoint: &str) -> Result<Self, CliError> {
+        let endpoint: Endpoint = endpoint
+            .parse()
+            .map_err(|error| CliError::usage("--endpoint cannot be used").because(error))?;
+        Ok(Self { client: Client::new(&endpoint) })
+    }
+
+    /// How long ago the daemon lost sight of the cluster, if it has, as of its last answer.
+    pub(crate) fn behind(&self) -> Option<Duration> {
+        self.client.behind()
+    }
+
+    /// The daemon's version.
+    pub(crate) async fn version(&self) -> Result<String, CliError> {
+        self.client.version().await.map_err(|error| cannot("ask for the version", error))
+    }
+
+    /// All units.
+    pub(crate) async fn units(&self) -> Result<Vec<wire::Unit>, CliError> {
+        self.client.units().await.map_err(|error| cannot("list the units", error))
+    }
+
+    /// All states of units on machines.
+    pub(crate) async fn states(&self) -> Result<Vec<wire::UnitState>, CliError> {
+        let states = self.client.states(&StateFilter::default()).await;
+        states.map_err(|error| cannot("list the unit states", error))
+    }
+
+    /// All machines that are present.
+    pub(crate) async fn machines(&self) -> Result<Vec<wire::Machine>, CliError> {
+        self.client.machines().await.map_err(|error| cannot("list the machines", error))
+    }
+
+    /// One unit; `None` if the cluster does not know it.
+    pub(crate) async fn unit(&self, name: &UnitName) -> Result<Option<wire::Unit>, CliError> {
+        self.client.unit(name).await.map_err(|error| cannot(format!("look at {name}"), error))
+    }
+
+    /// One unit that must be known.
+    ///
+    /// # Errors
+    ///
+    /// It is not known; a name that is near is suggested.
+    pub(crate) async fn known_unit(&self, name: &UnitName) -> Result<wire::Unit, CliError> {
+        match self.unit(name).await? {
+            Some(unit) => Ok(unit),
+            None => Err(self.unknown(name).await),
+        }
+    }
+
+    /// The error for a unit that the cluster does not know.
+    pub(crate) async fn unknown(&self, name: &UnitName) -> CliError {
+        let error = CliError::failed(format!("{name} is not known to the cluster"));
+        let units = self.client.units().await.unwrap_or_default();
+        match nearest(name.as_str(), units.iter().map(|unit| unit.name.as_str())) {
+            Some(near) => error.help(format!("did you mean {near}?")),
+            None => error.help("\"fleetctl list-unit-files\" shows the units that are known"),
+        }
+    }
+
+    /// The states of one unit on machines.
+    pub(crate) async fn states_of(
+        &self,
+        name: &UnitName,
+    ) -> Result<Vec<wire::UnitState>, CliError> {
+        let filter = StateFilter { unit: Some(name.to_string()), ..StateFilter::default() };
+        let states = self.client.states(&filter).await;
+        states.map_err(|error| cannot(format!("look at the state of {name}"), error))
+    }
+
+    /// Looks at one unit, wherever it is; `machines` are those that are present.
+    pub(crate) async fn sight(
+        &self,
+        name: &UnitName,
+        machines: &[wire::Machine],
+    ) -> Result<Sight, CliError> {
+        let (unit, states) = futures_util::try_join!(self.unit(name), self.states_of(name))?;
+        let eligible = match &unit {
+            Some(unit) if unit.global => eligible(name, unit, machines),
+            _ => BTreeSet::new(),
+        };
+        Ok(Sight { unit, states, eligible })
+    }
+
+    /// Makes a unit known that is not. `false`: somebody else was faster.
+    pub(crate) async fn create(&self, name: &UnitName, file: UnitFile) -> Result<bool, CliError> {
+        let desired = Some(TargetState::Inactive);
+        let upload = UnitUpload { file, desired, create_only: true };
+        match self.client.put_unit(name, &upload).await {
+            Ok(outcome) => Ok(outcome != PutOutcome::Exists),
+            Err(error) => Err(cannot(format!("submit {name}"), error)),
+        }
+    }
+
+    /// Puts another file in the place of a unit's file.
+    pub(crate) async fn replace(
+        &self,
+        name: &UnitName,
+        file: UnitFile,
+        desired: Option<TargetState>,
+    ) -> Result<(), CliError> {
+        let upload = UnitUpload { file, desired, create_only: false };
+        let outcome = self.client.put_unit(name, &upload).await;
+        outcome.map(drop).map_err(|error| cannot(format!("replace {name}"), error))
+    }
+
+    /// Changes a unit's desired state.
+    pub(crate) async fn set_desired(
+        &self,
+        name: &UnitName,
+        desired: TargetState,
+    ) -> Result<(), CliError> {
+        let set = self.client.set_desired(name, desired).await;
+        set.map_err(|error| cannot(format!("make {desired} the desired state of {name}"), error))
+    }
+
+    /// Forgets a unit.
+    pub(crate) async fn destroy(&self, name: &UnitName) -> Result<bool, CliError> {
+        let gone = self.client.destroy(name).await;
+        gone.map_err(|error| cannot(format!("destroy {name}"), error))
+    }
+
+    /// Asks for a restart, and returns the generation that the unit will then have.
+    pub(crate) async fn restart(&self, name: &UnitName) -> Result<u64, CliError> {
+        let generation = self.client.restart(name).await;
+        generation.map(|it| it.0).map_err(|error| cannot(format!("restart {name}"), error))
+    }
+
+    /// Opens a unit's journal.
+    pub(crate) async fn journal(
+        &self,
+        name: &UnitName,
+        options: &JournalOptions,
+    ) -> Result<JournalLines, CliError> {
+        let lines = self.client.journal(name, options).await;
+        lines.map_err(|error| cannot(format!("read the journal of {name}"), error))
+    }
+
+    /// The last lines of a unit's journal, as far as they can be had.
+    pub(crate) async fn last_lines(
+        &self,
+        name: &UnitName,
+        machine: Option<String>,
+        lines: u32,
+    ) -> Result<Vec<String>, CliError> {
+        let options = JournalOptions { lines: Some(lines), follow: false, machine };
+        let mut journal = self.journal(name, &options).await?;
+        let mut read = Vec::new();
+        while let Some(line) = next_line(&mut journal, name).await? {
+            read.push(line);
+        }
+        Ok(read)
+    }
+}
+
+/// The next line of a journal; `None` after the last one.
+pub(crate) async fn next_line(
+    journal: &mut JournalLines,
+    name: &UnitName,
+) -> Result<Option<String>, CliError> {
+    let line = journal.next_line().await;
+    line.map_err(|error| cannot(format!("go on reading the journal of {name}"), error))
+}
+
+/// The bytes of a unit's file.
+///
+/// # Errors
+///
+/// The server sent none, or none that can be read.
+pub(crate) fn source(unit: &wire::Unit) -> Result<Vec<u8>, CliError> {
+    match (&unit.source, &unit.source_base64) {
+        (Some(text), _) => Ok(text.clone().into_bytes()),
+        (None, Some(text)) => STANDARD.decode(text).map_err(|error| {
+            CliError::failed(format!("the file of {} cannot be read", unit.name)).because(error)
+        }),
+        (None, None) => Err(CliError::failed(match unit.problem.as_str() {
+            "" => format!("the server sent no file of {}", unit.name),
+            problem => format!("the file of {} cannot be had: {problem}", unit.name),
+        })),
+    }
+}
+
+/// The machines whose metadata a global unit asks for.
+fn eligible(name: &UnitName, unit: &wire::Unit, machines: &[wire::Machine]) -> BTreeSet<String> {
+    let Some(file) = source(unit).ok().and_then(|source| UnitFile::parse(source).ok()) else {
+        return BTreeSet::new();
+    };
+    let Ok(parsed) = Requirements::parse(name, &file, Strictness::Warn) else {
+        return BTreeSet::new();
+    };
+    let fits = |machine: &&wire::Machine| {
+        let mut demands = parsed.requirements.metadata.iter();
+        demands.all(|(key, wanted)| machine.metadata.get(key).is_some_and(|it| wanted.contains(it)))
+    };
+    machines.iter().filter(fits).map(|machine| machine.id.clone()).collect()
+}
+
+/// Says what could not be done. What the client advises becomes hints of their own.
+fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
+    match error {
+        ClientError::Unreachable { endpoint, cause } => {
+            CliError::failed(format!("no fleetd answers at {endpoint}"))
+                .because_of(cause)
+                .help("start one there, for example with \"fleetd dev\"")
+                .help("or name where one listens, with --endpoint or FLEETCTL_ENDPOINT")
+        }
+        error => CliError::failed(format!("cannot {what}")).because(error),
+    }
+}

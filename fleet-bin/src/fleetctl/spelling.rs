@@ -1,0 +1,84 @@
+//! Pure: command lines in the spelling of fleet v1, rewritten to today's.
+//!
+//! Go's flag package, and scripts of those years, write long options with one dash
+//! (`-endpoint=URL`), and fleet v1 wrote short ones with two (`--l`).
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+/// The same arguments as clap expects them; `command` says which long options there are.
+///
+/// What follows `--` is left alone, and so is everything that is no such spelling.
+pub(crate) fn modern(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+    let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
+    collect_long_options(command, &mut known);
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let rewrite = |(at, arg): (usize, OsString)| match arg.to_str() {
+        Some(text) if at < end => rewritten(text, &known).map_or(arg.clone(), OsString::from),
+        _ => arg,
+    };
+    args.into_iter().enumerate().map(rewrite).collect()
+}
+
+fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
+    known.extend(command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)));
+    for subcommand in command.get_subcommands() {
+        collect_long_options(subcommand, known);
+    }
+}
+
+fn rewritten(arg: &str, known: &BTreeSet<String>) -> Option<String> {
+    if let Some(letter) = arg.strip_prefix("--").filter(|letter| is_one_letter(letter)) {
+        return Some(format!("-{letter}"));
+    }
+    let option = arg.strip_prefix('-').filter(|option| !option.starts_with('-'))?;
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    known.contains(name).then(|| format!("--{option}"))
+}
+
+fn is_one_letter(text: &str) -> bool {
+    text.len() == 1 && text.bytes().all(|b| b.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::fleetctl::args::Cli;
+
+    fn modern_line(line: &str) -> String {
+        let args = line.split(' ').map(OsString::from).collect();
+        let modern = modern(args, &Cli::command());
+        modern.join(" ".as_ref()).into_string().unwrap()
+    }
+
+    #[test]
+    fn old_spellings_become_new_ones() {
+        for (old, new) in [
+            ("-endpoint=http://a:1 list-units", "--endpoint=http://a:1 list-units"),
+            ("-endpoint http://a:1 list-units", "--endpoint http://a:1 list-units"),
+            ("list-machines -full -no-legend", "list-machines --full --no-legend"),
+            ("start -block-attempts=3 a.service", "start --block-attempts=3 a.service"),
+            ("list-units --l", "list-units -l"),
+            ("journal --f a", "journal -f a"),
+            ("-help", "--help"),
+            ("-version", "--version"),
+        ] {
+            assert_eq!(modern_line(old), new);
+        }
+    }
+
+    #[test]
+    fn everything_else_stays() {
+        for line in [
+            "list-units -l --full",
+            "journal -fn 5 a",
+            "-o json list-units",
+            "submit -- -endpoint --l",
+            "submit - -unknown --wrong=1 -=",
+        ] {
+            assert_eq!(modern_line(line), line);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Pure: columns of text padded with tabs, in the shape that scripts over fleet v1 know.
+//!
+//! Every cell but the last of a row is followed by tabs up to the next tab stop, eight columns
+//! apart, that is past the widest cell of its column. So `cut` needs `tr -s '\t'` in front, and
+//! `awk` needs nothing.
+
+/// How far tab stops are from each other, in columns.
+const TAB: usize = 8;
+
+/// What stands in a cell of which nothing is known.
+pub(crate) const NOTHING: &str = "-";
+
+/// Lays rows out, with a header of upper-case column names where there is a `legend`.
+///
+/// Each row has one cell for each column. Control characters in cells become blanks, so that a
+/// cell is a cell.
+pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
+    let header = columns.iter().map(|column| column.to_uppercase()).collect();
+    let header: Option<Vec<String>> = legend.then_some(header);
+    let rows: Vec<Vec<String>> =
+        header.iter().chain(rows).map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let widths = widths(columns.len(), &rows);
+    rows.iter().map(|row| line(row, &widths)).collect()
+}
+
+/// A cell that holds `text`, or a dash where there is none.
+pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
+    let text = text.map(Into::into).filter(|text: &String| !text.is_empty());
+    text.unwrap_or_else(|| NOTHING.to_owned())
+}
+
+/// How wide each column is with its tabs: a whole number of tab stops, past the widest cell.
+fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(width).max();
+    (0..columns).map(|column| (widest(column).unwrap_or(0) + 1).next_multiple_of(TAB)).collect()
+}
+
+fn line(row: &[String], widths: &[usize]) -> String {
+    let mut text = String::new();
+    for (column, (cell, whole)) in row.iter().zip(widths).enumerate() {
+        text.push_str(cell);
+        if column + 1 < row.len() {
+            let tabs = (whole - width(cell)).div_ceil(TAB);
+            text.extend(std::iter::repeat_n('\t', tabs));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn width(cell: &String) -> usize {
+    cell.chars().count()
+}
+
+fn clean(cell: &str) -> String {
+    cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+        cells.map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn cells_reach_to_the_next_tab_stop_past_the_widest() {
+        let rows = [
+            row(["app.service", "282f949f.../10.10.20.1", "active"]),
+            row(["a", NOTHING, "failed"]),
+        ];
+        let text = layout(&["unit", "machine", "active"], true, &rows);
+        insta::assert_snapshot!(text.replace('\t', "→"), @r"
+        UNIT→→MACHINE→→→ACTIVE
+        app.service→282f949f.../10.10.20.1→active
+        a→→-→→→failed
+        ");
+    }
+
+    #[test]
+    fn a_cell_always_has_a_tab_after_it() {
+        for (cell, tabs) in [("", 1), ("1234567", 1), ("12345678", 1), ("éééééé", 1)] {
+            let text = layout(&["x", "y"], false, &[row([cell, "end"])]);
+            assert_eq!(text, format!("{cell}{}end\n", "\t".repeat(tabs)), "{cell:?}");
+        }
+        let rows = [row(["1234567", "a"]), row(["12345678", "b"])];
+        assert_eq!(layout(&["x", "y"], false, &rows), "1234567\t\ta\n12345678\tb\n");
+    }
+
+    #[test]
+    fn no_rows_leave_the_header_or_nothing() {
+        assert_eq!(layout(&["unit", "sub"], true, &[]), "UNIT\tSUB\n");
+        assert_eq!(layout(&["unit", "sub"], false, &[]), "");
+    }
+
+    #[test]
+    fn a_cell_cannot_break_out_of_its_row() {
+        let text = layout(&["desc", "x"], false, &[row(["two\nlines\tand a tab", "\u{1b}[31m"])]);
+        assert_eq!(text, "two lines and a tab\t [31m\n");
+        assert_eq!(
+            (cell(Some("")), cell(None::<&str>), cell(Some("a"))),
+            ("-".into(), "-".into(), "a".into())
+        );
+    }
+}

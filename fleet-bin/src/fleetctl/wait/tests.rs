@@ -1,0 +1,238 @@
+//! Tables: what is seen of a unit, and what that means for whoever waits.
+
+use super::*;
+
+const ACTIVE: Goal = Goal::Active { generation: 0 };
+
+fn unit(desired: &str, machine: &str) -> wire::Unit {
+    wire::Unit {
+        name: "web.service".into(),
+        desired_state: desired.into(),
+        machine_id: machine.into(),
+        hash: "new".into(),
+        ..wire::Unit::default()
+    }
+}
+
+fn state(machine: &str, asked: &str, active: &str, sub: &str) -> wire::UnitState {
+    wire::UnitState {
+        name: "web.service".into(),
+        machine_id: machine.into(),
+        hash: "new".into(),
+        asked: asked.into(),
+        systemd_load_state: "loaded".into(),
+        systemd_active_state: active.into(),
+        systemd_sub_state: sub.into(),
+        ..wire::UnitState::default()
+    }
+}
+
+fn told(goal: Goal, unit: Option<wire::Unit>, states: &[wire::UnitState]) -> String {
+    told_of(goal, &Sight { unit, states: states.to_vec(), ..Sight::default() })
+}
+
+fn told_of(goal: Goal, sight: &Sight) -> String {
+    match goal.judge(sight) {
+        Verdict::Reached => "reached".into(),
+        Verdict::Enough(text) => format!("enough: {text}"),
+        Verdict::Pending(text) => format!("pending: {text}"),
+        Verdict::Stuck(text) => format!("stuck: {text}"),
+        Verdict::Failed { text, machine: None } => format!("failed: {text}"),
+        Verdict::Failed { text, machine: Some(machine) } => format!("failed at {machine}: {text}"),
+    }
+}
+
+#[test]
+fn a_start_is_over_when_the_service_manager_says_active() {
+    let launched = || Some(unit("launched", "m1"));
+    let run = |active, sub| state("m1", "launched", active, sub);
+    let with = |result: &str, exit: &str, state: wire::UnitState| wire::UnitState {
+        result: result.into(),
+        exit: exit.into(),
+        ..state
+    };
+    for (states, expected) in [
+        (vec![], "pending: m1 has not loaded it yet"),
+        (vec![state("m1", "loaded", "inactive", "dead")], "pending: m1 has not started it yet"),
+        (vec![state("m2", "launched", "active", "running")], "pending: m1 has not loaded it yet"),
+        (vec![run("activating", "start-pre")], "pending: it is activating (start-pre) on m1"),
+        (vec![run("inactive", "dead")], "pending: it is inactive (dead) on m1"),
+        (vec![run("active", "running")], "reached"),
+        (vec![run("active", "exited")], "reached"),
+        (vec![run("reloading", "reload")], "reached"),
+        (vec![with("success", "", run("inactive", "dead"))], "reached"),
+        (
+            vec![with("exit-code", "exited with status 3", run("failed", "failed"))],
+            "failed at m1: failed on m1: exited with status 3, result exit-code",
+        ),
+        (
+            vec![with("timeout", "", run("failed", "failed"))],
+            "failed at m1: failed on m1: result timeout",
+        ),
+        (
+            vec![with("exit-code", "exited with status 1", run("activating", "auto-restart"))],
+            "stuck: m1 starts it over and over: exited with status 1, result exit-code",
+        ),
+    ] {
+        assert_eq!(told(ACTIVE, launched(), &states), expected, "{states:?}");
+    }
+}
+
+#[test]
+fn what_is_left_of_an_earlier_run_does_not_count() {
+    let failed = state("m1", "launched", "failed", "failed");
+    let restarted = wire::Unit { generation: 2, ..unit("launched", "m1") };
+    let before = wire::UnitState { generation: 1, ..failed.clone() };
+    let expected = "pending: m1 has not started it yet";
+    assert_eq!(told(ACTIVE, Some(restarted.clone()), &[before.clone()]), expected);
+    // The answer to the restart may be ahead of what is seen of the unit.
+    let unit_before = wire::Unit { generation: 1, ..restarted };
+    let goal = Goal::Active { generation: 2 };
+    assert_eq!(told(goal, Some(unit_before), &[before]), expected);
+
+    let old_file =
+        wire::UnitState { hash: "old".into(), ..state("m1", "launched", "active", "running") };
+    let expected = "pending: m1 has not loaded its present file yet";
+    assert_eq!(told(ACTIVE, Some(unit("launched", "m1")), &[old_file]), expected);
+}
+
+#[test]
+fn a_unit_without_a_machine_says_why() {
+    let waiting = || unit("launched", "");
+    assert_eq!(told(ACTIVE, Some(waiting()), &[]), "pending: it has no machine yet");
+    let refused = wire::Unit { reason: "no machine is present".into(), ..waiting() };
+    for goal in [ACTIVE, Goal::Loaded] {
+        let desired = if goal == ACTIVE { "launched" } else { "loaded" };
+        let refused = wire::Unit { desired_state: desired.into(), ..refused.clone() };
+        assert_eq!(told(goal, Some(refused), &[]), "stuck: no machine is present");
+    }
+}
+
+#[test]
+fn a_problem_on_the_machine_is_told() {
+    let problem = |state: wire::UnitState| wire::UnitState {
+        problem: "PrivateTmp= is not supported".into(),
+        ..state
+    };
+    let errored = wire::UnitState {
+        systemd_load_state: "error".into(),
+        ..state("m1", "inactive", "inactive", "dead")
+    };
+    let bad = wire::UnitState {
+        systemd_load_state: "bad-setting".into(),
+        ..state("m1", "loaded", "inactive", "dead")
+    };
+    for (state, expected) in [
+        (
+            problem(state("m1", "loaded", "inactive", "dead")),
+            "stuck: m1: PrivateTmp= is not supported",
+        ),
+        (
+            problem(state("m1", "launched", "inactive", "dead")),
+            "failed at m1: not started on m1: PrivateTmp= is not supported",
+        ),
+        (problem(state("m1", "launched", "active", "running")), "reached"),
+        (errored.clone(), "failed at m1: not loaded on m1: error"),
+        (problem(errored), "stuck: m1: PrivateTmp= is not supported"),
+        (bad.clone(), "failed at m1: not loaded on m1: bad-setting"),
+        (problem(bad), "failed at m1: not loaded on m1: bad-setting: PrivateTmp= is not supported"),
+    ] {
+        assert_eq!(told(ACTIVE, Some(unit("launched", "m1")), &[state]), expected);
+    }
+}
+
+#[test]
+fn a_load_is_over_when_the_machine_has_it() {
+    let loaded = || Some(unit("loaded", "m1"));
+    for (states, expected) in [
+        (vec![], "pending: m1 has not loaded it yet"),
+        (vec![state("m1", "loaded", "inactive", "dead")], "reached"),
+        (vec![state("m1", "launched", "active", "running")], "pending: m1 has not stopped it yet"),
+    ] {
+        assert_eq!(told(Goal::Loaded, loaded(), &states), expected, "{states:?}");
+    }
+}
+
+#[test]
+fn taking_down_is_over_when_nothing_runs() {
+    let down = || state("m1", "loaded", "inactive", "dead");
+    let up = || state("m1", "launched", "active", "running");
+    let stopping = || state("m1", "loaded", "deactivating", "stop-sigterm");
+    for (goal, unit, states, expected) in [
+        (
+            Goal::Stopped,
+            Some(unit("loaded", "m1")),
+            vec![up()],
+            "pending: it is still active (running) on m1",
+        ),
+        (
+            Goal::Stopped,
+            Some(unit("loaded", "m1")),
+            vec![stopping()],
+            "pending: it is still deactivating (stop-sigterm) on m1",
+        ),
+        (Goal::Stopped, Some(unit("loaded", "m1")), vec![down()], "reached"),
+        (Goal::Stopped, Some(unit("loaded", "m1")), vec![], "pending: m1 has not loaded it yet"),
+        // It never had a machine, and now is not wanted to run: nothing is left to stop.
+        (Goal::Stopped, Some(unit("loaded", "")), vec![], "reached"),
+        (Goal::Unplaced, Some(unit("inactive", "m1")), vec![], "pending: it is still placed on m1"),
+        (
+            Goal::Unplaced,
+            Some(unit("inactive", "")),
+            vec![down()],
+            "pending: it is still inactive (dead) on m1",
+        ),
+        (Goal::Unplaced, Some(unit("inactive", "")), vec![], "reached"),
+        (
+            Goal::Gone,
+            Some(unit("launched", "m1")),
+            vec![up()],
+            "pending: the cluster still knows it",
+        ),
+        (Goal::Gone, None, vec![up()], "pending: it is still active (running) on m1"),
+        (Goal::Gone, None, vec![], "reached"),
+    ] {
+        assert_eq!(told(goal, unit, &states), expected, "{goal:?} {states:?}");
+    }
+}
+
+#[test]
+fn that_others_want_something_else_is_told() {
+    for (goal, desired, expected) in [
+        (ACTIVE, "loaded", "stuck: its desired state is loaded, not launched"),
+        (Goal::Stopped, "launched", "stuck: its desired state is launched, not loaded"),
+        (Goal::Unplaced, "launched", "stuck: its desired state is launched, not inactive"),
+    ] {
+        assert_eq!(told(goal, Some(unit(desired, "m1")), &[]), expected);
+    }
+    for goal in [ACTIVE, Goal::Loaded, Goal::Stopped, Goal::Unplaced] {
+        assert_eq!(told(goal, None, &[]), "failed: it was destroyed meanwhile");
+    }
+    let broken = wire::Unit { problem: "its text is gone".into(), ..unit("", "") };
+    assert_eq!(told(ACTIVE, Some(broken), &[]), "failed: its text is gone");
+}
+
+#[test]
+fn a_global_unit_is_there_when_it_is_everywhere() {
+    let up = |machine| state(machine, "launched", "active", "running");
+    let failed = |machine| state(machine, "launched", "failed", "failed");
+    let sight = |eligible: &[&str], states: &[wire::UnitState]| Sight {
+        unit: Some(wire::Unit { global: true, ..unit("launched", "") }),
+        states: states.to_vec(),
+        eligible: eligible.iter().map(|id| (*id).to_owned()).collect(),
+    };
+    for (eligible, states, expected) in [
+        (&["m1", "m2"] as &[&str], vec![up("m1"), up("m2")], "reached"),
+        (&["m1", "m2"], vec![up("m1")], "enough: on 1 of 2 machines; not on m2"),
+        (&["m1", "m2"], vec![failed("m2"), up("m1")], "failed at m2: failed on m2"),
+        (&["m1", "m2"], vec![], "stuck: no machine has loaded it yet"),
+        (&[], vec![], "stuck: no machine that is present fits it"),
+        (
+            &["m1"],
+            vec![state("m1", "loaded", "inactive", "dead")],
+            "pending: m1 has not started it yet",
+        ),
+    ] {
+        assert_eq!(told_of(ACTIVE, &sight(eligible, &states)), expected, "{eligible:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! `submit`, `load` and `start`.
+
+use crate::cluster::Cluster;
+use crate::fleetctl::Fleetctl;
+
+const TWO: &[&str] = &["m1", "m2"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_is_submitted_loaded_and_started_in_the_words_of_v1() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service"]);
+    insta::assert_snapshot!(cluster.run("submit web").await, @r"
+    exit 0
+    Unit web.service inactive
+    ");
+    // Once more changes nothing, and says nothing.
+    insta::assert_snapshot!(cluster.run("submit web").await, @"exit 0");
+    insta::assert_snapshot!(cluster.run("load web").await, @r"
+    exit 0
+    Unit web.service loaded on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("start web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("start web -o jsonl").await, @r#"
+    exit 0
+    {"action":"start","machines":["m1"],"outcome":"reached","state":"launched","unit":"web.service"}
+    "#);
+    insta::assert_snapshot!(cluster.run("submit web -o json").await, @r#"
+    exit 0
+    [
+      {
+        "action": "submit",
+        "machines": [
+          "m1"
+        ],
+        "outcome": "unchanged",
+        "state": "launched",
+        "unit": "web.service"
+      }
+    ]
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_units_are_started_at_once_without_being_submitted_before() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["a.service", "b.service", "c.timer"]);
+    let run = cluster.run("start -o name a b.service c.timer").await.ok();
+    let mut names: Vec<_> = run.stdout.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a.service", "b.service", "c.timer"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_block_only_triggers() {
+    let cluster = Cluster::start(&[]).await;
+    cluster.write_sleepers(&["web.service"]);
+    insta::assert_snapshot!(cluster.run("start --no-block web").await, @r"
+    exit 0
+    Triggered unit web.service start
+    ");
+    assert_eq!(cluster.desired("web.service").await, "launched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_gets_the_file_of_its_template_from_here_or_from_the_cluster() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write("web@.service", "# a template\n[Service]\nExecStart=/bin/web %i\n");
+    cluster.run("start web@1").await.ok();
+    assert_eq!(
+        cluster.run("cat web@1").await.stdout,
+        "# a template\n[Service]\nExecStart=/bin/web %i\n"
+    );
+
+    cluster.run("submit web@").await.ok();
+    std::fs::remove_file(cluster.folder().join("web@.service")).unwrap();
+    cluster.run("start web@2").await.ok();
+    assert_eq!(
+        cluster.run("cat web@2").await.stdout,
+        "# a template\n[Service]\nExecStart=/bin/web %i\n"
+    );
+    let template = cluster.run("start web@").await;
+    insta::assert_snapshot!(template, @r"
+    exit 1
+    ---
+    fleetctl: cannot start web@.service: it is a template
+    help: start an instance of it, such as web@1.service
+    ");
+    insta::assert_snapshot!(cluster.run("start other@1").await, @r"
+    exit 1
+    ---
+    fleetctl: other@1.service is not known to the cluster, and there is no file other@1.service
+    help: write that file, or submit its template other@.service
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_wrong_with_all_files_is_told_and_nothing_is_sent() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["good.service"]);
+    cluster.write("web.service", "[Service]\nExecStart=/bin/web\n[Install\nAlias=a\n");
+    cluster.write("db.service", "[X-Fleet]\nConflict=web*\nMachineID=1a2b3c4d\n");
+    insta::assert_snapshot!(cluster.run("start good web db").await, @r#"
+    exit 1
+    ---
+    web.service:3:1: section header without "]" at its end in "[Install"
+    help: write [Section], and put what follows it on a line of its own
+    db.service:2:1: [X-Fleet] has no option "Conflict"
+    help: write Conflicts, spelled exactly so
+    db.service:3:11: MachineID=1a2b3c4d is only the beginning of a machine ID
+    help: write the entire ID, as "fleetctl list-machines --full" prints it
+    fleetctl: nothing was sent: 2 unit files have errors
+    "#);
+    let bad_name = cluster.run("submit good bad!name").await;
+    assert_eq!(bad_name.code, 1, "{bad_name}");
+    let expected = "fleetctl: \"bad!name\" names no unit: unit name \"bad!name.service\" has ";
+    assert!(bad_name.stderr.starts_with(expected), "{bad_name}");
+    assert_eq!(cluster.run("submit good nothing").await.code, 1);
+    assert_eq!(cluster.desired("good.service").await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_file_under_a_taken_name_changes_nothing_unless_replacing_is_asked_for() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service", "other.service"]);
+    cluster.run("start web").await.ok();
+    cluster.write("web.service", "[Service]\nExecStart=/bin/new\n");
+    insta::assert_snapshot!(cluster.run("start other web").await, @r#"
+    exit 1
+    ---
+    fleetctl: web.service (hash 6384608) is not the web.service of the cluster (hash 6cff462)
+    help: add --replace to put web.service in its place
+    help: "fleetctl cat web.service" shows the other one
+    "#);
+    assert_eq!(cluster.desired("other.service").await, "");
+    insta::assert_snapshot!(cluster.run("submit --replace web").await, @r"
+    exit 1
+    ---
+    fleetctl: cannot submit another web.service while its desired state is launched
+    help: use start --replace, which keeps it launched
+    ");
+    assert!(cluster.run("cat web").await.stdout.contains("sleep"));
+
+    insta::assert_snapshot!(cluster.run("start --replace web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    assert!(cluster.run("cat web").await.stdout.contains("/bin/new"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_the_cluster_can_see_is_told_by_it() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write("a.service", "[X-Fleet]\nMachineOf=b.service\n");
+    cluster.write("b.service", "[X-Fleet]\nMachineOf=a.service\n");
+    let run: Fleetctl = cluster.run("start a b").await;
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.stderr.contains("cannot submit b.service: "), "{run}");
+    assert!(run.stderr.contains("help: a.service was submitted, and not started\n"), "{run}");
+    assert_eq!(cluster.desired("a.service").await, "inactive");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn starting_a_unit_again_that_failed_is_a_new_attempt() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.play.cast("web.service", crate::puppet::Role::FailingBefore(1));
+    insta::assert_snapshot!(cluster.run("start web").await, @r#"
+    exit 1
+    ---
+    web.service: failed on m1: exited with status 3, result exit-code
+      | web.service on m1: 1
+      | web.service on m1: 2
+      | web.service on m1: 3
+    fleetctl: web.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+    insta::assert_snapshot!(cluster.run("start web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+}

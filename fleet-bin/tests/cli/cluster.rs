@@ -1,0 +1,127 @@
+//! A cluster for a test: a store in memory, the API on a unix socket, and the puppet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_core::{MachineId, Snapshot, Strictness};
+use fleet_http::{
+    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, serve,
+};
+use fleet_store::{Key, Layout, MemoryStore, Mirror, Registry, Transaction};
+use fleet_unitfile::UnitName;
+use futures_util::{StreamExt as _, stream};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::fleetctl::{DEADLINE, Fleetctl};
+use crate::puppet::{Play, Puppet};
+
+/// A cluster that ends when it is dropped.
+pub(crate) struct Cluster {
+    pub(crate) registry: Registry,
+    pub(crate) mirror: Mirror,
+    pub(crate) play: Play,
+    folder: TempDir,
+    at: Listen,
+    _tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    /// With machines of these IDs, whose addresses are 10.0.0.1 and so on.
+    pub(crate) async fn start(machines: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = Listen::Unix(folder.path().join("fleet.sock"));
+        let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+        let mirror = Mirror::start(&registry);
+        mirror.wait_current().await.unwrap();
+        let api = Api {
+            registry: registry.clone(),
+            mirror: mirror.clone(),
+            journals: Arc::new(Shelf),
+            page_size: Api::PAGE_SIZE,
+            strictness: Strictness::Refuse,
+            version: "1.2.3".to_owned(),
+        };
+        let listener = Listener::bind(&listen).await.unwrap();
+        let play = Play::default();
+        let puppet = Puppet::join(&registry, &mirror, machines, play.clone()).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, api.router(), std::future::pending()));
+        tasks.spawn(puppet.run());
+        Self { registry, mirror, play, folder, at: listen, _tasks: tasks }
+    }
+
+    /// Where unit files of the test are; `fleetctl` runs here.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a unit file.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// Writes unit files of services that would sleep.
+    pub(crate) fn write_sleepers(&self, names: &[&str]) {
+        names.iter().for_each(|name| self.write(name, "[Service]\nExecStart=/bin/sleep 1d\n"));
+    }
+
+    /// Runs `fleetctl` with arguments that are separated by blanks.
+    pub(crate) async fn run(&self, line: &str) -> Fleetctl {
+        Fleetctl::run(self.folder(), &self.at.to_string(), line).await
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        self.at.to_string()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&self.at.to_string().parse().unwrap())
+    }
+
+    /// The desired state of a unit; empty for one that is not known.
+    pub(crate) async fn desired(&self, unit: &str) -> String {
+        let name: UnitName = unit.parse().unwrap();
+        self.client().unit(&name).await.unwrap().map_or_else(String::new, |it| it.desired_state)
+    }
+
+    /// Waits until what is known of the cluster is so.
+    pub(crate) async fn wait_until(&self, reached: impl Fn(&Snapshot) -> bool) {
+        let mut progress = self.mirror.subscribe();
+        let reached = progress.wait_for(|_| reached(&self.mirror.snapshot()));
+        drop(tokio::time::timeout(DEADLINE, reached).await.unwrap().unwrap());
+    }
+
+    /// Writes bytes where a unit's record belongs that are none.
+    pub(crate) async fn damage(&self, unit: &str) {
+        let key = self.registry.layout().key(&Key::Unit(unit.parse().unwrap()));
+        let damage = Transaction::new().put(key, "damage");
+        drop(self.registry.store().commit(damage).await.unwrap());
+        self.wait_until(|it| it.fault(unit).is_some()).await;
+    }
+}
+
+/// Journals of made-up lines.
+struct Shelf;
+
+#[async_trait]
+impl Journals for Shelf {
+    async fn open(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+        query: &JournalQuery,
+    ) -> Result<JournalStream, JournalError> {
+        if machine.as_str() == "far" {
+            return Err(JournalError::NotHere { machine: machine.clone() });
+        }
+        let (unit, machine) = (unit.clone(), machine.clone());
+        let lines = query.lines.min(3);
+        let lines = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} on {machine}: {n}")));
+        match query.follow {
+            true => Ok(lines.chain(stream::pending()).boxed()),
+            false => Ok(lines.boxed()),
+        }
+    }
+}

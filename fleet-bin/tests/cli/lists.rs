@@ -1,0 +1,115 @@
+//! `list-units`, `list-unit-files` and `list-machines`, in every format.
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::puppet::Role;
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
+    cluster.write_sleepers(&["asleep.service", "far.service", "web.service"]);
+    let service = "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n";
+    cluster.write("all.service", &format!("[Unit]\nDescription=Everywhere\n{service}"));
+    cluster.play.cast("far.service", Role::Unplaceable);
+    cluster.run("submit asleep").await.ok();
+    cluster.run("start all web").await.ok();
+    cluster.run("start --no-block far").await.ok();
+    cluster.wait_until(|it| it.reason("far.service").is_some()).await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_are_listed_with_the_reason_of_those_that_do_not_run() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(cluster.run("list-units").await, @r"
+    exit 0
+    UNIT→→MACHINE→→→ACTIVE→SUB→REASON
+    all.service→282f949f.../10.0.0.2→active→running→-
+    all.service→m1/10.0.0.1→→active→running→-
+    far.service→-→→→-→-→no machine is present
+    web.service→m1/10.0.0.1→→active→running→-
+    ");
+    let fields = cluster.run("list-units -l --no-legend --fields=unit,machine,load").await;
+    insta::assert_snapshot!(fields, @r"
+    exit 0
+    all.service→282f949fc0de4711/10.0.0.2→loaded
+    all.service→m1/10.0.0.1→→→loaded
+    far.service→-→→→→-
+    web.service→m1/10.0.0.1→→→loaded
+    ");
+    insta::assert_snapshot!(cluster.run("list-units -o name").await, @r"
+    exit 0
+    all.service
+    far.service
+    web.service
+    ");
+    let document: Value =
+        serde_json::from_str(&cluster.run("list-units -o json").await.ok().stdout).unwrap();
+    assert_eq!(document.as_array().unwrap().len(), 4);
+    assert_eq!(document[2]["reason"], "no machine is present");
+    assert_eq!(document[3]["mainPID"], 4711);
+    let lines = cluster.run("list-units -o jsonl").await.ok().stdout;
+    assert_eq!(lines.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unit_files_and_machines_are_listed() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(cluster.run("list-unit-files").await, @r"
+    exit 0
+    UNIT→→HASH→DSTATE→→STATE→→TARGET→→REASON
+    all.service→e39f52f→launched→-→→global→→-
+    asleep.service→6cff462→inactive→inactive→-→→-
+    far.service→6cff462→launched→inactive→-→→no machine is present
+    web.service→6cff462→launched→launched→m1/10.0.0.1→-
+    ");
+    insta::assert_snapshot!(cluster.run("list-unit-files --fields unit,global,desc").await, @r"
+    exit 0
+    UNIT→→GLOBAL→DESC
+    all.service→true→Everywhere
+    asleep.service→false→-
+    far.service→false→-
+    web.service→false→-
+    ");
+    insta::assert_snapshot!(cluster.run("list-machines").await, @r"
+    exit 0
+    MACHINE→→IP→→METADATA
+    282f949f...→10.0.0.2→rack=r2
+    m1→→10.0.0.1→rack=r1
+    ");
+    insta::assert_snapshot!(cluster.run("list-machines --l --no-legend -fields=machine").await, @r"
+    exit 0
+    282f949fc0de4711
+    m1
+    ");
+    insta::assert_snapshot!(cluster.run("list-machines -o jsonl").await, @r#"
+    exit 0
+    {"ip":"10.0.0.2","machine":"282f949fc0de4711","metadata":{"rack":"r2"},"version":"1.2.3"}
+    {"ip":"10.0.0.1","machine":"m1","metadata":{"rack":"r1"},"version":"1.2.3"}
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_cluster_has_only_headers() {
+    let cluster = Cluster::start(&[]).await;
+    insta::assert_snapshot!(cluster.run("list-units").await, @r"
+    exit 0
+    UNIT→MACHINE→ACTIVE→SUB
+    ");
+    insta::assert_snapshot!(cluster.run("list-unit-files -o json").await, @r"
+    exit 0
+    []
+    ");
+    insta::assert_snapshot!(cluster.run("list-machines --no-legend").await, @"exit 0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_are_longer_than_a_page() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let names: Vec<String> = (0..150).map(|n| format!("u{n:03}.service")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    cluster.write_sleepers(&names);
+    cluster.run(&format!("submit {}", names.join(" "))).await.ok();
+    let listed = cluster.run("list-unit-files -o name").await.ok().stdout;
+    assert_eq!(listed.lines().collect::<Vec<_>>(), names);
+}

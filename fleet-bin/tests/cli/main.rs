@@ -1,0 +1,12 @@
+//! The real `fleetctl`, against a real server on a unix socket. The engine and the agents behind it
+//! are played by a puppet, so that every unit behaves as its test says.
+
+mod bring_up;
+mod cluster;
+mod fleetctl;
+mod lists;
+mod puppet;
+mod show;
+mod take_down;
+mod usage;
+mod waiting;

@@ -1,0 +1,231 @@
+//! `cat`, `status`, `journal`, `verify` and `version`.
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::puppet::Role;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cat_prints_every_byte() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let source = b"# caf\xe9 \xff\r\n[Service]\r\nExecStart=/bin/sleep \\\r\n  1d";
+    std::fs::write(cluster.folder().join("web.service"), source).unwrap();
+    cluster.run("submit web").await.ok();
+    let mut command =
+        crate::fleetctl::command(cluster.folder(), &cluster.endpoint(), "cat web.service");
+    assert_eq!(command.output().await.unwrap().stdout, source);
+    let lines = cluster.run("cat web -o jsonl").await.ok().stdout;
+    let document: Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(document["unit"], "web.service");
+    assert!(document["source"].as_str().unwrap().ends_with("  1d"));
+    insta::assert_snapshot!(cluster.run("cat wen").await, @r"
+    exit 1
+    ---
+    fleetctl: wen.service is not known to the cluster
+    help: did you mean web.service?
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_tells_all_and_exits_as_systemctl_does() {
+    let cluster = Cluster::start(&["m1", "far"]).await;
+    cluster
+        .write("web.service", "[Unit]\nDescription=The web\n[Service]\nExecStart=/bin/sleep 1d\n");
+    cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
+    cluster.write_sleepers(&["bad.service", "lost.service"]);
+    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.play.cast("lost.service", Role::Unplaceable);
+    cluster.run("start web all").await.ok();
+    cluster.run("start --no-block bad lost").await.ok();
+    cluster.wait_until(|it| it.states_of("bad.service").count() == 1).await;
+    cluster.wait_until(|it| it.reason("lost.service").is_some()).await;
+    insta::assert_snapshot!(cluster.run("status web").await, @r"
+    exit 0
+    web.service - The web
+          Hash: 889ac14
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+
+    web.service on m1: 1
+    web.service on m1: 2
+    web.service on m1: 3
+    ");
+    insta::assert_snapshot!(cluster.run("status bad lost --lines 1").await, @r"
+    exit 3
+    bad.service
+          Hash: 6cff462
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: failed (failed)
+        Result: exit-code
+          Exit: exited with status 3
+
+    bad.service on m1: 1
+
+    lost.service
+          Hash: 6cff462
+       Desired: launched
+       Current: inactive
+        Reason: no machine is present
+       Machine: none
+    ");
+    insta::assert_snapshot!(cluster.run("status all -n 2").await, @r"
+    exit 0
+    all.service
+          Hash: 612415e
+       Desired: launched
+       Current: launched
+       Machine: far/10.0.0.2
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+
+    (the journal is on machine far, and cannot be had from another one)
+
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+
+    all.service on m1: 1
+    all.service on m1: 2
+    ");
+    insta::assert_snapshot!(cluster.run("status -n 0 nothing bad").await, @r"
+    exit 4
+    bad.service
+          Hash: 6cff462
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: failed (failed)
+        Result: exit-code
+          Exit: exited with status 3
+    ---
+    Unit nothing.service does not exist.
+    ");
+    let document = cluster.run("status web lost -o json").await;
+    let statuses: Value = serde_json::from_str(&document.stdout).unwrap();
+    assert_eq!((document.code, statuses.as_array().unwrap().len()), (3, 2));
+    assert_eq!(statuses[0]["machines"][0]["active"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn journals_come_from_the_machine_that_is_asked_for() {
+    let cluster = Cluster::start(&["m1", "m2", "far"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
+    cluster.run("start web all").await.ok();
+    insta::assert_snapshot!(cluster.run("journal web").await, @r"
+    exit 0
+    web.service on m1: 1
+    web.service on m1: 2
+    web.service on m1: 3
+    ");
+    insta::assert_snapshot!(cluster.run("journal --lines=1 --machine m2 all").await, @r"
+    exit 0
+    all.service on m2: 1
+    ");
+    insta::assert_snapshot!(cluster.run("journal -n1 -o jsonl web").await, @r#"
+    exit 0
+    {"line":"web.service on m1: 1","unit":"web.service"}
+    "#);
+    insta::assert_snapshot!(cluster.run("journal --machine m all").await, @r"
+    exit 1
+    ---
+    fleetctl: several machines are called m
+    help: write more of one of m1, m2
+    ");
+    insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @r"
+    exit 1
+    ---
+    fleetctl: no machine that is present is called fra
+    help: did you mean far?
+    ");
+    let far = cluster.run("journal --machine far all").await;
+    assert_eq!((far.code, far.stdout.as_str()), (1, ""), "{far}");
+    assert!(far.stderr.contains("the journal is on machine far"), "{far}");
+    insta::assert_snapshot!(cluster.run("journal wbe").await, @r"
+    exit 1
+    ---
+    fleetctl: wbe.service is not known to the cluster
+    help: did you mean web.service?
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_is_followed_comes_line_by_line() {
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("start web").await.ok();
+    let line = "journal -f -n 2 web";
+    let mut command = crate::fleetctl::command(cluster.folder(), &cluster.endpoint(), line);
+    let mut fleetctl = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+    for expected in ["web.service on m1: 1", "web.service on m1: 2"] {
+        let next = tokio::time::timeout(crate::fleetctl::DEADLINE, lines.next_line());
+        assert_eq!(next.await.unwrap().unwrap().unwrap(), expected);
+    }
+    fleetctl.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_needs_no_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("good.service", "[Service]\nExecStart=/bin/web\n");
+    write("old.service", "[X-Fleet]\nX-Conflicts=web*\n");
+    write("bad.service", "[Service]\n=/bin/web\n[X-Fleet]\nGlobl=true\n");
+    write("bad name", "[Service]\n");
+    let verify =
+        |line: &'static str| crate::fleetctl::Fleetctl::run(folder.path(), "unix:///none", line);
+    insta::assert_snapshot!(verify("verify good.service old.service").await, @r"
+    exit 0
+    old.service:2:1: warning: X-Conflicts is the old name of Conflicts
+    help: write Conflicts
+    ---
+    good.service: ok
+    old.service: ok
+    ");
+    insta::assert_snapshot!(verify("verify bad.service good.service").await, @r#"
+    exit 1
+    bad.service:2:1: missing option name before "=" in "=/bin/web"
+    help: write Name=value
+    bad.service:4:1: [X-Fleet] has no option "Globl"
+    help: write Global, spelled exactly so
+    ---
+    good.service: ok
+    fleetctl: 1 of 2 unit files have errors
+    "#);
+    insta::assert_snapshot!(verify("verify none.service").await, @r"
+    exit 1
+    ---
+    fleetctl: there is no file none.service
+    ");
+    let document: Value =
+        serde_json::from_str(&verify("verify -o json bad.service").await.stdout).unwrap();
+    assert_eq!(
+        (document[0]["line"].as_u64(), document[0]["severity"].as_str()),
+        (Some(2), Some("error"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_are_told() {
+    let cluster = Cluster::start(&[]).await;
+    let version = env!("CARGO_PKG_VERSION");
+    for line in ["version", "--version", "-v"] {
+        let run = cluster.run(line).await.ok();
+        assert_eq!(run.stdout, format!("fleetctl version {version}\n"), "{line}");
+    }
+    let both = cluster.run("version --server").await.ok().stdout;
+    assert_eq!(both, format!("fleetctl version {version}\nfleetd version 1.2.3\n"));
+}

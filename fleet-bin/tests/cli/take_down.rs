@@ -1,0 +1,116 @@
+//! `stop`, `unload`, `destroy` and `restart`.
+
+use crate::cluster::Cluster;
+use crate::puppet::Role;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_is_stopped_unloaded_and_destroyed() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("start web").await.ok();
+    insta::assert_snapshot!(cluster.run("stop web").await, @r"
+    exit 0
+    Unit web.service loaded on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("unload web").await, @r"
+    exit 0
+    Unit web.service inactive
+    ");
+    insta::assert_snapshot!(cluster.run("unload web").await, @r"
+    exit 0
+    Unit web.service inactive
+    ");
+    insta::assert_snapshot!(cluster.run("stop web").await, @r"
+    exit 1
+    ---
+    fleetctl: web.service: cannot stop a unit whose desired state is inactive: it is not started
+    ");
+    insta::assert_snapshot!(cluster.run("destroy web").await, @r"
+    exit 0
+    Destroyed web.service
+    ");
+    cluster.wait_until(|it| it.unit("web.service").is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_is_not_known_is_an_error_with_a_suggestion_and_nothing_is_done() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    cluster.run("start web db").await.ok();
+    for command in ["stop", "unload", "destroy", "restart"] {
+        let run = cluster.run(&format!("{command} web bd something-else")).await;
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run}");
+        assert_eq!(cluster.desired("web.service").await, "launched");
+    }
+    insta::assert_snapshot!(cluster.run("stop web bd something-else").await, @r#"
+    exit 1
+    ---
+    fleetctl: bd.service is not known to the cluster
+    help: did you mean db.service?
+    fleetctl: something-else.service is not known to the cluster
+    help: "fleetctl list-unit-files" shows the units that are known
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_found_no_machine_can_be_taken_back() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["a.service", "b.service"]);
+    for unit in ["a.service", "b.service"] {
+        cluster.play.cast(unit, Role::Unplaceable);
+    }
+    cluster.run("start --no-block a b").await.ok();
+    insta::assert_snapshot!(cluster.run("stop a").await, @r"
+    exit 0
+    Unit a.service inactive
+    ");
+    insta::assert_snapshot!(cluster.run("unload b").await, @r"
+    exit 0
+    Unit b.service inactive
+    ");
+    let desired = (cluster.desired("a.service").await, cluster.desired("b.service").await);
+    assert_eq!(desired, ("loaded".to_owned(), "inactive".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_waits_for_the_new_run_on_every_machine() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
+    cluster.run("start web all").await.ok();
+    insta::assert_snapshot!(cluster.run("restart web").await, @r"
+    exit 0
+    Unit web.service restarted on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("restart all").await, @r"
+    exit 0
+    Unit all.service restarted on 2 machines
+    ");
+    let snapshot = cluster.mirror.snapshot();
+    for unit in ["web.service", "all.service"] {
+        let wanted = snapshot.unit(unit).unwrap().generation;
+        assert!(wanted.0 > 0, "{unit}");
+        assert!(snapshot.states_of(unit).all(|state| state.generation == wanted), "{unit}");
+    }
+    cluster.run("stop web").await.ok();
+    insta::assert_snapshot!(cluster.run("restart web").await, @r#"
+    exit 1
+    ---
+    fleetctl: cannot restart web.service: its desired state is loaded
+    help: use "fleetctl start web.service"
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_cannot_be_understood_can_only_be_destroyed() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("submit web").await.ok();
+    cluster.damage("web.service").await;
+    let run = cluster.run("unload web").await;
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.stderr.starts_with("fleetctl: web.service cannot be understood: "), "{run}");
+    assert!(run.stderr.contains("help: \"fleetctl destroy web.service\" takes it away"), "{run}");
+    cluster.run("destroy web").await.ok();
+    assert_eq!(cluster.run("list-unit-files --no-legend").await.ok().stdout, "");
+}

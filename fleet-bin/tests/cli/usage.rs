@@ -1,0 +1,115 @@
+//! The command line itself: help, mistakes, exit codes, and a reader that goes away.
+
+use std::process::Stdio;
+
+use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, Fleetctl, command};
+
+/// Runs the program where nobody listens.
+async fn alone(line: &str) -> Fleetctl {
+    let folder = tempfile::tempdir().unwrap();
+    Fleetctl::run(folder.path(), "unix:///none/f.sock", line).await
+}
+
+#[tokio::test]
+async fn help_is_a_success_and_goes_to_standard_output() {
+    for line in ["", "help", "--help", "-h", "-help", "start --help", "help start"] {
+        let run = alone(line).await.ok();
+        assert!(run.stdout.contains("Usage: fleetctl"), "{line}: {run}");
+        assert_eq!(run.stderr, "", "{line}");
+    }
+    let help = alone("").await.stdout;
+    for command in
+        ["submit", "load", "start", "restart", "stop", "unload", "destroy", "cat", "status"]
+            .into_iter()
+            .chain([
+                "journal",
+                "verify",
+                "list-units",
+                "list-unit-files",
+                "list-machines",
+                "version",
+            ])
+    {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is missing in {help}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_on_the_command_line_is_exit_code_2() {
+    for line in [
+        "strat web",
+        "start --wrong web",
+        "start",
+        "list-units --fields=nothing",
+        "list-units -o xml",
+        "list-unit",
+        "--endpoint=var/run/fleet.sock list-units",
+        "--endpoint=unix://var/run/fleet.sock list-units",
+        "--endpoint=https://a:1 list-units",
+        "--tunnel=a list-units",
+        "start --block-attempts=x web",
+    ] {
+        let run = alone(line).await;
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{line}: {run}");
+        assert!(!run.stderr.is_empty(), "{line}");
+    }
+    insta::assert_snapshot!(alone("strat web").await, @r"
+    exit 2
+    ---
+    error: unrecognized subcommand 'strat'
+
+      tip: some similar subcommands exist: 'status', 'restart', 'start'
+
+    Usage: fleetctl [OPTIONS] [COMMAND]
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(alone("list-units --fields unit,machin").await, @r#"
+    exit 2
+    ---
+    fleetctl: --fields: there is no field "machin"
+    help: did you mean machine?
+    help: the fields are unit, load, machine, active, sub, hash, reason
+    "#);
+    let endpoint = alone("--endpoint=unix://var/run/fleet.sock list-units").await;
+    let expected = "write three slashes, as in unix:///var/run/fleet.sock";
+    assert!(endpoint.stderr.contains(expected), "{endpoint}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_with_what_to_do() {
+    insta::assert_snapshot!(alone("list-units").await, @r#"
+    exit 1
+    ---
+    fleetctl: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
+    help: start one there, for example with "fleetd dev"
+    help: or name where one listens, with --endpoint or FLEETCTL_ENDPOINT
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_may_be_shortened_and_options_written_as_in_v1() {
+    let cluster = Cluster::start(&["m1"]).await;
+    for line in ["list-m -no-legend -o name", "list-machines --no-legend --fields=machine --full"] {
+        assert_eq!(cluster.run(line).await.ok().stdout, "m1\n", "{line}");
+    }
+    let elsewhere = format!("-endpoint={} list-machines -o name", cluster.endpoint());
+    assert_eq!(alone(&elsewhere).await.ok().stdout, "m1\n");
+    let v1 =
+        "--driver=API --strict-host-key-checking=false --request-timeout=5 list-machines -o name";
+    assert_eq!(cluster.run(v1).await.ok().stdout, "m1\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_goes_away_is_no_failure() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("start web").await.ok();
+    let mut command = command(cluster.folder(), &cluster.endpoint(), "journal -f web");
+    let mut fleetctl = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Nobody reads what it prints from here on.
+    drop(fleetctl.stdout.take());
+    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), b"" as &[u8]));
+}

@@ -1,0 +1,138 @@
+//! Waiting: what is told meanwhile, and how it ends.
+
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, Fleetctl, command};
+use crate::puppet::Role;
+
+async fn cluster(role: Role) -> Cluster {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.play.cast("web.service", role);
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_no_machine_takes_ends_the_wait_with_the_reason() {
+    let cluster = cluster(Role::Unplaceable).await;
+    insta::assert_snapshot!(cluster.run("start web").await, @r#"
+    exit 1
+    ---
+    web.service: waiting: no machine is present
+    fleetctl: web.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+    assert_eq!(cluster.desired("web.service").await, "launched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_unit_that_fails_does_not_hide_another_that_runs() {
+    let cluster = cluster(Role::FailingBefore(u64::MAX)).await;
+    cluster.write_sleepers(&["db.service"]);
+    insta::assert_snapshot!(cluster.run("start db web").await, @r#"
+    exit 1
+    Unit db.service launched on m1/10.0.0.1
+    ---
+    web.service: failed on m1: exited with status 3, result exit-code
+      | web.service on m1: 1
+      | web.service on m1: 2
+      | web.service on m1: 3
+    fleetctl: 1 of 2 units are not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_its_machine_cannot_do_is_told() {
+    insta::assert_snapshot!(cluster(Role::Unsupported).await.run("start web").await, @r#"
+    exit 1
+    ---
+    web.service: not loaded on m1: bad-setting: PrivateNetwork= needs systemd
+      | web.service on m1: 1
+      | web.service on m1: 2
+      | web.service on m1: 3
+    fleetctl: web.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_ends_well_has_started() {
+    insta::assert_snapshot!(cluster(Role::Finishing).await.run("start web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_time_is_up_it_is_said_what_was_waited_for() {
+    let starting = cluster(Role::Starting).await;
+    starting.run("start --no-block web").await.ok();
+    starting.wait_until(|it| it.states_of("web.service").count() == 1).await;
+    insta::assert_snapshot!(starting.run("start --wait-timeout 0 web").await, @r#"
+    exit 1
+    ---
+    web.service: not in time: it is activating (start-pre) on m1
+    fleetctl: web.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+    let ignored = cluster(Role::Ignored).await;
+    ignored.run("load --no-block web").await.ok();
+    ignored.wait_until(|it| it.placement("web.service").is_some()).await;
+    insta::assert_snapshot!(ignored.run("load --wait-timeout 0 web").await, @r#"
+    exit 1
+    ---
+    web.service: not in time: m1 has not loaded it yet
+    fleetctl: web.service is not loaded
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_global_unit_is_waited_for_on_the_machines_that_it_fits() {
+    let cluster = Cluster::start(&["m1", "m2", "m3"]).await;
+    let metadata = "MachineMetadata=rack=r1\nMachineMetadata=rack=r3\n";
+    let service = "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n";
+    cluster.write("some.service", &format!("{service}{metadata}"));
+    cluster.write("none.service", &format!("{service}MachineMetadata=rack=r9\n"));
+    insta::assert_snapshot!(cluster.run("start some").await, @r"
+    exit 0
+    Unit some.service launched on 2 machines
+    ");
+    insta::assert_snapshot!(cluster.run("start none").await, @r#"
+    exit 1
+    ---
+    none.service: waiting: no machine that is present fits it
+    fleetctl: none.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_the_wait_and_leaves_what_was_asked_for() {
+    let cluster = cluster(Role::Unplaceable).await;
+    let mut command = command(cluster.folder(), &cluster.endpoint(), "start web");
+    let mut fleetctl = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
+    // From here on it waits, and listens for the signal.
+    let first = tokio::time::timeout(DEADLINE, stderr.next_line()).await.unwrap().unwrap();
+    assert_eq!(first.unwrap(), "web.service: waiting: no machine is present");
+    let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let second = tokio::time::timeout(DEADLINE, stderr.next_line()).await.unwrap().unwrap();
+    assert_eq!(second.unwrap(), "fleetctl: interrupted; what was asked for stays asked for");
+    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(cluster.desired("web.service").await, "launched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_without_limit_still_ends_when_nothing_more_can_come() {
+    let cluster = cluster(Role::Unplaceable).await;
+    let run: Fleetctl = cluster.run("start --block-attempts 0 web").await;
+    assert_eq!(run.code, 1, "{run}");
+}
