@@ -1,0 +1,85 @@
+//! Large and hostile clusters: reasons stay short, and nothing is lost.
+
+use fleet_core::{Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit};
+use fleet_scheduler::{check, plan};
+use fleet_unitfile::{UnitFile, UnitName};
+
+/// A machine, and units `u0` to `u{count - 1}` of which each follows the one that `peer` says.
+fn cluster(count: usize, peer: impl Fn(usize) -> Option<usize>) -> Snapshot {
+    let mut cluster = Snapshot::default();
+    cluster.revision = Revision(10);
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    for index in 0..count {
+        let machine_of = peer(index).map(name).into_iter().collect();
+        let wants = Requirements { machine_of, ..Requirements::default() };
+        put(&mut cluster, name(index), wants);
+    }
+    cluster
+}
+
+fn name(index: usize) -> UnitName {
+    format!("u{index}.service").parse().unwrap()
+}
+
+fn put(cluster: &mut Snapshot, name: UnitName, wants: Requirements) {
+    let file = UnitFile::parse("").unwrap();
+    cluster.put_unit(Unit::new(name, file, wants, TargetState::Launched));
+}
+
+fn ring(count: usize) -> Snapshot {
+    cluster(count, |index| Some((index + 1) % count))
+}
+
+#[test]
+fn a_circle_is_spelled_out_up_to_64_units() {
+    let plan = plan(&ring(64));
+    let Reason::Cycle { units } = &plan.unplaced[&name(5)] else { panic!("{plan}") };
+    assert_eq!((units.len(), &units[0], &units[63]), (64, &name(5), &name(4)));
+}
+
+#[test]
+fn of_a_longer_circle_only_the_next_unit_is_told() {
+    let plan = plan(&ring(65));
+    assert_eq!(plan.unplaced.len(), 65);
+    let Reason::NoMachineFits { machines: 1, tallies } = &plan.unplaced[&name(5)] else {
+        panic!("{plan}");
+    };
+    assert_eq!(tallies[0].refusal, fleet_core::Refusal::MachineOf { peer: name(6) });
+}
+
+#[test]
+fn a_long_chain_is_placed_at_once() {
+    let cluster = cluster(2000, |index| index.checked_sub(1));
+    let plan = plan(&cluster);
+    assert_eq!((plan.steps.len(), plan.unplaced.len()), (2000, 0));
+    assert_eq!(check(&cluster, &plan), []);
+}
+
+#[test]
+fn a_long_chain_behind_a_unit_that_fits_nowhere_waits_with_it() {
+    let mut cluster = cluster(2000, |index| index.checked_sub(1));
+    let nowhere = Some("m9".parse().unwrap());
+    put(&mut cluster, name(0), Requirements { machine_id: nowhere, ..Requirements::default() });
+    let plan = plan(&cluster);
+    assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 2000));
+    let rules = |unit: usize| match &plan.unplaced[&name(unit)] {
+        Reason::NoMachineFits { tallies, .. } => (1, tallies[0].refusal.rule()),
+        Reason::NoMachineFitsGroup { group, tallies, .. } => {
+            (group.len(), tallies[0].refusal.rule())
+        }
+        other => panic!("{other}"),
+    };
+    assert_eq!(rules(0), (1, Rule::MachineId));
+    assert_eq!(rules(63), (64, Rule::MachineId));
+    assert_eq!(rules(64), (1, Rule::MachineOf));
+}
+
+#[test]
+fn one_unit_that_keeps_all_others_away_stops_only_their_placing_beside_it() {
+    let mut cluster = cluster(300, |_| None);
+    let conflicts = vec!["*".parse().unwrap()];
+    put(&mut cluster, name(0), Requirements { conflicts, ..Requirements::default() });
+    assert_eq!(plan(&cluster).steps.len(), 1);
+    cluster.put_machine(Machine::new("m2".parse().unwrap()));
+    assert_eq!(plan(&cluster).steps.len(), 300);
+}
