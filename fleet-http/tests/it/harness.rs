@@ -1,7 +1,6 @@
 //! A server as a daemon has it, on a memory store, with the daemon's other half played by hand.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,9 +11,10 @@ use fleet_core::{
 use fleet_http::{
     Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, serve,
 };
+use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    Commit, Key, Layout, LeaseId, Listing, MachineRecord, MemoryStore, Mirror, Place,
-    PlacementWrites, Presence, Registry, Store, StoreError, Transaction, Watch,
+    Commit, Key, Layout, MachineRecord, MemoryStore, Mirror, Place, PlacementWrites, Presence,
+    Registry, Store, Transaction,
 };
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
@@ -31,7 +31,7 @@ const TTL: Duration = Duration::from_secs(3600);
 pub(crate) struct Server {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
-    pub(crate) store: Arc<Switch>,
+    pub(crate) store: FaultyStore,
     pub(crate) at: Listen,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -46,13 +46,13 @@ impl Server {
 
     /// A server with something set differently.
     pub(crate) async fn start_with(set: impl FnOnce(&mut Api)) -> Self {
-        let server = Self::start_unread(Switch::new(), set).await;
+        let server = Self::start_unread(whole_store(), set).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
     /// A server that may not have read its store yet.
-    pub(crate) async fn start_unread(store: Switch, set: impl FnOnce(&mut Api)) -> Self {
+    pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(&mut Api)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(folder.path().join("fleet.sock"));
         Self::start_on(store, folder, &listen, set).await
@@ -62,19 +62,18 @@ impl Server {
     pub(crate) async fn start_on_tcp() -> Self {
         let listen = "tcp://127.0.0.1:0".parse().unwrap();
         let server =
-            Self::start_on(Switch::new(), tempfile::tempdir().unwrap(), &listen, |_| {}).await;
+            Self::start_on(whole_store(), tempfile::tempdir().unwrap(), &listen, |_| {}).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
     async fn start_on(
-        store: Switch,
+        store: FaultyStore,
         folder: TempDir,
         listen: &Listen,
         set: impl FnOnce(&mut Api),
     ) -> Self {
-        let store = Arc::new(store);
-        let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
+        let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
         let mut api = Api {
             registry: registry.clone(),
@@ -189,6 +188,11 @@ impl Server {
     }
 }
 
+/// A store that does not fail yet.
+pub(crate) fn whole_store() -> FaultyStore {
+    FaultyStore::new(Arc::new(MemoryStore::new()))
+}
+
 pub(crate) fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
@@ -240,64 +244,5 @@ impl Journals for Shelf {
             true => Ok(there.chain(stream::pending()).boxed()),
             false => Ok(there.boxed()),
         }
-    }
-}
-
-/// A memory store that can be made unavailable.
-pub(crate) struct Switch {
-    store: MemoryStore,
-    /// Nothing can be reached.
-    pub(crate) away: AtomicBool,
-    /// Commits happen, but are not acknowledged.
-    pub(crate) mute: AtomicBool,
-}
-
-impl Switch {
-    pub(crate) fn new() -> Self {
-        Self { store: MemoryStore::new(), away: false.into(), mute: false.into() }
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        if self.away.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable("the cable is cut".into()));
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Store for Switch {
-    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        self.check()?;
-        self.store.read(prefix).await
-    }
-
-    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.check()?;
-        let commit = self.store.commit(transaction).await?;
-        if self.mute.load(Ordering::SeqCst) {
-            return Err(StoreError::Unknown("the cable was cut".into()));
-        }
-        Ok(commit)
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        self.check()?;
-        self.store.watch(prefix, after).await
-    }
-
-    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.check()?;
-        self.store.grant(ttl).await
-    }
-
-    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.check()?;
-        self.store.renew(lease).await
-    }
-
-    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.check()?;
-        self.store.revoke(lease).await
     }
 }
