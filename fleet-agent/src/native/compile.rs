@@ -225,7 +225,7 @@ fn parse_type(value: &str) -> Result<Option<Kind>, String> {
         "simple" | "exec" => Ok(Some(Kind::Simple)),
         "oneshot" => Ok(Some(Kind::Oneshot)),
         other => Err(format!(
-            "{other:?} is not possible with the native service manager: \
+            "cannot be {other:?} with the native service manager: \
              write simple, exec or oneshot, or run the unit under systemd"
         )),
     }

@@ -3,6 +3,8 @@
 mod adopt;
 mod command;
 mod compile;
+#[cfg(test)]
+mod compile_tests;
 mod context;
 mod drive;
 mod environment;

@@ -165,3 +165,10 @@ pub(crate) fn standing(section: &str, name: &str) -> Standing {
 pub(crate) const fn confines() -> &'static str {
     CONFINES
 }
+
+/// Every option that is honoured, with its section.
+#[cfg(test)]
+pub(crate) fn every_honoured() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let unit = UNIT.into_iter().map(|name| ("Unit", name));
+    unit.chain(SERVICE.into_iter().map(|name| ("Service", name)))
+}

@@ -1,1 +1,234 @@
 //! Each option that is honoured, by what it does to a process.
+
+use std::os::unix::fs::PermissionsExt;
+
+use fleet_agent::ServiceError;
+use fleet_core::ExitStatus;
+
+use crate::support::{Bench, runs, signal, wait_until};
+
+/// What a script of a task with these settings prints.
+async fn printed(bench: &Bench, unit: &str, script: &str, settings: &str) -> Vec<String> {
+    let service = format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n{settings}");
+    bench.run(unit, &service).await;
+    bench.log(unit).await
+}
+
+#[tokio::test]
+async fn the_environment_is_what_the_unit_says_and_nothing_else() {
+    let bench = Bench::with(|config| config.environment.push(("B".into(), "machine".into()))).await;
+    let file = bench.path("variables");
+    std::fs::write(&file, "C='from a file'\nB=file\n").expect("it can be written");
+    let settings = format!(
+        "Environment=A=1 B=2 GONE=x\nEnvironmentFile={}\nEnvironmentFile=-/no/such/file\n\
+         UnsetEnvironment=GONE\n",
+        file.display()
+    );
+    let lines = printed(&bench, "a.service", "/usr/bin/env", &settings).await;
+    let mut names: Vec<&str> = lines.iter().filter_map(|line| line.split('=').next()).collect();
+    names.sort_unstable();
+    // A shell adds the last three itself.
+    names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
+    assert_eq!(names, ["A", "B", "BENCH", "C", "INVOCATION_ID", "PATH"]);
+    for expected in ["A=1", "B=file", "C=from a file"] {
+        assert!(lines.iter().any(|line| line == expected), "{expected} in {lines:?}");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn variables_are_passed_and_expanded() {
+    let bench = Bench::new().await;
+    let path = std::env::var("PATH").expect("a test has a path");
+    let settings = "PassEnvironment=PATH NO_SUCH_VARIABLE\nEnvironment=\"W=a b\"\n";
+    let service =
+        format!("Type=oneshot\nExecStart=/usr/bin/printf %%s\\\\n $W ${{W}} $$W\n{settings}");
+    bench.run("a.service", &service).await;
+    assert_eq!(bench.log("a.service").await, ["a", "b", "a b", "$W"]);
+    assert_eq!(printed(&bench, "b.service", "echo $$PATH", settings).await, [path]);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_missing_file_of_variables_is_told() {
+    let bench = Bench::new().await;
+    bench.load("a.service", "ExecStart=/bin/true\nEnvironmentFile=/no/such\n").await;
+    let error = bench.start("a.service").await.expect_err("it cannot start");
+    assert!(error.to_string().contains("EnvironmentFile=/no/such"), "{error}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn directories() {
+    let bench = Bench::new().await;
+    let place = bench.path("place");
+    std::fs::create_dir(&place).expect("it can be made");
+    let shown = place.display().to_string();
+    for (unit, setting, expected) in [
+        ("none.service", String::new(), "/"),
+        ("place.service", format!("WorkingDirectory={shown}\n"), shown.as_str()),
+        ("missing.service", "WorkingDirectory=-/no/such\n".to_owned(), "/"),
+    ] {
+        assert_eq!(printed(&bench, unit, "pwd -P", &setting).await, [expected], "{unit}");
+    }
+    bench.load("bad.service", "ExecStart=/bin/true\nWorkingDirectory=/no/such\n").await;
+    let error = bench.start("bad.service").await.expect_err("it cannot start");
+    assert!(error.to_string().contains("WorkingDirectory=/no/such"), "{error}");
+    assert_eq!(bench.state("bad.service").await.exit, Some(ExitStatus::Code(200)));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_mask_and_the_name_of_a_program() {
+    let bench = Bench::new().await;
+    let file = bench.path("file");
+    let script = format!("umask; : >{}", file.display());
+    assert_eq!(printed(&bench, "a.service", &script, "UMask=0027\n").await, ["0027"]);
+    let mode = std::fs::metadata(&file).expect("it was made").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    bench.run("b.service", "Type=oneshot\nExecStart=@/bin/sh mine -c 'echo $$0'\n").await;
+    assert_eq!(bench.log("b.service").await, ["mine"]);
+    bench.run("c.service", "Type=oneshot\nExecStart=echo found\n").await;
+    assert_eq!(bench.log("c.service").await, ["found"]);
+    bench.run("d@x.service", "Type=oneshot\nExecStart=:/bin/echo %i $HOME\n").await;
+    assert_eq!(bench.log("d@x.service").await, ["x $HOME"]);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn another_user_where_that_is_permitted() {
+    let bench = Bench::new().await;
+    let service = "Type=oneshot\nExecStart=/bin/sh -c 'id -un; id -gn; echo $$USER'\nUser=nobody\n";
+    let own = std::process::Command::new("/usr/bin/id").arg("-u").output().expect("id runs");
+    if own.stdout == b"0\n" {
+        bench.run("a.service", service).await;
+        let lines = bench.log("a.service").await;
+        assert_eq!((lines[0].as_str(), lines[2].as_str()), ("nobody", "nobody"));
+        bench.load("b.service", "ExecStart=/bin/true\nUser=no-such-user\n").await;
+        let error = bench.start("b.service").await.expect_err("there is no such user");
+        assert!(error.to_string().contains("no-such-user"), "{error}");
+    } else {
+        let refused = bench.try_load("a.service", &format!("[Service]\n{service}")).await;
+        assert!(matches!(refused, Err(ServiceError::BadSetting { line: 4, .. })), "{refused:?}");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn commands_around_the_main_process_run_in_their_order() {
+    let bench = Bench::new().await;
+    let out = bench.path("out").display().to_string();
+    let note = |word: &str| format!("/bin/sh -c 'echo {word} >>{out}'");
+    let service = format!(
+        "ExecStartPre={}\nExecStartPre=-/bin/false\nExecStart=/bin/sleep 1000\n\
+         ExecStartPost={}\nExecStop={}\nExecStopPost={}\n",
+        note("pre"),
+        note("post $$MAINPID"),
+        note("stop $$MAINPID"),
+        note("after $$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS"),
+    );
+    bench.run("a.service", &service).await;
+    let pid = bench.pid("a.service").await;
+    bench.stop("a.service").await;
+    let lines = bench.wait_for_lines("out", 4).await;
+    let expected = [
+        "pre".to_owned(),
+        format!("post {pid}"),
+        format!("stop {pid}"),
+        "after success killed TERM".to_owned(),
+    ];
+    assert_eq!(lines, expected);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_command_that_fails_before_the_main_process_fails_the_start() {
+    let bench = Bench::new().await;
+    bench.load("a.service", "ExecStartPre=/bin/false\nExecStart=/bin/sleep 1000\n").await;
+    let error = bench.start("a.service").await.expect_err("it cannot start");
+    assert!(error.to_string().contains("a command before its main process failed"), "{error}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_start_that_takes_too_long_fails() {
+    let bench = Bench::new().await;
+    bench
+        .load("a.service", "Type=oneshot\nExecStart=/bin/sleep 1000\nTimeoutStartSec=30ms\n")
+        .await;
+    let error = bench.start("a.service").await.expect_err("it takes too long");
+    assert!(error.to_string().contains("TimeoutStartSec="), "{error}");
+    assert_eq!(bench.state("a.service").await.result.as_deref(), Some("timeout"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_task_may_remain_when_it_is_done() {
+    let bench = Bench::new().await;
+    let out = bench.path("out").display().to_string();
+    let service = format!(
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecStop=/bin/sh -c 'echo >>{out}'\n"
+    );
+    bench.run("a.service", &service).await;
+    assert_eq!(bench.state("a.service").await.sub, "exited");
+    bench.stop("a.service").await;
+    bench.wait_for_lines("out", 1).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_signal_and_its_reach() {
+    let bench = Bench::new().await;
+    let pids = bench.path("pids").display().to_string();
+    let script = format!("sleep 1001 & echo $$! >{pids}; trap \"echo got; exit\" USR1; wait");
+    let settings = "KillSignal=SIGUSR1\nKillMode=process\n";
+    bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n{settings}")).await;
+    let child: u32 = bench.wait_for_lines("pids", 1).await[0].parse().expect("a pid");
+    // The trap is set a moment after the line is written.
+    wait_until("the shell waits", || sleeps(child)).await;
+    let parent = bench.pid("a.service").await;
+    wait_until("the trap is set", || catches_usr1(parent)).await;
+    bench.stop("a.service").await;
+    assert_eq!(bench.log("a.service").await, ["got"]);
+    assert!(runs(child), "only the main process is signalled");
+    signal(child, "KILL");
+    wait_until("the child has ended", || !runs(child)).await;
+
+    let settings = "KillMode=mixed\n";
+    std::fs::remove_file(&pids).expect("it was made");
+    let script = format!("trap \"\" TERM; sleep 1001 & echo $$! >{pids}; trap - TERM; wait");
+    bench.run("b.service", &format!("ExecStart=/bin/sh -c '{script}'\n{settings}")).await;
+    let child: u32 = bench.wait_for_lines("pids", 1).await[0].parse().expect("a pid");
+    bench.stop("b.service").await;
+    assert!(!runs(child), "the rest is killed once the main process has ended");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn exit_statuses_decide() {
+    let bench = Bench::new().await;
+    let exit = "ExecStart=/bin/sh -c 'exit 7'\n";
+    bench.run("good.service", &format!("{exit}SuccessExitStatus=7\n")).await;
+    bench.wait_for_sub("good.service", "dead").await;
+    let settings = "Restart=always\nRestartPreventExitStatus=7\n";
+    bench.run("never.service", &format!("{exit}{settings}")).await;
+    bench.wait_for_sub("never.service", "failed").await;
+    let settings = "RestartForceExitStatus=7\nRestartSec=1h\n";
+    bench.run("forced.service", &format!("{exit}{settings}")).await;
+    bench.wait_for_sub("forced.service", "auto-restart").await;
+    bench.clean_up().await;
+}
+
+/// Whether a process sleeps, as one that waits does.
+fn sleeps(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S"))
+}
+
+/// Whether a process has a handler for SIGUSR1, the tenth signal.
+fn catches_usr1(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << 9) != 0)
+}
