@@ -1,0 +1,194 @@
+//! For whoever reads, checks, edits or writes systemd unit files.
+//!
+//! ```text
+//! cargo run -p fleet-examples --example parse_unit              a tour with a unit of its own
+//! cargo run -p fleet-examples --example parse_unit -- FILE...   what is in your unit files
+//! ```
+//!
+//! Each function below shows one thing that `fleet-unitfile` does; they can be read in any order.
+//! The last one, `explain`, is what you would copy: it makes of a diagnostic a message that points
+//! at the place, as compilers do. Given files, the program prints their options and what is wrong,
+//! and ends with exit code 1 if one of them has an error.
+#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use fleet_unitfile::{
+    Diagnostic, OptionErrorKind, Severity, UnitFile, UnitName, UnitOption, expand_specifiers,
+    split_words,
+};
+
+const WORKER: &str = r#"# One worker for each queue.
+[Unit]
+Description=Worker for queue %i
+
+[Service]
+ExecStart=/usr/bin/worker --queue "%i" \
+    # Comments may stand between the lines of a value.
+    --title "100%% of %p"
+Restart=on-failure
+Environment=LEVEL=2
+Environment=MODE=fast
+"#;
+
+const BROKEN: &str = r#"[Service]
+ExecStart=/usr/bin/worker
+Restart on-failure
+=always
+
+[Install
+WantedBy=multi-user.target
+"#;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let paths: Vec<String> = std::env::args().skip(1).collect();
+    if !paths.is_empty() {
+        return check_files(&paths);
+    }
+    let name = UnitName::parse("worker@blue.service")?;
+    let unit = UnitFile::parse(WORKER)?;
+    the_options(&unit);
+    what_counts_as_the_same(&unit)?;
+    the_parts_of_a_name(&name)?;
+    a_command_line(&unit, &name)?;
+    an_edit(&unit)?;
+    a_value_cannot_smuggle()?;
+    a_broken_file();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every option knows its section, its value as systemd reads it, and where it stands.
+fn the_options(unit: &UnitFile) {
+    println!("== Options, with the places where they stand\n");
+    print_options(unit);
+    // Of an option that may be given many times, all are kept; of others the last one counts.
+    let environment: Vec<&str> =
+        unit.values("Service", "Environment").map(UnitOption::value).collect();
+    assert_eq!(environment, ["LEVEL=2", "MODE=fast"]);
+    assert_eq!(unit.last("Service", "Restart"), Some("on-failure"));
+}
+
+/// The source stays as it is, byte for byte; the hash says whether two files mean the same.
+fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
+    println!("\n== Canonical text, with the hash {}\n\n{}", unit.hash(), unit.canonical());
+    assert_eq!(unit.source(), WORKER.as_bytes());
+
+    let other_layout = UnitFile::parse(WORKER.replace('\n', "\r\n"))?;
+    assert_ne!(other_layout, *unit, "another source");
+    assert_eq!(other_layout.hash(), unit.hash(), "and the same meaning");
+    Ok(())
+}
+
+/// A `UnitName` is a valid name, and knows its parts.
+fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
+    println!("== The parts of {name}\n");
+    println!("type {}, stem {}, prefix {}", name.unit_type(), name.stem(), name.prefix());
+    let template = name.template().ok_or("an instance has a template")?;
+    println!("instance {:?} of {template}", name.instance().unwrap_or_default());
+    println!("beside it, for example, {}", template.instantiate("green")?);
+    if let Err(error) = UnitName::parse("worker blue.service") {
+        println!("refused: {error}");
+    }
+    Ok(())
+}
+
+/// Specifiers are filled in from the name, and a command line is split as systemd splits it.
+fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
+    let command = unit.last("Service", "ExecStart").ok_or("the unit starts something")?;
+    let words = split_words(&expand_specifiers(command, name)?)?;
+    println!("\n== What is started as {name}\n\n{words:?}");
+    assert_eq!(words, ["/usr/bin/worker", "--queue", "blue", "--title", "100% of worker"]);
+    Ok(())
+}
+
+/// An edit changes one option and leaves every other byte alone, comments included.
+fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
+    let edited = unit
+        .with(UnitOption::new("Service", "Restart", "always"))?
+        .with(UnitOption::new("Install", "WantedBy", "multi-user.target"))?
+        .without("Service", "Environment");
+    let text = edited.source_str().ok_or("it was text, so it still is")?;
+    println!("\n== After an edit\n\n{text}");
+    assert!(text.contains("# Comments may stand") && !text.contains("Environment"));
+    Ok(())
+}
+
+/// What would not read back as the same option is refused when a file is written.
+fn a_value_cannot_smuggle() -> Result<(), Box<dyn Error>> {
+    let smuggled = UnitOption::new("Unit", "Description", "Harmless\n[Service]\nUser=root");
+    let Err(error) = UnitFile::from_options([smuggled]) else {
+        return Err("an option must not become three".into());
+    };
+    println!("== Refused in writing\n\n{error}");
+    assert_eq!(error.kind(), OptionErrorKind::LineEnd);
+    Ok(())
+}
+
+/// Strict reading stops at the first error. Collecting goes on, and tells all that is wrong.
+fn a_broken_file() {
+    println!("\n== A broken file, read strictly\n");
+    match UnitFile::parse(BROKEN) {
+        Ok(_) => unreachable!("the file is broken"),
+        Err(error) => println!("{error}"),
+    }
+    println!("\n== The same, collecting");
+    let (unit, diagnostics) = UnitFile::parse_collecting(BROKEN);
+    for diagnostic in &diagnostics {
+        println!("\n{}", explain("broken.service", &unit, diagnostic));
+    }
+    assert_eq!(diagnostics.len(), 3);
+    // What could be read was: a tool may go on with it, as systemd would.
+    assert_eq!(unit.last("Service", "ExecStart"), Some("/usr/bin/worker"));
+}
+
+/// Prints what is in some files and what is wrong with them.
+fn check_files(paths: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut all_good = true;
+    for path in paths {
+        let source = std::fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        let (unit, diagnostics) = UnitFile::parse_collecting(source);
+        println!("== {path}, with the hash {}\n", unit.hash());
+        print_options(&unit);
+        for diagnostic in &diagnostics {
+            println!("\n{}", explain(path, &unit, diagnostic));
+        }
+        println!();
+        all_good &= diagnostics.iter().all(|it| it.severity() < Severity::Error);
+    }
+    Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_options(unit: &UnitFile) {
+    for option in unit.options() {
+        let place = unit.location(option.span().start);
+        let (section, name, value) = (option.section(), option.name(), option.value());
+        println!("{:>3}:{:<2} [{section}] {name} = {value:?}", place.line, place.column);
+    }
+}
+
+/// A message with the line in question and carets under the part that is meant.
+fn explain(path: &str, unit: &UnitFile, diagnostic: &Diagnostic) -> String {
+    let (place, span) = (diagnostic.location(), diagnostic.span());
+    let line = unit.line_text(span.start);
+    let blank = |character| if character == '\t' { '\t' } else { ' ' };
+    let before: String = line.chars().take(place.column - 1).map(blank).collect();
+    // The span may go on in the next lines; the carets stay in this one.
+    let meant = String::from_utf8_lossy(&unit.source()[span.start..span.end]).chars().count();
+    let left = (line.chars().count() + 1).saturating_sub(place.column);
+    let carets = "^".repeat(meant.min(left).max(1));
+    let number = place.line.to_string();
+    let margin = " ".repeat(number.len());
+    format!(
+        "{severity}: {message}\n\
+         {margin}--> {path}:{number}:{column}\n\
+         {margin} |\n\
+         {number} | {line}\n\
+         {margin} | {before}{carets}\n\
+         {margin} = help: {help}",
+        severity = diagnostic.severity(),
+        message = diagnostic.message(),
+        column = place.column,
+        help = diagnostic.help(),
+    )
+}
