@@ -1,32 +1,27 @@
 //! Sending one request and understanding its answer.
 
 use std::error::Error;
-use std::fmt::Write as _;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::rt::{Read, ReadBufCursor};
-use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::connect::Connector;
+use super::query::Query;
 use super::{ClientError, Endpoint, Entity};
 use crate::BEHIND;
-use crate::duplex::BoxedDuplex;
 use crate::wire::ErrorBody;
 
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long a whole answer may take, connecting included.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// How long an unused connection is kept.
@@ -223,103 +218,5 @@ impl Caller {
             message => message.to_owned(),
         };
         ClientError::Api { status: status.as_u16(), message, details: error.details }
-    }
-}
-
-/// The query of a request; it prints with the `?` before it, if it is not empty.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Query(String);
-
-impl Query {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// The same query with a parameter, if it is given.
-    pub(super) fn with(mut self, name: &str, value: Option<&str>) -> Self {
-        if let Some(value) = value {
-            self.0.push(if self.0.is_empty() { '?' } else { '&' });
-            self.0.extend([name, "=", &escape(value)]);
-        }
-        self
-    }
-}
-
-impl std::fmt::Display for Query {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Percent-encodes all that has a meaning in a URL.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'@' | b':' => {
-                escaped.push(char::from(byte));
-            }
-            _ => write!(escaped, "%{byte:02X}").expect("a string takes all that is written"),
-        }
-    }
-    escaped
-}
-
-/// Connects to the endpoint, whatever the URL of a request says.
-#[derive(Debug, Clone)]
-struct Connector(Endpoint);
-
-impl tower::Service<Uri> for Connector {
-    type Response = Conduit;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Conduit>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let endpoint = self.0.clone();
-        Box::pin(async move {
-            let stream = timeout(CONNECT, endpoint.connect()).await.map_err(io::Error::from)??;
-            Ok(Conduit(TokioIo::new(stream)))
-        })
-    }
-}
-
-/// A connection as the pool wants it.
-struct Conduit(TokioIo<BoxedDuplex>);
-
-impl Connection for Conduit {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl Read for Conduit {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl hyper::rt::Write for Conduit {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

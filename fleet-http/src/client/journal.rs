@@ -3,7 +3,7 @@
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::call::Query;
+use super::query::Query;
 use super::{ClientError, Endpoint};
 
 /// Which lines of a journal are wanted.

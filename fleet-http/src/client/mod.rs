@@ -1,9 +1,11 @@
 //! The client: one method for each thing that the API can do.
 
 mod call;
+mod connect;
 mod endpoint;
 mod error;
 mod journal;
+mod query;
 
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ use crate::wire::{
     Machine, MachinePage, MetadataOp, PutUnit, Restarted, Unit, UnitPage, UnitState, UnitStatePage,
     Version,
 };
-use call::{Caller, Query};
+use call::Caller;
+use query::Query;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
@@ -297,7 +300,7 @@ fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
 }
 
 fn unit_path(name: &UnitName) -> String {
-    format!("units/{}", call::escape(name.as_str()))
+    format!("units/{}", query::escape(name.as_str()))
 }
 
 fn base64_of(bytes: &[u8]) -> String {

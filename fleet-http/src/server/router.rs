@@ -153,12 +153,14 @@ async fn frame(
     request: Request,
     next: Next,
 ) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = if writes_for_a_web_page(&request) {
         let message = "web pages may not change anything: there is no authentication yet";
         Failure::new(StatusCode::FORBIDDEN, message).into_response()
     } else {
         next.run(request).await
     };
+    tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
     response.headers_mut().insert(SERVER, server);
     if let MirrorStatus::Behind { lasting } = api.mirror.status()
         && lasting.as_secs() > 0

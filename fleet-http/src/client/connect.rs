@@ -1,0 +1,77 @@
+//! Connections to the endpoint, as the pool of the HTTP library wants them.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::Endpoint;
+use crate::duplex::BoxedDuplex;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Connects to the endpoint, whatever the URL of a request says.
+#[derive(Debug, Clone)]
+pub(super) struct Connector(pub(super) Endpoint);
+
+impl tower::Service<Uri> for Connector {
+    type Response = Conduit;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Conduit>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let endpoint = self.0.clone();
+        Box::pin(async move {
+            let stream = timeout(CONNECT, endpoint.connect()).await.map_err(io::Error::from)??;
+            Ok(Conduit(TokioIo::new(stream)))
+        })
+    }
+}
+
+/// A connection as the pool wants it.
+pub(super) struct Conduit(TokioIo<BoxedDuplex>);
+
+impl Connection for Conduit {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Conduit {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Conduit {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,55 @@
+//! The variable part of a request's URL.
+
+use std::fmt::{self, Write as _};
+
+/// The query of a request; it prints with the `?` before it, if it is not empty.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query(String);
+
+impl Query {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same query with a parameter, if it is given.
+    pub(super) fn with(mut self, name: &str, value: Option<&str>) -> Self {
+        if let Some(value) = value {
+            self.0.push(if self.0.is_empty() { '?' } else { '&' });
+            self.0.extend([name, "=", &escape(value)]);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Percent-encodes all that has a meaning in a URL.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'@' | b':' => {
+                escaped.push(char::from(byte));
+            }
+            _ => write!(escaped, "%{byte:02X}").expect("a string takes all that is written"),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_meaning_in_a_url_is_escaped() {
+        let query = Query::new().with("a", Some("b c&d=e")).with("f", None).with("g", Some("é%/"));
+        assert_eq!(query.to_string(), "?a=b%20c%26d%3De&g=%C3%A9%25%2F");
+        assert_eq!(Query::new().to_string(), "");
+        assert_eq!(escape(r"a\x2d@1:2_3.service"), "a%5Cx2d@1:2_3.service");
+    }
+}
