@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use tokio::sync::watch as signal;
 
-use super::{Progress, Shared};
+use super::Shared;
 use crate::clock::wait;
 use crate::{Listing, Registry, StoreError, Watch};
 
@@ -18,7 +17,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Follower {
     registry: Registry,
     shared: Arc<Shared>,
-    tell: signal::Sender<Progress>,
 }
 
 /// Why the mirror cannot take over what the store says.
@@ -34,12 +32,8 @@ enum Setback {
 }
 
 impl Follower {
-    pub(super) fn new(
-        registry: Registry,
-        shared: Arc<Shared>,
-        tell: signal::Sender<Progress>,
-    ) -> Self {
-        Self { registry, shared, tell }
+    pub(super) fn new(registry: Registry, shared: Arc<Shared>) -> Self {
+        Self { registry, shared }
     }
 
     /// Follows for ever; whoever started it aborts it.
@@ -50,7 +44,7 @@ impl Follower {
                 Ok(watch) => self.follow(watch, &mut pause).await.into(),
                 Err(setback) => setback,
             };
-            self.lose();
+            self.shared.lose();
             report(&setback, pause);
             wait(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -65,13 +59,8 @@ impl Follower {
         self.refuse_older(&listing)?;
         // Only with the watch in hand is the listing taken for current.
         let watch = store.watch(prefix, listing.revision).await?;
-        let revision = listing.revision;
         let view = self.shared.read(|state| state.view.relist(listing));
-        self.shared.change(|state| {
-            state.view = view;
-            state.behind_since = None;
-        });
-        self.tell.send_replace(Progress { revision, is_current: true });
+        self.shared.change(|state| state.resume(view));
         Ok(watch)
     }
 
@@ -92,17 +81,17 @@ impl Follower {
                 Ok(changes) => {
                     *pause = FIRST_PAUSE;
                     self.shared.change(|state| state.view.apply(&changes));
-                    let revision = changes.revision;
-                    self.tell.send_replace(Progress { revision, is_current: true });
                 }
                 Err(error) => return error,
             }
         }
     }
+}
 
-    fn lose(&self) {
-        self.shared.lose();
-        self.tell.send_modify(|progress| progress.is_current = false);
+/// However the task ends, be it by a panic: the mirror must not be taken for current after that.
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.shared.close();
     }
 }
 

@@ -68,6 +68,9 @@ struct State {
     view: View,
     /// Since when the view may be behind the store; nothing while it is current.
     behind_since: Option<Timestamp>,
+    /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
+    /// current again.
+    tell: Option<signal::Sender<Progress>>,
 }
 
 #[derive(Debug)]
@@ -89,10 +92,10 @@ impl Mirror {
     pub fn start(registry: &Registry) -> Self {
         let clock = Clock::start();
         let view = View::new(registry.layout().clone());
-        let state = State { view, behind_since: Some(clock.now()) };
-        let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
         let (tell, progress) = signal::channel(Progress::default());
-        let follower = follow::Follower::new(registry.clone(), shared.clone(), tell);
+        let state = State { view, behind_since: Some(clock.now()), tell: Some(tell) };
+        let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
+        let follower = follow::Follower::new(registry.clone(), shared.clone());
         let task = tokio::spawn(follower.run()).abort_handle();
         Self { shared, progress, task: Arc::new(Task(task)) }
     }
@@ -161,7 +164,7 @@ impl Mirror {
     /// Ends the following, for all handles. The last snapshot stays readable and is not current.
     pub fn shutdown(&self) {
         self.task.0.abort();
-        self.shared.lose();
+        self.shared.close();
     }
 
     async fn wait_until(
@@ -170,7 +173,10 @@ impl Mirror {
     ) -> Result<Arc<Snapshot>, MirrorClosed> {
         let mut progress = self.progress.clone();
         progress.wait_for(reached).await.map_err(|_| MirrorClosed)?;
-        Ok(self.snapshot())
+        self.shared.read(|state| match state.tell {
+            Some(_) => Ok(state.view.snapshot().clone()),
+            None => Err(MirrorClosed),
+        })
     }
 }
 
@@ -179,8 +185,17 @@ impl Shared {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+    /// Changes the state, then tells how far it has come. Not while it is locked: whoever is told
+    /// may look at it.
+    fn change(&self, work: impl FnOnce(&mut State)) {
+        let (tell, progress) = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            work(&mut state);
+            (state.tell.clone(), state.progress())
+        };
+        if let Some(tell) = tell {
+            tell.send_if_modified(|told| std::mem::replace(told, progress) != progress);
+        }
     }
 
     /// Notes that the view is not current from now on, if it was until now.
@@ -189,5 +204,26 @@ impl Shared {
         self.change(|state| {
             state.behind_since.get_or_insert(now);
         });
+    }
+
+    /// Notes that nobody keeps the view current any more.
+    fn close(&self) {
+        self.lose();
+        self.change(|state| state.tell = None);
+    }
+}
+
+impl State {
+    /// Takes over a view that is complete and watched from now on.
+    fn resume(&mut self, view: View) {
+        self.view = view;
+        if self.tell.is_some() {
+            self.behind_since = None;
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let revision = self.view.snapshot().revision;
+        Progress { revision, is_current: self.behind_since.is_none() }
     }
 }

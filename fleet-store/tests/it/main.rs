@@ -1,5 +1,6 @@
 //! The tests of the store, by subject.
 
+mod bounds;
 mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;

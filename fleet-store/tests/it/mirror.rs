@@ -169,10 +169,15 @@ async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
     let fresh = self::mirror(&registry).await.snapshot();
     assert!(fresh.fault("a.service").is_some());
     assert!(fresh.machine("m-1").is_some());
+    let good = b"{\"v\":1,\"machine\":\"m-1\",\"epoch\":3}";
+    let revision = put_raw(&registry, &Key::Placement(name("a.service")), good).await;
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(snapshot.unit("a.service").is_some() && snapshot.placement("a.service").is_some());
+    let revision = put_raw(&registry, &Key::Placement(name("a.service")), b"?").await;
     let key = registry.layout().key(&Key::Placement(name("a.service")));
     registry.store().commit(Transaction::new().delete(key)).await.unwrap();
     let snapshot = soon(mirror.wait_for(revision.next())).await.unwrap();
-    assert!(snapshot.unit("a.service").is_some());
+    assert!(snapshot.unit("a.service").is_some() && snapshot.placement("a.service").is_none());
 }
 
 #[tokio::test(start_paused = true)]

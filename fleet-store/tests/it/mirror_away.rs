@@ -104,6 +104,7 @@ async fn a_mirror_that_was_shut_down_says_so_and_keeps_what_it_had() {
     mirror.shutdown();
     assert!(!other.is_current());
     assert!(soon(other.wait_for(Revision(u64::MAX))).await.is_err());
+    assert!(soon(other.wait_current()).await.is_err());
     assert!(soon(progress.wait_for(|_| false)).await.is_err());
     assert_eq!(other.snapshot().units().len(), 1);
 }

@@ -1,0 +1,52 @@
+//! What happens at the bounds: to a reader that is too slow, and to one that comes too late.
+
+use fleet_core::Revision;
+use fleet_store::{Keyspace, StoreError, Transaction};
+
+use crate::support::{memory, soon};
+
+#[tokio::test]
+async fn a_slow_reader_is_cut_off_without_a_gap_and_no_writer_waits() {
+    let store = memory();
+    let mut slow = store.watch("", Revision::ZERO).await.unwrap();
+    let mut written = 0;
+    for i in 0..3000_u32 {
+        soon(store.commit(Transaction::new().put("a", i.to_string()))).await.unwrap();
+        written += 1;
+    }
+    let mut read = 0;
+    let cut = loop {
+        match soon(slow.next()).await {
+            Ok(changes) => {
+                read += 1;
+                assert_eq!(changes.revision, Revision(read));
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(cut, StoreError::WatchLost));
+    assert!((1000..written).contains(&read), "{read} revisions were kept for it");
+    assert!(matches!(soon(slow.next()).await, Err(StoreError::WatchLost)));
+    // What it missed is still kept, so it can go on from where it was.
+    let mut again = store.watch("", Revision(read)).await.unwrap();
+    assert_eq!(soon(again.next()).await.unwrap().revision, Revision(read + 1));
+}
+
+#[tokio::test]
+async fn a_watch_of_what_is_no_longer_kept_is_refused() {
+    let store = memory();
+    let per_revision = 100;
+    let revisions = Keyspace::HISTORY / per_revision + 5;
+    for i in 0..revisions {
+        let put = |transaction: Transaction, key| transaction.put(format!("{key}"), i.to_string());
+        let transaction = (0..per_revision).fold(Transaction::new(), put);
+        store.commit(transaction).await.unwrap();
+    }
+    let late = store.watch("", Revision::ZERO).await;
+    let Err(StoreError::Compacted { oldest }) = late else { panic!("{late:?}") };
+    assert_eq!(oldest, Revision(5));
+    let mut watch = store.watch("", oldest).await.unwrap();
+    for revision in 6..=revisions as u64 {
+        assert_eq!(soon(watch.next()).await.unwrap().revision, Revision(revision));
+    }
+}
