@@ -30,8 +30,9 @@ pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
-/// Connecting may take five seconds, and a whole answer thirty; only a journal may take its time. A `GET`
-/// whose connection turns out to have been closed is repeated once; nothing else is ever repeated.
+/// Connecting may take five seconds, and a whole answer thirty; only a journal may take its time. A
+/// `GET` whose connection turns out to have been closed is repeated once; nothing else is ever
+/// repeated.
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: Caller,
