@@ -24,3 +24,8 @@ pub use service_manager::{
     Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
+
+/// The examples of the page that introduces the crate compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

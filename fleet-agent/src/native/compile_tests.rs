@@ -42,6 +42,7 @@ fn wrapped(texts: &[String]) -> String {
         let mut column = 0;
         for word in text.split(' ') {
             if column + word.len() > 85 {
+                out.truncate(out.trim_end().len());
                 out.push_str("\n   ");
                 column = 3;
             }
@@ -181,17 +182,17 @@ fn refusals_name_the_line_and_say_what_to_do() {
     ]
     .map(|setting| refusal(&root(), &format!("{start}{setting}\n")))
     .into();
-    insta::assert_snapshot!(wrapped(&told), @r"
-    3: Type= cannot be "notify" with the native service manager: write simple, exec or 
+    insta::assert_snapshot!(wrapped(&told), @r#"
+    3: Type= cannot be "notify" with the native service manager: write simple, exec or
        oneshot, or run the unit under systemd
-    3: Restart= is "sometimes": write no, on-success, on-failure, on-abnormal, on-abort, 
+    3: Restart= is "sometimes": write no, on-success, on-failure, on-abnormal, on-abort,
        on-watchdog or always
-    3: RestartSec= cannot be read: no time span from byte 0 on: write numbers with units, 
+    3: RestartSec= cannot be read: no time span from byte 0 on: write numbers with units,
        such as "1min 30s"
     3: KillMode= is "kind": write control-group, mixed, process or none
-    3: KillSignal= names no signal: "SIGRTMIN+3"; write a name such as SIGTERM, no 
+    3: KillSignal= names no signal: "SIGRTMIN+3"; write a name such as SIGTERM, no
        real-time signal
-    3: SuccessExitStatus= has "256": write exit codes from 0 to 255 and names of signals 
+    3: SuccessExitStatus= has "256": write exit codes from 0 to 255 and names of signals
        such as SIGKILL
     3: RemainAfterExit= is "maybe": write yes or no
     3: Environment= has "A": write NAME=value, in quotes where the value has blanks
@@ -200,27 +201,27 @@ fn refusals_name_the_line_and_say_what_to_do() {
     3: UMask= is "9": write an octal number from 0 to 0777
     3: StandardOutput= is "tty": write journal, null or inherit
     3: StandardInput= is "socket": only null is possible here
-    3: PrivateTmp= is not possible: the native service manager cannot confine processes 
+    3: PrivateTmp= is not possible: the native service manager cannot confine processes
        in this way: take the option out or set it to no, or run the unit under systemd
-    3: LimitNOFILE= is not possible: the native service manager does not know this 
+    3: LimitNOFILE= is not possible: the native service manager does not know this
        option: take it out, or run the unit under systemd
-    3: MemoryMax= is not possible: the native service manager does not know this option: 
+    3: MemoryMax= is not possible: the native service manager does not know this option:
        take it out, or run the unit under systemd
     3: WatchdogSec= is not possible with the native service manager: take the option out
     3: ExecStartPre= has the relative path "bin/relative": write it from the root on
-    3: ExecStartPre= has a variable for its program: write the path itself, or "/bin/sh 
+    3: ExecStartPre= has a variable for its program: write the path itself, or "/bin/sh
        -c 'exec $PROGRAM'"
-    3: ExecStartPre= cannot be read: quote at byte 0 is not closed: add the same quote 
+    3: ExecStartPre= cannot be read: quote at byte 0 is not closed: add the same quote
        where the word ends
-    3: ExecStartPre= cannot be read: unknown specifier "%z" at byte 10: use %n, %N, %p or 
+    3: ExecStartPre= cannot be read: unknown specifier "%z" at byte 10: use %n, %N, %p or
        %i, and %% for a percent sign
     0: it must have exactly one ExecStart=: set Type=oneshot for another number
-    0: Type=oneshot cannot be started again after a success: set Restart=on-failure, or 
+    0: Type=oneshot cannot be started again after a success: set Restart=on-failure, or
        another Type=
     0: UMask= cannot be combined with the prefix "@": take one of them out
-    0: User= and Group= cannot be combined with the prefixes "+" and "!" here: take one 
+    0: User= and Group= cannot be combined with the prefixes "+" and "!" here: take one
        of them out
-    ");
+    "#);
 }
 
 #[test]
@@ -247,14 +248,14 @@ fn another_user_needs_root() {
     let told: Vec<String> = ["User=root", "Group=0", "ExecStartPre=+/bin/true"]
         .map(|setting| refusal(&worker(), &format!("{start}{setting}\n")))
         .into();
-    insta::assert_snapshot!(wrapped(&told), @r"
-    3: User= is "root", but fleet runs as the user "me" and may not become another: take 
+    insta::assert_snapshot!(wrapped(&told), @r#"
+    3: User= is "root", but fleet runs as the user "me" and may not become another: take
        the option out, or run fleet as root
-    3: Group= is "0", but fleet runs as the group "us" and may not become another: take 
+    3: Group= is "0", but fleet runs as the group "us" and may not become another: take
        the option out, or run fleet as root
-    3: ExecStartPre= cannot be obeyed: the prefix '+' asks for the rights of root, which 
+    3: ExecStartPre= cannot be obeyed: the prefix '+' asks for the rights of root, which
        fleet does not have here; take it out
-    ");
+    "#);
 }
 
 #[test]

@@ -56,9 +56,47 @@ impl NativeConfig {
     }
 }
 
-/// Runs units as processes of its own, without systemd; see [the module's page](crate::native).
+/// Runs `.service` units as processes of its own, without systemd.
 ///
-/// Dropping it leaves the units running, for the next manager of the same directory to find.
+/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of the
+/// same directory finds them, watches them, and knows what was asked. What ended meanwhile ended
+/// unseen, which counts as a failure, so the unit's own restart policy decides. A machine that was
+/// booted since knows no unit, and the logs are gone with them.
+///
+/// # Options
+///
+/// | in `[Service]` | |
+/// |---|---|
+/// | `Type=` | `simple`, `exec` (for both, a start is over once the program was executed), `oneshot` |
+/// | `ExecStartPre=` `ExecStart=` `ExecStartPost=` `ExecStop=` `ExecStopPost=` | systemd's words, quotes, `$VARIABLES`, `;` and specifiers; the prefixes `-` `@` `:`, and `+` `!` `!!` where they change nothing |
+/// | `RemainAfterExit=` `SuccessExitStatus=` | as in systemd |
+/// | `Restart=` `RestartSec=` `RestartPreventExitStatus=` `RestartForceExitStatus=` | as in systemd |
+/// | `StartLimitIntervalSec=` `StartLimitBurst=` | in `[Unit]`, or in their old places; a start that a person asks for begins a new count |
+/// | `TimeoutStartSec=` `TimeoutStopSec=` `TimeoutSec=` | as in systemd |
+/// | `KillMode=` `KillSignal=` `SendSIGKILL=` | as in systemd; real-time signals are refused |
+/// | `Environment=` `EnvironmentFile=` `PassEnvironment=` `UnsetEnvironment=` | as in systemd; fleet's own variables are not handed down otherwise |
+/// | `WorkingDirectory=` `UMask=` | as in systemd |
+/// | `User=` `Group=` | as root any; otherwise only one's own. Supplementary groups are given up |
+/// | `StandardOutput=` `StandardError=` | `journal`, `null`, `inherit`; standard input is always empty |
+///
+/// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
+/// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
+/// its line, above all what would confine a process: nothing runs with more rights than it asks
+/// for. Units of other types are refused.
+///
+/// # Processes
+///
+/// Each command runs in a process group of its own and carries the random `INVOCATION_ID` of its
+/// run. A stop reaches the whole group, and every process elsewhere that carries this identity or
+/// descends from one that does. A process that leaves its group, its parent and its environment
+/// behind is not found; there are no control groups here. The state is only `inactive` once
+/// none is left, or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
+///
+/// # Output
+///
+/// Units write straight into a file of their own, so their output survives the daemon. While any unit
+/// runs the sizes are looked at every five seconds; a log past its limit is cut to its newer
+/// half. What a unit writes in the instant of the cut may be lost. Unloading a unit removes its log.
 pub struct NativeManager {
     machine: Arc<Machine>,
     handles: Handles,
@@ -183,7 +221,7 @@ impl ServiceManager for NativeManager {
         })?;
         if !compiled.inert.is_empty() && self.handle(unit).is_none() {
             let options = compiled.inert.join(", ");
-            tracing::warn!(%unit, options, "options that mean nothing to the native service manager");
+            tracing::warn!(%unit, options, "options that mean nothing without systemd");
         }
         let spec = Arc::new(compiled.spec);
         loop {

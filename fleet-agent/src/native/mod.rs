@@ -1,4 +1,15 @@
 //! A service manager that runs units itself, on machines without systemd.
+//!
+//! ```text
+//! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
+//!    │                                               │
+//!    │ compile: unit file -> spec (pure)             ├──> process, sweep  start, signal, wait
+//!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
+//! ```
+//!
+//! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
+//! by the clock, followers of a log by inotify. The sizes of logs are the one thing that is looked
+//! at now and then, and only while something runs.
 
 mod adopt;
 mod command;

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 
@@ -23,6 +24,11 @@ use super::outcome::{End, Outcome, main_outcome, shall_restart};
 use super::signals::Sig;
 use super::spec::{Command, KillMode, Kind, ServiceSpec};
 use super::start_limit::StartLimit;
+
+/// How long at least the kernel is given to end what was killed. Only a process that hangs in the
+/// kernel takes longer, and to give up on one that is about to end would let it run beside its
+/// successor.
+const PATIENCE_AFTER_SIGKILL: Duration = Duration::from_secs(10);
 
 /// The state machine of one service.
 #[derive(Debug, Clone)]
@@ -383,6 +389,9 @@ impl Service {
         let limit = match self.now.phase {
             Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.timeout_start,
             Phase::AutoRestart => Some(self.spec.restart.delay),
+            Phase::StopSigkill | Phase::FinalSigkill => {
+                self.spec.timeout_stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
+            }
             phase if phase.is_stopping() => self.spec.timeout_stop,
             _ => None,
         };

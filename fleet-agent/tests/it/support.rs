@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use fleet_agent::{
-    Journal, JournalQuery, ManagedUnit, NativeConfig, NativeManager, ServiceError, ServiceManager,
+    Clock, Journal, JournalQuery, ManagedUnit, NativeConfig, NativeManager, ServiceError,
+    ServiceManager, SystemClock,
 };
-use fleet_core::{Epoch, Generation, SystemdState};
+use fleet_core::{Epoch, Generation, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use tempfile::TempDir;
 
@@ -17,6 +19,25 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// The name of a unit.
 pub(crate) fn name(text: &str) -> UnitName {
     text.parse().expect("the name is well formed")
+}
+
+/// The real clock, a hundred times as fast.
+struct HastyClock(SystemClock);
+
+#[async_trait]
+impl Clock for HastyClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.now().as_millis() * 100)
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        self.0.sleep_until(Timestamp::from_millis(at.as_millis().div_ceil(100))).await;
+    }
+}
+
+/// A clock by which seconds pass in hundredths.
+pub(crate) fn hasty() -> Arc<dyn Clock> {
+    Arc::new(HastyClock(SystemClock::start()))
 }
 
 /// A machine with a native service manager, which must be left as empty as it was found.

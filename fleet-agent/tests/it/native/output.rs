@@ -2,7 +2,7 @@
 
 use fleet_agent::{JournalQuery, ServiceManager};
 
-use crate::support::{Bench, DEADLINE, name, signal, wait_until};
+use crate::support::{Bench, DEADLINE, hasty, name, signal, wait_until};
 
 #[tokio::test]
 async fn both_outputs_are_kept_in_order() {
@@ -56,7 +56,11 @@ async fn followers_see_new_lines_and_end_with_the_unit() {
 
 #[tokio::test]
 async fn a_log_stays_within_its_limit() {
-    let bench = Bench::with(|config| config.log_limit = 10_000).await;
+    let bench = Bench::with(|config| {
+        config.log_limit = 10_000;
+        config.clock = hasty();
+    })
+    .await;
     let service = "ExecStart=/bin/sh -c 'i=0; while [ $$i -lt 5000 ]; do echo line $$i; \
                    i=$$((i+1)); done; exec sleep 1000'\n";
     bench.run("a.service", service).await;
