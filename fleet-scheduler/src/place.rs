@@ -11,11 +11,12 @@ use crate::rules::{self, Denial, machine_of, replaces};
 pub(crate) fn place(board: &mut Board<'_>) {
     loop {
         let start = board.mark();
-        part_replaced(board);
         let mut in_part = false;
         for group in groups::waiting(board) {
             in_part |= place_group(board, &group) == Placed::InPart;
         }
+        // Not before: a unit that was just placed may have made one of the two leave already.
+        part_replaced(board);
         // Whoever came only made things harder for others. Only where someone left, or where a
         // leader came without all followers, may there be a machine now that there was not before.
         if !in_part && !has_anyone_left(board, start) {
@@ -186,19 +187,32 @@ fn seat_all(board: &mut Board<'_>, train: &[UnitNo], machine: MachineNo) -> bool
 }
 
 /// Moves away the placed units that are beside one that replaces them, where they can go somewhere.
+///
+/// Who is to leave itself makes nobody leave before, for it may be gone by the time.
 fn part_replaced(board: &mut Board<'_>) {
     let roster = board.roster();
-    for unit in roster.singles().filter(|unit| !roster.unit(*unit).replaces.is_empty()) {
-        let Some(machine) = board.seat_of(unit) else {
-            continue;
-        };
-        for other in replaces::replaced(board, unit, machine) {
-            let mark = board.mark();
-            let here = board.seat_of(other) == Some(machine);
-            let moved = here && move_away(board, other, machine, unit, &[]);
-            if moved && !leaves_all_well(board, machine) {
-                board.undo_to(mark);
+    let replacers = || roster.singles().filter(|unit| !roster.unit(*unit).replaces.is_empty());
+    for wait in [true, false] {
+        for unit in replacers() {
+            let Some(machine) = board.seat_of(unit) else {
+                continue;
+            };
+            let leaves = replaces::denial(board, unit, machine).is_some();
+            if !(wait && leaves) {
+                make_room(board, unit, machine);
             }
+        }
+    }
+}
+
+/// Moves away whom a placed unit replaces on its machine, each if it can go.
+fn make_room(board: &mut Board<'_>, unit: UnitNo, machine: MachineNo) {
+    for other in replaces::replaced(board, unit, machine) {
+        let mark = board.mark();
+        let here = board.seat_of(other) == Some(machine);
+        let moved = here && move_away(board, other, machine, unit, &[]);
+        if moved && !leaves_all_well(board, machine) {
+            board.undo_to(mark);
         }
     }
 }

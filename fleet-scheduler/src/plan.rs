@@ -41,11 +41,13 @@ impl Plan {
 /// 1. Placed units that are not wanted any more, or are global now, are removed.
 /// 2. Placed units stay where they are if their machine is present and still passes every rule.
 ///    Nothing else makes a unit move: there is no rebalancing.
-/// 3. A placed unit that another one beside it replaces moves away, if it has somewhere to go.
-/// 4. Wanted units without a machine are placed, in the order of their names; those that
+/// 3. Wanted units without a machine are placed, in the order of their names; those that
 ///    `MachineOf=` ties together are placed together. Of the machines that pass every
 ///    [`Rule`](fleet_core::Rule), the one with the fewest wanted units is taken, global ones
-///    counted; of several such, the one with the lowest ID.
+///    counted; of several such, the one with the lowest ID. What a unit replaces there moves to
+///    another machine that passes every rule; where there is none, the unit is refused.
+/// 4. A unit that was placed beside another one before that began to replace it moves away, too, if
+///    it has somewhere to go.
 ///
 /// The plan depends on nothing but the snapshot: the same snapshot gives the same plan, and the plan
 /// of a state to which a plan was [applied](crate::apply) is empty.

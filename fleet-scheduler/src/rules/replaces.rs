@@ -8,7 +8,7 @@ use crate::board::Board;
 use crate::roster::{Kind, MachineNo, Roster, UnitNo};
 
 /// The first unit on the machine that replaces this one.
-pub(super) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
+pub(crate) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
     let roster = board.roster();
     let entry = roster.unit(unit);
     if entry.kind != Kind::Single {

@@ -1,6 +1,8 @@
 //! Large and hostile clusters: reasons stay short, and nothing is lost.
 
-use fleet_core::{Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit};
+use fleet_core::{
+    Epoch, Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit,
+};
 use fleet_scheduler::{check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -82,4 +84,19 @@ fn one_unit_that_keeps_all_others_away_stops_only_their_placing_beside_it() {
     assert_eq!(plan(&cluster).steps.len(), 1);
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
     assert_eq!(plan(&cluster).steps.len(), 300);
+}
+
+#[test]
+fn a_unit_that_replaces_the_unit_that_it_follows_is_placed_nowhere() {
+    let mut cluster = cluster(1, |_| None);
+    cluster.put_machine(Machine::new("m2".parse().unwrap()));
+    cluster.place(name(0), "m1".parse().unwrap(), Epoch(1));
+    let wants = Requirements {
+        machine_of: vec![name(0)],
+        replaces: vec![name(0).as_str().parse().unwrap()],
+        ..Requirements::default()
+    };
+    put(&mut cluster, name(1), wants);
+    let plan = plan(&cluster);
+    assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 1), "{plan}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Machine, Snapshot};
-use fleet_scheduler::{Action, Step, apply, check, plan, share};
+use fleet_scheduler::{Action, Cause, Plan, Step, apply, check, plan, share};
 use proptest::prelude::*;
 
 use crate::clusters::{Features, clusters, with_unit};
@@ -41,7 +41,9 @@ proptest! {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for step in &plan.steps {
-            let must = lacked_a_peer(&cluster, step) || must_leave(&cluster, &after, step);
+            let must = lacked_a_peer(&cluster, step)
+                || is_in_a_chain(&plan, step)
+                || must_leave(&cluster, &after, step);
             prop_assert!(must, "{step}, in {plan}");
         }
     }
@@ -101,6 +103,13 @@ fn rebuilt_backwards(cluster: &Snapshot) -> Snapshot {
     let machines: Vec<_> = cluster.machines().collect();
     machines.into_iter().rev().for_each(|machine| copy.put_machine(machine.as_ref().clone()));
     copy
+}
+
+/// Whether a unit made room for another one that later made room itself.
+fn is_in_a_chain(plan: &Plan, step: &Step) -> bool {
+    let Cause::ReplacedBy(by) = &step.cause else { return false };
+    let moved = |other: &&Step| other.unit == *by && matches!(other.cause, Cause::ReplacedBy(_));
+    plan.steps.iter().any(|other| moved(&other))
 }
 
 /// Whether a unit was without a unit that it must be beside, and so could not stay whatever comes.

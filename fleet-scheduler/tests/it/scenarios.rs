@@ -28,5 +28,6 @@ scenarios! {
     peers
     reasons
     replaces
+    replaces_and_globals
     unreadable
 }
