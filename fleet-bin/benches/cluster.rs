@@ -5,8 +5,10 @@
 //! takes for the same work without fleet: spawning the processes, or doing nothing.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use fleet_core::TargetState;
@@ -33,27 +35,33 @@ async fn main() {
         return;
     }
     let home = tempfile::tempdir().expect("a directory for the cluster");
-    let mut daemon = start(home.path());
+    let daemon = Daemon::start(home.path()); // dropped before its directory is
     let endpoint = format!("unix://{}", home.path().join("fleet.sock").display());
     let client = Client::new(&endpoint.parse::<Endpoint>().expect("the endpoint is a URL"));
     wait_ready(&client).await;
     put_to_running(&client).await;
     many_units(&client).await;
-    idle(&daemon).await;
+    idle(daemon.0.id()).await;
     listing(&client).await;
-    kill_process(Pid::from_child(&daemon), Signal::INT).expect("the daemon runs");
-    let status = daemon.wait().expect("the daemon is ours");
-    assert!(status.success(), "the daemon ended with {status}");
 }
 
-fn start(data: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_fleetd"))
-        .args(["dev", "--data-dir"])
-        .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("fleetd starts")
+/// A daemon that ends, with all its units, when the benchmark does, however that ends.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(data: &Path) -> Self {
+        let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        fleetd.args(["dev", "--data-dir"]).arg(data).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(fleetd.spawn().expect("fleetd starts"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let told = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let ended = self.0.wait();
+        assert!(told.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
+    }
 }
 
 async fn wait_ready(client: &Client) {
@@ -94,13 +102,13 @@ async fn many_units(client: &Client) {
 }
 
 /// What the daemon costs when nothing happens.
-async fn idle(daemon: &Child) {
+async fn idle(daemon: u32) {
     tokio::time::sleep(Duration::from_secs(2)).await; // let it come to rest
-    let before = cpu_seconds(daemon.id());
+    let before = cpu_seconds(daemon);
     tokio::time::sleep(IDLE).await;
-    let share = (cpu_seconds(daemon.id()) - before) / IDLE.as_secs_f64() * 100.0;
+    let share = (cpu_seconds(daemon) - before) / IDLE.as_secs_f64() * 100.0;
     report("idle_cpu_percent", share, 0.0);
-    report("idle_rss_mb", resident_mb(daemon.id()), resident_mb(std::process::id()));
+    report("idle_rss_mb", resident_mb(daemon), resident_mb(std::process::id()));
 }
 
 /// All pages of `GET /units`.
@@ -176,10 +184,13 @@ fn millis(time: Duration) -> f64 {
 }
 
 fn report(figure: &str, value: f64, without_fleet: f64) {
-    #[expect(clippy::print_stdout, reason = "figures are what a benchmark is for")]
-    {
-        println!(
-            "{{\"figure\":\"{figure}\",\"value\":{value:.3},\"without_fleet\":{without_fleet:.3}}}"
-        );
-    }
+    let line = serde_json::json!({
+        "figure": figure, "value": round(value), "without_fleet": round(without_fleet),
+    });
+    // A reader who has seen enough is no reason to stop halfway.
+    let _unread = writeln!(std::io::stdout(), "{line}").is_err();
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -151,9 +151,11 @@ pub(crate) fn main_pid(row: &Row) -> Pid {
     Pid::from_raw(pid.try_into().unwrap()).unwrap()
 }
 
-/// Whether a process is there.
+/// Whether a process runs; one that ended and waits for its parent to notice does not.
 pub(crate) fn is_alive(pid: Pid) -> bool {
-    test_kill_process(pid).is_ok()
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let after_name = |stat: String| stat.rsplit(") ").next().map(str::to_owned);
+    stat.ok().and_then(after_name).is_some_and(|rest| !rest.starts_with('Z'))
 }
 
 /// What a program printed, for a failure's message.
