@@ -135,7 +135,8 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`]
-    /// when all conditions hold and a key is to be bound to a lease that has ended. Nothing happened.
+    /// when all conditions hold and a key is to be bound to a lease that has ended. Nothing
+    /// happened.
     pub fn apply(
         &mut self,
         now: Timestamp,

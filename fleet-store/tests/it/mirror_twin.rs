@@ -82,7 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => unit.clone().prop_map(|unit| Step::Destroy { unit }),
         1 => (unit.clone(), 0..3usize).prop_map(|(unit, desired)| Step::Desire { unit, desired }),
         1 => unit.clone().prop_map(|unit| Step::Restart { unit }),
-        2 => (unit.clone(), machine.clone()).prop_map(|(unit, machine)| Step::Place { unit, machine }),
+        2 => (unit.clone(), machine.clone())
+            .prop_map(|(unit, machine)| Step::Place { unit, machine }),
         1 => unit.clone().prop_map(|unit| Step::Unplace { unit }),
         1 => unit.clone().prop_map(|unit| Step::Explain { unit }),
         1 => machine.clone().prop_map(|machine| Step::Join { machine }),
