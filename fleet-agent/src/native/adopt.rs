@@ -2,7 +2,7 @@
 //!
 //! | the record says | the process | then |
 //! |---|---|---|
-//! | a process with its time of start | runs, and started then | it is watched, without being a child |
+//! | a process with its time of start | runs, and started then | it is watched, though no child |
 //! | a process with its time of start | does not | it ended unseen |
 //! | a process was about to be started | one carries the identity of the run | that one is it |
 //! | a process was about to be started | none does | it ended unseen |

@@ -54,7 +54,8 @@ pub(crate) fn compile(
     let whole = |problem: String| BadSetting { line: 0, problem };
     if unit.unit_type() != UnitType::Service {
         return Err(whole(format!(
-            "the native service manager runs .service units only, not .{} ones: run it under systemd",
+            "the native service manager runs .service units only, not .{} ones: \
+             run it under systemd",
             unit.unit_type()
         )));
     }

@@ -150,38 +150,39 @@ fn variables_in_arguments() {
     }
 }
 
+/// Settings that are refused beside an `ExecStart=`.
+const REFUSED: [&str; 25] = [
+    "Type=notify",
+    "Restart=sometimes",
+    "RestartSec=soon",
+    "KillMode=kind",
+    "KillSignal=SIGRTMIN+3",
+    "SuccessExitStatus=256",
+    "RemainAfterExit=maybe",
+    "Environment=A",
+    "EnvironmentFile=relative",
+    "WorkingDirectory=here",
+    "UMask=9",
+    "StandardOutput=tty",
+    "StandardInput=socket",
+    "PrivateTmp=yes",
+    "LimitNOFILE=1024",
+    "MemoryMax=1G",
+    "WatchdogSec=30",
+    "ExecStartPre=bin/relative",
+    "ExecStartPre=$PROGRAM",
+    "ExecStartPre='open",
+    "ExecStartPre=/bin/true %z",
+    "ExecStart=/bin/false",
+    "Type=oneshot\nRestart=always",
+    "UMask=077\nExecStop=@/bin/true x",
+    "User=nobody\nExecStop=+/bin/true",
+];
+
 #[test]
 fn refusals_name_the_line_and_say_what_to_do() {
     let start = "ExecStart=/bin/true\n";
-    let told: Vec<String> = [
-        "Type=notify",
-        "Restart=sometimes",
-        "RestartSec=soon",
-        "KillMode=kind",
-        "KillSignal=SIGRTMIN+3",
-        "SuccessExitStatus=256",
-        "RemainAfterExit=maybe",
-        "Environment=A",
-        "EnvironmentFile=relative",
-        "WorkingDirectory=here",
-        "UMask=9",
-        "StandardOutput=tty",
-        "StandardInput=socket",
-        "PrivateTmp=yes",
-        "LimitNOFILE=1024",
-        "MemoryMax=1G",
-        "WatchdogSec=30",
-        "ExecStartPre=bin/relative",
-        "ExecStartPre=$PROGRAM",
-        "ExecStartPre='open",
-        "ExecStartPre=/bin/true %z",
-        "ExecStart=/bin/false",
-        "Type=oneshot\nRestart=always",
-        "UMask=077\nExecStop=@/bin/true x",
-        "User=nobody\nExecStop=+/bin/true",
-    ]
-    .map(|setting| refusal(&root(), &format!("{start}{setting}\n")))
-    .into();
+    let told = REFUSED.map(|setting| refusal(&root(), &format!("{start}{setting}\n")));
     insta::assert_snapshot!(wrapped(&told), @r#"
     3: Type= cannot be "notify" with the native service manager: write simple, exec or
        oneshot, or run the unit under systemd
@@ -261,7 +262,8 @@ fn another_user_needs_root() {
 #[test]
 fn what_means_nothing_is_listed_once() {
     let text = "[Unit]\nDescription=x\nAfter=b.service\nAfter=c.service\n[Service]\nPrivateTmp=no\n\
-                ExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n[X-Fleet]\nGlobal=true\n";
+                ExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n\
+                [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(&root(), "a.service", text).expect("it can be obeyed");
     assert_eq!(
         compiled.inert,

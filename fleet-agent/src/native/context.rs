@@ -1,5 +1,5 @@
-//! Pure: no I/O, no clock. The options that say what surrounds a process: variables, directory, user,
-//! and where its output goes.
+//! Pure: no I/O, no clock. The options that say what surrounds a process: variables, directory,
+//! user, and where its output goes.
 
 use std::path::{Path, PathBuf};
 

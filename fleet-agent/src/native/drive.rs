@@ -110,7 +110,8 @@ impl Driver {
     /// Waits for the next thing to happen, and tells the state machine. May be dropped at any time.
     pub(crate) async fn wait(&mut self) {
         let due = self.service.due();
-        let clock = &self.machine.clock;
+        let clock = Arc::clone(&self.machine.clock);
+        let timer = async { clock.sleep_until(due.expect("only while due")).await };
         let sweeping = self.sweep.is_some();
         tokio::select! {
             Some((process, end)) = self.processes.next() => {
@@ -121,7 +122,7 @@ impl Driver {
                 self.sweep = None;
                 self.service.on_gone(self.machine.now());
             }
-            () = async { clock.sleep_until(due.expect("only while due")).await }, if due.is_some() => {
+            () = timer, if due.is_some() => {
                 self.service.on_time(self.machine.now());
             }
             else => std::future::pending().await,

@@ -1,5 +1,5 @@
-//! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it may
-//! want done.
+//! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it
+//! may want done.
 
 use serde::{Deserialize, Serialize};
 

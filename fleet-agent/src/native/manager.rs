@@ -58,26 +58,32 @@ impl NativeConfig {
 
 /// Runs `.service` units as processes of its own, without systemd.
 ///
-/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of the
-/// same directory finds them, watches them, and knows what was asked. What ended meanwhile ended
-/// unseen, which counts as a failure, so the unit's own restart policy decides. A machine that was
-/// booted since knows no unit, and the logs are gone with them.
+/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
+/// the same directory finds them, watches them, and knows what was asked. What ended meanwhile
+/// ended unseen, which counts as a failure, so the unit's own restart policy decides. A machine that
+/// was booted since knows no unit, and the logs are gone with them.
 ///
 /// # Options
 ///
-/// | in `[Service]` | |
-/// |---|---|
-/// | `Type=` | `simple`, `exec` (for both, a start is over once the program was executed), `oneshot` |
-/// | `ExecStartPre=` `ExecStart=` `ExecStartPost=` `ExecStop=` `ExecStopPost=` | systemd's words, quotes, `$VARIABLES`, `;` and specifiers; the prefixes `-` `@` `:`, and `+` `!` `!!` where they change nothing |
-/// | `RemainAfterExit=` `SuccessExitStatus=` | as in systemd |
-/// | `Restart=` `RestartSec=` `RestartPreventExitStatus=` `RestartForceExitStatus=` | as in systemd |
-/// | `StartLimitIntervalSec=` `StartLimitBurst=` | in `[Unit]`, or in their old places; a start that a person asks for begins a new count |
-/// | `TimeoutStartSec=` `TimeoutStopSec=` `TimeoutSec=` | as in systemd |
-/// | `KillMode=` `KillSignal=` `SendSIGKILL=` | as in systemd; real-time signals are refused |
-/// | `Environment=` `EnvironmentFile=` `PassEnvironment=` `UnsetEnvironment=` | as in systemd; fleet's own variables are not handed down otherwise |
-/// | `WorkingDirectory=` `UMask=` | as in systemd |
-/// | `User=` `Group=` | as root any; otherwise only one's own. Supplementary groups are given up |
-/// | `StandardOutput=` `StandardError=` | `journal`, `null`, `inherit`; standard input is always empty |
+/// In `[Service]`, and with systemd's meaning:
+///
+/// - `Type=`: `simple` and `exec`, whose start is over once the program was executed; `oneshot`.
+/// - `ExecStartPre=`, `ExecStart=`, `ExecStartPost=`, `ExecStop=`, `ExecStopPost=`: words, quotes,
+///   `$VARIABLES`, `;` and specifiers; the prefixes `-`, `@`, `:`, and `+`, `!`, `!!` where they
+///   change nothing.
+/// - `RemainAfterExit=`, `SuccessExitStatus=`, `Restart=`, `RestartSec=`,
+///   `RestartPreventExitStatus=`, `RestartForceExitStatus=`.
+/// - `StartLimitIntervalSec=` and `StartLimitBurst=`, which may also stand in `[Unit]`. A start
+///   that a person asks for begins a new count.
+/// - `TimeoutStartSec=`, `TimeoutStopSec=`, `TimeoutSec=`.
+/// - `KillMode=`, `SendSIGKILL=`, and `KillSignal=` without real-time signals.
+/// - `Environment=`, `EnvironmentFile=`, `PassEnvironment=`, `UnsetEnvironment=`. Fleet's own
+///   variables are not handed down otherwise.
+/// - `WorkingDirectory=`, `UMask=`.
+/// - `User=` and `Group=`: any for root, otherwise only one's own. Supplementary groups
+///   are given up.
+/// - `StandardOutput=` and `StandardError=`: `journal`, `null`, `inherit`. Standard input is always
+///   empty.
 ///
 /// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
 /// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
@@ -94,9 +100,10 @@ impl NativeConfig {
 ///
 /// # Output
 ///
-/// Units write straight into a file of their own, so their output survives the daemon. While any unit
-/// runs the sizes are looked at every five seconds; a log past its limit is cut to its newer
-/// half. What a unit writes in the instant of the cut may be lost. Unloading a unit removes its log.
+/// Units write straight into a file of their own, so their output survives the daemon. While any
+/// unit runs the sizes are looked at every five seconds; a log past its limit is cut to its newer
+/// half. What a unit writes in the instant of the cut may be lost. Unloading a unit removes its
+/// log.
 pub struct NativeManager {
     machine: Arc<Machine>,
     handles: Handles,

@@ -1,5 +1,5 @@
-//! Pure: no I/O, no clock. Which options of a unit file the supervisor honours, which mean nothing to
-//! it, and which it refuses.
+//! Pure: no I/O, no clock. Which options of a unit file the supervisor honours, which mean nothing
+//! to it, and which it refuses.
 //!
 //! An option is *inert* when leaving it out changes neither what the process may do nor how long
 //! it runs: words for people, the order between units (fleet orders nothing between units of one
@@ -137,7 +137,8 @@ const SWITCHES: [&str; 24] = [
     "RestrictSUIDSGID",
 ];
 
-const UNKNOWN: &str = "the native service manager does not know this option: take it out, or run the unit under systemd";
+const UNKNOWN: &str = "the native service manager does not know this option: \
+                       take it out, or run the unit under systemd";
 const CONFINES: &str = "the native service manager cannot confine processes in this way: \
                         take the option out or set it to no, or run the unit under systemd";
 const CONDITION: &str = "the native service manager checks no conditions: take the option out, \

@@ -2,15 +2,17 @@
 //!
 //! Each unit has a directory of its own:
 //!
-//! | file | holds | written |
-//! |---|---|---|
-//! | `unit` | the unit file, byte for byte | when it is loaded |
-//! | `asked.json` | what was asked: epoch, generation, loaded or launched | when something is asked, and synced to the disk |
-//! | `run.json` | what runs: phase, processes, identity of the run | before and after each start of a process |
-//! | `log` | what it writes | by the unit itself |
+//! | file | holds |
+//! |---|---|
+//! | `unit` | the unit file, byte for byte |
+//! | `asked.json` | what was asked: epoch, generation, loaded or launched |
+//! | `run.json` | what runs: phase, processes, identity of the run |
+//! | `log` | what the unit writes |
 //!
-//! Each is replaced as a whole by renaming. `run.json` means nothing after the machine was booted
-//! again, so it need not be synced: the daemon's death loses no write that the kernel has taken.
+//! The first two are synced to the disk when something is asked; `run.json` is written before and
+//! after each start of a process, and whenever the phase changes. Each is replaced as a whole by
+//! renaming. `run.json` means nothing after the machine was booted again, so it need not be
+//! synced: the daemon's death loses no write that the kernel has taken.
 
 use std::fs::File;
 use std::io::{self, Write};

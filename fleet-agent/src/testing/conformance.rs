@@ -1,4 +1,4 @@
-//! Checks a service manager against what [`ServiceManager`] promises, one function for each promise.
+//! Checks a service manager against what [`ServiceManager`] promises, one function for each.
 
 use std::sync::Arc;
 use std::time::Duration;

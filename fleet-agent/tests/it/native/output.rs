@@ -39,7 +39,7 @@ async fn outputs_may_go_nowhere() {
 #[tokio::test]
 async fn followers_see_new_lines_and_end_with_the_unit() {
     let bench = Bench::new().await;
-    let script = "echo old; trap \"echo new\" HUP; while :; do sleep 0.01; done";
+    let script = "trap \"echo new\" HUP; echo old; while :; do sleep 0.01; done";
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
     let query = JournalQuery { lines: None, follow: true };
     let mut journal = bench.journal("a.service", query).await;

@@ -167,7 +167,8 @@ async fn a_task_may_remain_when_it_is_done() {
     let bench = Bench::new().await;
     let out = bench.path("out").display().to_string();
     let service = format!(
-        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecStop=/bin/sh -c 'echo >>{out}'\n"
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n\
+         ExecStop=/bin/sh -c 'echo >>{out}'\n"
     );
     bench.run("a.service", &service).await;
     assert_eq!(bench.state("a.service").await.sub, "exited");
