@@ -83,10 +83,13 @@ impl CliError {
         self
     }
 
-    /// The same error, together with another one of its kind.
-    pub(crate) fn also(mut self, other: Self) -> Self {
-        self.others.push(other);
-        self
+    /// All of several errors in one, if there are any.
+    pub(crate) fn of_all(errors: Vec<Self>) -> Result<(), Self> {
+        let mut errors = errors.into_iter();
+        match errors.next() {
+            None => Ok(()),
+            Some(first) => Err(Self { others: errors.collect(), ..first }),
+        }
     }
 
     /// The same error, ending the program in another way.

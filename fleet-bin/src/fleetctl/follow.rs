@@ -23,6 +23,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How long something that is in the way must stay there to be taken for what will stay.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// How long a process that was just started must run for its unit to count as active. What ends
+/// at once, for want of a file or a port, is found out by this.
+const STAYS: Duration = Duration::from_millis(200);
+
 /// How many units are looked at at the same moment.
 const LOOKS: usize = 8;
 
@@ -41,6 +45,8 @@ pub(crate) struct Awaited {
     pub(crate) action: Action,
     /// What to wait for.
     pub(crate) goal: Goal,
+    /// Whether it was there before the command, so that nothing new is to be expected of it.
+    pub(crate) is_settled: bool,
 }
 
 /// Waits for all the units together, prints a line for each as it gets there, and tells of those
@@ -203,6 +209,9 @@ impl<'a> Following<'a> {
         let is_settled = pending.is_settled(self.context.clock.now()) || is_late;
         match verdict {
             Verdict::Reached => Some((Outcome::Reached, Ending::default())),
+            Verdict::Runs if is_late || pending.has_stayed(self.context.clock.now()) => {
+                Some((Outcome::Reached, Ending::default()))
+            }
             Verdict::Enough(text) if is_settled => Some((Outcome::Reached, Ending::saying(text))),
             Verdict::Failed { text, machine } if pending.is_sure() => {
                 Some((Outcome::Failed, Ending { text, machine }))
@@ -213,7 +222,7 @@ impl<'a> Following<'a> {
                 self.tell_once(pending, text);
                 None
             }
-            Verdict::Pending(_) | Verdict::Enough(_) | Verdict::Failed { .. } => None,
+            _ => None,
         }
     }
 
@@ -271,7 +280,7 @@ impl<'a> Following<'a> {
         let Awaited { name, goal, .. } = &first.awaited;
         let what = match first.last.as_ref().map(|last| &last.verdict) {
             Some(Verdict::Pending(text) | Verdict::Stuck(text) | Verdict::Enough(text)) => text,
-            _ => "",
+            _ => "it runs",
         };
         format!("{there}/{} units {}; waiting for {name}: {what}", self.count, goal.word())
     }
@@ -291,6 +300,12 @@ impl Pending {
     /// Whether things have been like this for so long that they will hardly change by themselves.
     fn is_settled(&self, now: Timestamp) -> bool {
         self.last.as_ref().is_some_and(|last| now.since(last.since) >= SETTLED)
+    }
+
+    /// Whether a process that runs has been running long enough.
+    fn has_stayed(&self, now: Timestamp) -> bool {
+        let stays = |last: &Last| now.since(last.since) >= STAYS;
+        self.awaited.is_settled || self.last.as_ref().is_some_and(stays)
     }
 
     /// Whether a second look showed the same. Between the moment when a machine notes that it

@@ -104,5 +104,10 @@ fn settle(result: Result<Exit, CliError>) -> Exit {
 
 fn trace_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::new("warn,fleet_http=debug,fleet_bin=debug");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .init();
 }

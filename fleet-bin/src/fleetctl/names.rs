@@ -45,7 +45,8 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
             Err(error) => wrong.push(error),
         }
     }
-    all_or_first(units, wrong)
+    CliError::of_all(wrong)?;
+    Ok(units)
 }
 
 /// Of several names the one that was probably meant, if one is near.
@@ -79,15 +80,6 @@ fn two_paths(one: &UnitArg, other: &UnitArg) -> CliError {
     let (name, one, other) = (&one.name, one.path.display(), other.path.display());
     CliError::failed(format!("{one} and {other} are both {name}"))
         .help("give one of them another name, or leave it out")
-}
-
-/// The units if nothing is wrong; otherwise the first error together with the others.
-fn all_or_first(units: Vec<UnitArg>, wrong: Vec<CliError>) -> Result<Vec<UnitArg>, CliError> {
-    let mut wrong = wrong.into_iter();
-    let Some(first) = wrong.next() else {
-        return Ok(units);
-    };
-    Err(wrong.fold(first, |error, next| error.also(next)))
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
 
 /// How wide each column is with its tabs: a whole number of tab stops, past the widest cell.
 fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
-    let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(width).max();
+    let widest =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
     (0..columns).map(|column| (widest(column).unwrap_or(0) + 1).next_multiple_of(TAB)).collect()
 }
 
@@ -48,7 +49,7 @@ fn line(row: &[String], widths: &[usize]) -> String {
     text
 }
 
-fn width(cell: &String) -> usize {
+fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 

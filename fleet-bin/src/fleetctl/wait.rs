@@ -42,6 +42,9 @@ pub(crate) struct Sight {
 pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
+    /// Its process runs. For most services that is all that a start means, and the next moment
+    /// shows whether the process stays.
+    Runs,
     /// The goal is reached wherever it can be at present; if that stays so, it will do.
     Enough(String),
     /// Not yet; it is on its way.
@@ -131,7 +134,8 @@ impl Goal {
     /// keeps it from is known to them alone, so that it stays away from some is no failure.
     fn everywhere(self, unit: &wire::Unit, sight: &Sight) -> Verdict {
         let verdicts = sight.states.iter().map(|state| self.on_machine(unit, state));
-        if let Some(verdict) = worst(verdicts) {
+        let verdict = worst(verdicts);
+        if !matches!(verdict, Verdict::Reached | Verdict::Runs) {
             return verdict;
         }
         let there: BTreeSet<_> = sight.states.iter().map(|state| &state.machine_id).collect();
@@ -143,8 +147,8 @@ impl Goal {
             .collect();
         match (there.len(), missing.as_slice()) {
             (0, []) => Verdict::Stuck("no machine that is present fits it".into()),
-            (0, _) => Verdict::Stuck("no machine has loaded it yet".into()),
-            (_, []) => Verdict::Reached,
+            (0, _) => Verdict::Pending("no machine has loaded it yet".into()),
+            (_, []) => verdict,
             (count, missing) => Verdict::Enough(format!(
                 "on {count} of {} machines; not on {}",
                 count + missing.len(),
@@ -195,6 +199,7 @@ fn started(state: &wire::UnitState) -> Verdict {
     let machine = short_machine(&state.machine_id);
     let sub = &state.systemd_sub_state;
     match state.systemd_active_state.as_str() {
+        "active" if sub == "running" => Verdict::Runs,
         "active" | "reloading" | "refreshing" => Verdict::Reached,
         "failed" => failed("failed", state, &outcome(state)),
         // One that has ended well has done what it was started for.
@@ -266,15 +271,16 @@ fn failed(what: &str, state: &wire::UnitState, how: &str) -> Verdict {
     Verdict::Failed { text, machine: Some(state.machine_id.clone()) }
 }
 
-/// The verdict that counts for all machines together, if it is not that all is well.
-fn worst(verdicts: impl Iterator<Item = Verdict>) -> Option<Verdict> {
+/// The verdict that counts for all machines together.
+fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Failed { .. } => 0,
         Verdict::Stuck(_) => 1,
         Verdict::Pending(_) => 2,
-        Verdict::Enough(_) | Verdict::Reached => 3,
+        Verdict::Runs => 3,
+        Verdict::Enough(_) | Verdict::Reached => 4,
     };
-    verdicts.min_by_key(rank).filter(|verdict| rank(verdict) < 3)
+    verdicts.min_by_key(rank).unwrap_or(Verdict::Reached)
 }
 
 #[cfg(test)]

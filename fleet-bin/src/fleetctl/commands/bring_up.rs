@@ -7,7 +7,6 @@ use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::all_errors;
 use crate::fleetctl::args::CreateArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
@@ -31,6 +30,13 @@ struct Step {
     file: Option<UnitFile>,
     /// The desired state that it is to get.
     goal: Option<TargetState>,
+}
+
+impl Step {
+    /// Whether the unit has its file and its desired state already.
+    fn is_there(&self) -> bool {
+        self.goal.is_none() && matches!(self.content, Content::Keep)
+    }
 }
 
 /// Runs `submit`.
@@ -61,12 +67,14 @@ pub(super) async fn run(
     send_contents(&context.session, &steps).await?;
     let mut awaited = Vec::new();
     for step in steps {
-        let generation = activate(&context.session, verb, &step).await?;
+        let restarted = activate(&context.session, verb, &step).await?;
+        let is_settled = step.is_there() && restarted.is_none();
+        let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
             Verb::Load => (Action::Load, Goal::Loaded),
             _ => (Action::Start, Goal::Active { generation }),
         };
-        awaited.push(Awaited { name: step.name, action, goal });
+        awaited.push(Awaited { name: step.name, action, goal, is_settled });
     }
     follow(context, awaited, patience).await
 }
@@ -99,7 +107,7 @@ async fn prepare(
             Err(error) => errors.push(error),
         }
     }
-    all_errors(errors)?;
+    CliError::of_all(errors)?;
     Ok(steps)
 }
 
@@ -182,17 +190,17 @@ async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliE
         .help("run the command again to compare the two"))
 }
 
-/// Changes the desired state, and returns the generation to wait for.
-async fn activate(session: &Session, verb: Verb, step: &Step) -> Result<u64, CliError> {
+/// Changes the desired state, or asks for a new attempt, whose generation is returned.
+async fn activate(session: &Session, verb: Verb, step: &Step) -> Result<Option<u64>, CliError> {
     if let Some(goal) = step.goal {
         session.set_desired(&step.name, goal).await?;
-        return Ok(0);
+    } else if verb == Verb::Start
+        && step.is_there()
+        && has_failed(&session.states_of(&step.name).await?)
+    {
+        return session.restart(&step.name).await.map(Some);
     }
-    let starts_again = verb == Verb::Start && matches!(step.content, Content::Keep);
-    if starts_again && has_failed(&session.states_of(&step.name).await?) {
-        return session.restart(&step.name).await;
-    }
-    Ok(0)
+    Ok(None)
 }
 
 /// Whether a unit is launched and has failed wherever it is, so that starting it means to try

@@ -58,12 +58,3 @@ async fn bring_up(context: &mut Context, verb: Verb, args: BringUpArgs) -> Resul
 async fn take_down(context: &mut Context, verb: Verb, args: TakeDownArgs) -> Result<(), CliError> {
     take_down::run(context, verb, &args.units, args.wait.into()).await
 }
-
-/// The first of several errors together with the others, if there is any.
-fn all_errors(errors: Vec<CliError>) -> Result<(), CliError> {
-    let mut errors = errors.into_iter();
-    match errors.next() {
-        Some(first) => Err(errors.fold(first, CliError::also)),
-        None => Ok(()),
-    }
-}

@@ -3,7 +3,6 @@
 use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 
-use super::all_errors;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::{Awaited, follow};
@@ -26,11 +25,12 @@ pub(super) async fn run(
             Err(error) => errors.push(error),
         }
     }
-    all_errors(errors)?;
+    CliError::of_all(errors)?;
     let mut awaited = Vec::new();
     for name in names {
         let generation = context.session.restart(&name).await?;
-        awaited.push(Awaited { name, action: Action::Restart, goal: Goal::Active { generation } });
+        let (action, goal) = (Action::Restart, Goal::Active { generation });
+        awaited.push(Awaited { name, action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }

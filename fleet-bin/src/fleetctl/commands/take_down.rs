@@ -3,7 +3,6 @@
 use fleet_core::{TargetState, Verb};
 use fleet_unitfile::UnitName;
 
-use super::all_errors;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::{Awaited, follow};
@@ -28,12 +27,12 @@ pub(super) async fn run(
             Err(error) => errors.push(error),
         }
     }
-    all_errors(errors)?;
+    CliError::of_all(errors)?;
     let mut awaited = Vec::new();
     for (name, goal) in changes {
         send(&context.session, verb, &name, goal).await?;
         let (action, goal) = waits_for(verb);
-        awaited.push(Awaited { name, action, goal });
+        awaited.push(Awaited { name, action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }

@@ -34,6 +34,7 @@ fn told(goal: Goal, unit: Option<wire::Unit>, states: &[wire::UnitState]) -> Str
 fn told_of(goal: Goal, sight: &Sight) -> String {
     match goal.judge(sight) {
         Verdict::Reached => "reached".into(),
+        Verdict::Runs => "runs".into(),
         Verdict::Enough(text) => format!("enough: {text}"),
         Verdict::Pending(text) => format!("pending: {text}"),
         Verdict::Stuck(text) => format!("stuck: {text}"),
@@ -57,7 +58,7 @@ fn a_start_is_over_when_the_service_manager_says_active() {
         (vec![state("m2", "launched", "active", "running")], "pending: m1 has not loaded it yet"),
         (vec![run("activating", "start-pre")], "pending: it is activating (start-pre) on m1"),
         (vec![run("inactive", "dead")], "pending: it is inactive (dead) on m1"),
-        (vec![run("active", "running")], "reached"),
+        (vec![run("active", "running")], "runs"),
         (vec![run("active", "exited")], "reached"),
         (vec![run("reloading", "reload")], "reached"),
         (vec![with("success", "", run("inactive", "dead"))], "reached"),
@@ -131,7 +132,7 @@ fn a_problem_on_the_machine_is_told() {
             problem(state("m1", "launched", "inactive", "dead")),
             "failed at m1: not started on m1: PrivateTmp= is not supported",
         ),
-        (problem(state("m1", "launched", "active", "running")), "reached"),
+        (problem(state("m1", "launched", "active", "running")), "runs"),
         (errored.clone(), "failed at m1: not loaded on m1: error"),
         (problem(errored), "stuck: m1: PrivateTmp= is not supported"),
         (bad.clone(), "failed at m1: not loaded on m1: bad-setting"),
@@ -222,10 +223,10 @@ fn a_global_unit_is_there_when_it_is_everywhere() {
         eligible: eligible.iter().map(|id| (*id).to_owned()).collect(),
     };
     for (eligible, states, expected) in [
-        (&["m1", "m2"] as &[&str], vec![up("m1"), up("m2")], "reached"),
+        (&["m1", "m2"] as &[&str], vec![up("m1"), up("m2")], "runs"),
         (&["m1", "m2"], vec![up("m1")], "enough: on 1 of 2 machines; not on m2"),
         (&["m1", "m2"], vec![failed("m2"), up("m1")], "failed at m2: failed on m2"),
-        (&["m1", "m2"], vec![], "stuck: no machine has loaded it yet"),
+        (&["m1", "m2"], vec![], "pending: no machine has loaded it yet"),
         (&[], vec![], "stuck: no machine that is present fits it"),
         (
             &["m1"],
