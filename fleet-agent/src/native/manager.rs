@@ -60,8 +60,8 @@ impl NativeConfig {
 ///
 /// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
 /// the same directory finds them, watches them, and knows what was asked. What ended meanwhile
-/// ended unseen, which counts as a failure, so the unit's own restart policy decides. A machine that
-/// was booted since knows no unit, and the logs are gone with them.
+/// ended unseen, which counts as a failure, so the unit's own restart policy decides. A machine
+/// that was booted since knows no unit, and the logs are gone with them.
 ///
 /// # Options
 ///

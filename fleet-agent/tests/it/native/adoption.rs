@@ -1,7 +1,7 @@
 //! The end of a daemon, and what the next one finds.
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
-use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, TargetState};
+use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitFile;
 
 use crate::support::{Bench, name, runs, signal, signal_group, wait_until};
@@ -27,6 +27,49 @@ async fn what_runs_is_found_with_all_that_was_asked() {
     assert_eq!(bench.pid("a.service").await, pid);
     bench.stop("a.service").await;
     assert!(!runs(pid));
+    bench.clean_up().await;
+}
+
+/// Where the daemon that is to be killed works; set for its process alone.
+const DAEMON: &str = "FLEET_TEST_DAEMON";
+
+/// The daemon of the test below, in a process of its own. By itself it does nothing.
+#[tokio::test]
+async fn daemon_to_be_killed() {
+    let Some(directory) = std::env::var_os(DAEMON) else { return };
+    let manager = NativeManager::open(NativeConfig::new(directory)).await.expect("it opens");
+    let file = UnitFile::parse(format!("[Service]\n{FOREVER}Restart=on-failure\nRestartSec=0\n"));
+    let unit = name("a.service");
+    manager.load(&unit, &file.expect("it is well formed"), Epoch(2)).await.expect("it loads");
+    manager.start(&unit, Generation(5)).await.expect("it starts");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_leaves_its_units_running() {
+    let dead = Bench::new().await.kill().await;
+    let mut daemon = std::process::Command::new(std::env::current_exe().expect("it has a path"))
+        .args(["--exact", "native::adoption::daemon_to_be_killed"])
+        .env(DAEMON, dead.path("native"))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the test can run itself");
+    let record = dead.path("native/units/a.service/run.json");
+    let running = || std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"running\""));
+    wait_until("the unit runs", running).await;
+    daemon.kill().expect("it can be killed");
+    daemon.wait().expect("it has ended");
+    let bench = dead.revive().await;
+    let unit = bench.get("a.service").await;
+    assert_eq!((unit.known.epoch, unit.known.generation), (Epoch(2), Generation(5)));
+    let pid = unit.state.main_pid.expect("it has a main process");
+    assert!(runs(pid), "it outlives its daemon");
+    signal(pid, "KILL");
+    let again = |state: &SystemdState| state.sub == "running" && state.main_pid != Some(pid);
+    let state = bench.wait_for("a.service", again).await;
+    assert_eq!(state.exit, None, "a new run has begun");
+    bench.stop("a.service").await;
+    assert!(!state.main_pid.is_some_and(runs));
     bench.clean_up().await;
 }
 
