@@ -9,6 +9,7 @@ use fleet_store::{Leadership, Mirror, Place, PlacementWrites, Registry, Registry
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
+use crate::wake::Wake;
 use crate::{Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
@@ -75,7 +76,7 @@ impl Engine {
             self.config.ttl,
             self.config.clock.clone(),
         )));
-        let mut revisions = self.config.mirror.subscribe();
+        let mut wake = Wake::of(&self.config.mirror);
         loop {
             let again = match self.pass(&leadership).await {
                 Ok(()) | Err(RegistryError::Conflict) => None,
@@ -92,7 +93,7 @@ impl Engine {
                     return End::Shutdown;
                 }
                 _ = &mut keeper.0 => return End::Deposed,
-                changed = revisions.changed() => if changed.is_err() { return End::Shutdown },
+                news = wake.next() => if !news { return End::Shutdown },
                 () = wait_until(&*self.config.clock, again) => {}
             }
         }

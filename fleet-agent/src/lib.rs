@@ -12,6 +12,7 @@ mod engine;
 mod native;
 mod service_manager;
 mod shutdown;
+mod wake;
 
 #[cfg(feature = "testing")]
 pub mod testing;

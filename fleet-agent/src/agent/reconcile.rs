@@ -13,6 +13,7 @@ use super::execute::{Executor, Outcome};
 use super::problems::{Order, Problem, Problems};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
+use crate::wake::Wake;
 use crate::{Clock, ServiceError, ServiceManager, Shutdown};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
@@ -57,12 +58,12 @@ impl Reconciler {
 
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let mut revisions = self.mirror.subscribe();
+        let mut wake = Wake::of(&self.mirror);
         loop {
             let retry_at = self.pass().await;
             tokio::select! {
                 () = shutdown.wait() => return,
-                changed = revisions.changed() => if changed.is_err() { return },
+                news = wake.next() => if !news { return },
                 outcome = self.executor.next() => self.on_outcome(outcome),
                 () = wait_until(&*self.clock, retry_at) => {}
             }
@@ -81,20 +82,22 @@ impl Reconciler {
                 return Some(self.clock.now().after(RETRY.first));
             }
         };
-        self.act(desired_units(&snapshot, &self.machine), known).await;
+        self.act(&snapshot, desired_units(&snapshot, &self.machine), known).await;
         self.backoff.next_due(self.clock.now())
     }
 
     /// Sends the tasks on their way that lead from `known` to `desired`.
     async fn act(
         &mut self,
+        snapshot: &Snapshot,
         mut desired: BTreeMap<UnitName, DesiredUnit>,
         mut known: BTreeMap<UnitName, KnownUnit>,
     ) {
         self.forget_old_failures(&desired, &known);
         let held = self.held_back(&desired, &known);
         desired.retain(|unit, _| !held.contains(unit));
-        known.retain(|unit, _| !held.contains(unit));
+        // Of a unit whose record cannot be understood nobody knows whether it is wanted.
+        known.retain(|unit, _| !held.contains(unit) && snapshot.fault(unit.as_str()).is_none());
         let tasks = converge(&desired, &known);
         for unit in tasks.iter().filter_map(fleet_core::Task::unit) {
             let order = desired.get(unit).map(order_of);

@@ -36,6 +36,9 @@ pub struct Mirror {
 pub struct Progress {
     /// The revision of the snapshot.
     pub revision: Revision,
+    /// The last revision that changed what decisions rest on: a unit, a machine or a placement.
+    /// What machines report, and why units have no machine, are results of decisions.
+    pub decisive: Revision,
     /// Whether the watch that keeps it current is alive.
     pub is_current: bool,
 }
@@ -223,7 +226,10 @@ impl State {
     }
 
     fn progress(&self) -> Progress {
-        let revision = self.view.snapshot().revision;
-        Progress { revision, is_current: self.behind_since.is_none() }
+        Progress {
+            revision: self.view.snapshot().revision,
+            decisive: self.view.decisive(),
+            is_current: self.behind_since.is_none(),
+        }
     }
 }

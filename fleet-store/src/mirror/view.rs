@@ -31,7 +31,11 @@ pub(super) struct View {
     contents: BTreeMap<ContentId, Content>,
     /// Which units have which content, be the content there or not.
     users: BTreeMap<ContentId, BTreeSet<UnitName>>,
+    /// The contents that are there and that no unit has.
+    unused: BTreeSet<ContentId>,
     claims: BTreeMap<MachineId, MachineRecord>,
+    /// The last revision that touched a unit, a machine or a placement.
+    decisive: Revision,
 }
 
 /// A stored unit file, shared by all units that have it.
@@ -46,6 +50,8 @@ struct Content {
 struct Touched {
     units: BTreeSet<UnitName>,
     machines: BTreeSet<MachineId>,
+    /// Whether a placement changed, which is in the snapshot already.
+    placements: bool,
 }
 
 impl View {
@@ -58,7 +64,9 @@ impl View {
             bad_placements: BTreeMap::new(),
             contents: BTreeMap::new(),
             users: BTreeMap::new(),
+            unused: BTreeSet::new(),
             claims: BTreeMap::new(),
+            decisive: Revision::ZERO,
         }
     }
 
@@ -82,6 +90,7 @@ impl View {
             }
         }
         view.settle(touched, listing.revision);
+        view.decisive = listing.revision; // what is missing from the listing may have been there
         view
     }
 
@@ -100,10 +109,16 @@ impl View {
         self.settle(touched, changes.revision);
     }
 
+    /// The last revision that touched a unit, a machine or a placement.
+    pub(super) fn decisive(&self) -> Revision {
+        self.decisive
+    }
+
     /// The contents that no unit has.
     pub(super) fn unused_contents(&self) -> Vec<UnusedContent> {
-        let unused = self.contents.iter().filter(|(id, _)| !self.users.contains_key(id));
-        unused.map(|(id, content)| UnusedContent { id: *id, modified: content.modified }).collect()
+        let of = |id: &ContentId| Some((*id, self.contents.get(id)?.modified));
+        let unused = self.unused.iter().filter_map(of);
+        unused.map(|(id, modified)| UnusedContent { id, modified }).collect()
     }
 
     fn edit(&mut self) -> &mut Snapshot {
@@ -147,10 +162,12 @@ impl View {
             Key::Unit(unit) => self.put_record(unit, None, touched),
             Key::Content(id) => {
                 self.contents.remove(&id);
+                self.note_use(id);
                 touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
             }
             Key::Placement(unit) => {
                 self.edit().unplace(unit.as_str());
+                touched.placements = true;
                 if self.bad_placements.remove(&unit).is_some() {
                     touched.units.insert(unit);
                 }
@@ -191,15 +208,27 @@ impl View {
             users.remove(&unit);
             if users.is_empty() {
                 self.users.remove(&old);
+                self.note_use(old);
             }
         }
         if let Some(new) = new {
             self.users.entry(new).or_default().insert(unit.clone());
+            self.note_use(new);
         }
         touched.units.insert(unit);
     }
 
+    /// Keeps in mind whether the content is there for no unit.
+    fn note_use(&mut self, id: ContentId) {
+        if self.contents.contains_key(&id) && !self.users.contains_key(&id) {
+            self.unused.insert(id);
+        } else {
+            self.unused.remove(&id);
+        }
+    }
+
     fn put_placement(&mut self, unit: UnitName, value: &[u8], touched: &mut Touched) {
+        touched.placements = true;
         let before = match decode_placement(value) {
             Ok(placement) => {
                 self.edit().place(unit.clone(), placement.machine, placement.epoch);
@@ -258,6 +287,7 @@ impl View {
             _ => false,
         };
         self.contents.insert(id, Content { modified, file });
+        self.note_use(id);
         if !same {
             touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
         }
@@ -272,6 +302,9 @@ impl View {
 
     /// Puts together what was touched, and says of which revision the snapshot is now.
     fn settle(&mut self, touched: Touched, revision: Revision) {
+        if touched.placements || !touched.units.is_empty() || !touched.machines.is_empty() {
+            self.decisive = revision;
+        }
         for name in touched.units {
             match self.unit(&name) {
                 Some(Ok(unit)) => self.edit().put_unit(unit),

@@ -8,7 +8,7 @@ use fleet_store::{
     ContentId, ExpectUnit, Key, Layout, Mirror, MirrorStatus, Registry, Transaction,
 };
 
-use crate::support::{id, join, memory, mirror, name, registry, soon, submit, unit};
+use crate::support::{id, join, memory, mirror, name, registry, soon, state, submit, unit};
 
 async fn put_raw(registry: &Registry, key: &Key, value: &[u8]) -> Revision {
     let put = Transaction::new().put(registry.layout().key(key), value);
@@ -42,6 +42,28 @@ async fn a_loop_is_woken_by_each_change() {
         soon(progress.changed()).await.unwrap();
         assert_eq!(mirror.snapshot().units().len(), i + 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_machines_report_decides_nothing() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let presence = join(&registry, "m-1").await;
+    submit(&registry, "a.service").await;
+    let decisive = async |revision| {
+        soon(mirror.wait_for(revision)).await.unwrap();
+        mirror.subscribe().borrow().decisive
+    };
+    let submitted = registry.store().read("").await.unwrap().revision;
+    assert_eq!(decisive(submitted).await, submitted);
+    let published = presence.publish_states(&[state("a.service", "running")], &[]).await.unwrap();
+    assert!(published > submitted);
+    assert_eq!(decisive(published).await, submitted, "a state is a result");
+    let wanted = registry.set_desired(&name("a.service"), TargetState::Launched).await.unwrap();
+    assert_eq!(decisive(wanted).await, wanted);
+    let placement = Key::Placement(name("a.service"));
+    let placed = put_raw(&registry, &placement, br#"{"v":1,"machine":"m-1","epoch":1}"#).await;
+    assert_eq!(decisive(placed).await, placed);
 }
 
 #[tokio::test(start_paused = true)]

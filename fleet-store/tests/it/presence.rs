@@ -3,34 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, Revision, SystemdState, TargetState,
-    UnitState,
-};
+use fleet_core::{Revision, SystemdState, UnitState};
 use fleet_store::RegistryError;
-use fleet_unitfile::UnitHash;
 
-use crate::support::{TTL, id, join, machine, mirror, name, registry, soon};
-
-fn state(unit: &str, sub: &str) -> UnitState {
-    let systemd = SystemdState {
-        result: Some("exit-code".to_owned()),
-        main_pid: Some(7),
-        exit: Some(ExitStatus::Signal(9)),
-        restarts: 3,
-        ..SystemdState::new(LoadState::Loaded, ActiveState::Failed, sub)
-    };
-    UnitState {
-        unit: name(unit),
-        machine: id("m-1"),
-        hash: UnitHash::from_bytes([7; 20]),
-        asked: TargetState::Launched,
-        epoch: Epoch(4),
-        generation: Generation(2),
-        systemd,
-        problem: Some("no such file".to_owned()),
-    }
-}
+use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, state};
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_is_there_until_it_leaves() {

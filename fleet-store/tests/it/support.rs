@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{MachineId, Metadata, TargetState};
+use fleet_core::{
+    ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, SystemdState,
+    TargetState, UnitState,
+};
 use fleet_store::{
     ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Presence, Registry, Store,
 };
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
@@ -56,4 +59,25 @@ pub(crate) fn machine(machine: &str) -> MachineRecord {
 
 pub(crate) async fn join(registry: &Registry, name: &str) -> Presence {
     registry.join(machine(name), "token", TTL).await.unwrap()
+}
+
+/// What machine `m-1` reports of a unit in this sub-state.
+pub(crate) fn state(unit: &str, sub: &str) -> UnitState {
+    let systemd = SystemdState {
+        result: Some("exit-code".to_owned()),
+        main_pid: Some(7),
+        exit: Some(ExitStatus::Signal(9)),
+        restarts: 3,
+        ..SystemdState::new(LoadState::Loaded, ActiveState::Failed, sub)
+    };
+    UnitState {
+        unit: name(unit),
+        machine: id("m-1"),
+        hash: UnitHash::from_bytes([7; 20]),
+        asked: TargetState::Launched,
+        epoch: Epoch(4),
+        generation: Generation(2),
+        systemd,
+        problem: Some("no such file".to_owned()),
+    }
 }
