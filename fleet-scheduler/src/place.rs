@@ -4,7 +4,7 @@ use crate::board::{Board, Change, Mark, Why};
 use crate::globals::refit;
 use crate::groups;
 use crate::rank::Candidates;
-use crate::roster::{Kind, MachineNo, Peer, UnitNo};
+use crate::roster::{Kind, MachineNo, UnitNo};
 use crate::rules::{self, Denial, machine_of, replaces};
 
 /// Places what can be placed. Afterwards nothing that has no machine could have one.
@@ -142,7 +142,7 @@ fn move_away(
     beside: &[UnitNo],
 ) -> bool {
     let train = groups::train(board, unit);
-    if !may_leave(board, &train, by, beside) {
+    if !may_leave(board, &train, beside) {
         return false;
     }
     let mark = board.mark();
@@ -160,16 +160,10 @@ fn move_away(
     false
 }
 
-/// Whether no unit of a train is held where it is: by being unreadable, by having just come, or by
-/// being, or being named by, the unit that it would make room for.
-fn may_leave(board: &Board<'_>, train: &[UnitNo], by: UnitNo, beside: &[UnitNo]) -> bool {
-    let peers = &board.roster().unit(by).peers;
-    train.iter().all(|unit| {
-        *unit != by
-            && !beside.contains(unit)
-            && !peers.contains(&Peer::Known(*unit))
-            && board.roster().unit(*unit).kind == Kind::Single
-    })
+/// Whether no unit of a train is held where it is: by being unreadable, or by having just come.
+fn may_leave(board: &Board<'_>, train: &[UnitNo], beside: &[UnitNo]) -> bool {
+    let is_single = |unit: &UnitNo| board.roster().unit(*unit).kind == Kind::Single;
+    train.iter().all(|unit| is_single(unit) && !beside.contains(unit))
 }
 
 /// Seats all of a train on a machine that takes them and where they replace nobody, or none.

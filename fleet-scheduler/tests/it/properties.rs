@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{Machine, Snapshot};
+use fleet_core::{Machine, Reason, Refusal, Snapshot};
 use fleet_scheduler::{Action, Cause, Plan, Step, apply, check, plan, share};
 use proptest::prelude::*;
 
@@ -41,7 +41,10 @@ proptest! {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for step in &plan.steps {
-            let must = lacked_a_peer(&cluster, step)
+            // Who follows itself, by whatever way, cannot come back to where it was.
+            let in_circle = matches!(plan.unplaced.get(&step.unit), Some(Reason::Cycle { .. }));
+            let must = in_circle
+                || lacked_a_peer(&cluster, step)
                 || is_in_a_chain(&plan, step)
                 || must_leave(&cluster, &after, step);
             prop_assert!(must, "{step}, in {plan}");
@@ -105,11 +108,16 @@ fn rebuilt_backwards(cluster: &Snapshot) -> Snapshot {
     copy
 }
 
-/// Whether a unit made room for another one that later made room itself.
+/// Whether a unit left for the sake of another one that later made room itself. That could not be
+/// known when the first was decided.
 fn is_in_a_chain(plan: &Plan, step: &Step) -> bool {
-    let Cause::ReplacedBy(by) = &step.cause else { return false };
-    let moved = |other: &&Step| other.unit == *by && matches!(other.cause, Cause::ReplacedBy(_));
-    plan.steps.iter().any(|other| moved(&other))
+    let (Cause::ReplacedBy(other) | Cause::Refused(Refusal::Conflicts { with: other, .. })) =
+        &step.cause
+    else {
+        return false;
+    };
+    let mut steps = plan.steps.iter().filter(|step| step.unit == *other);
+    steps.any(|step| matches!(step.cause, Cause::ReplacedBy(_) | Cause::FollowsPeer(_)))
 }
 
 /// Whether a unit was without a unit that it must be beside, and so could not stay whatever comes.
