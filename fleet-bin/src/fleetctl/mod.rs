@@ -5,7 +5,7 @@
 //! | read the command line, old spellings too | `spelling`, `args`, `settings` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
 //! | ask the cluster | `session` |
-//! | decide what to do (pure) | `resolve`, `wait` |
+//! | decide what to do (pure) | `resolve`, `wait`, `pending` |
 //! | do it | `commands`, `follow` |
 //! | print it | `output`, `report`, `columns`, `table`, `words`, `progress`, `error` |
 
@@ -19,6 +19,7 @@ mod follow;
 mod local;
 mod names;
 mod output;
+mod pending;
 mod progress;
 mod report;
 mod resolve;

@@ -115,7 +115,7 @@ impl Puppet {
                     writes.reasons.push((unit.name.clone(), Some(Reason::NoMachines)));
                 }
                 (false, Some(was), _) => {
-                    writes.unplace.push(Unplace { unit: unit.name.clone(), was })
+                    writes.unplace.push(Unplace { unit: unit.name.clone(), was });
                 }
                 _ => {}
             }

@@ -5,8 +5,9 @@ use fleet_unitfile::UnitName;
 
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::follow::{Awaited, follow};
+use crate::fleetctl::follow::follow;
 use crate::fleetctl::names::unit_args;
+use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::resolve::change;
 use crate::fleetctl::session::Session;

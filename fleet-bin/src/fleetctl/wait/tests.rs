@@ -85,7 +85,7 @@ fn what_is_left_of_an_earlier_run_does_not_count() {
     let restarted = wire::Unit { generation: 2, ..unit("launched", "m1") };
     let before = wire::UnitState { generation: 1, ..failed.clone() };
     let expected = "pending: m1 has not started it yet";
-    assert_eq!(told(ACTIVE, Some(restarted.clone()), &[before.clone()]), expected);
+    assert_eq!(told(ACTIVE, Some(restarted.clone()), std::slice::from_ref(&before)), expected);
     // The answer to the restart may be ahead of what is seen of the unit.
     let unit_before = wire::Unit { generation: 1, ..restarted };
     let goal = Goal::Active { generation: 2 };

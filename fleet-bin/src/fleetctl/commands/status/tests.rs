@@ -1,0 +1,147 @@
+//! What people and programs see of a unit in each situation.
+
+use super::*;
+
+fn unit(desired: &str, machine: &str, reason: &str) -> wire::Unit {
+    let option = wire::UnitOption {
+        section: "Unit".into(),
+        name: "Description".into(),
+        value: "The web".into(),
+    };
+    wire::Unit {
+        name: "web.service".into(),
+        hash: "0123456789abcdef".into(),
+        desired_state: desired.into(),
+        current_state: desired.into(),
+        machine_id: machine.into(),
+        reason: reason.into(),
+        options: vec![option],
+        ..wire::Unit::default()
+    }
+}
+
+fn state(machine: &str, active: &str, sub: &str) -> wire::UnitState {
+    wire::UnitState {
+        machine_id: machine.into(),
+        systemd_load_state: "loaded".into(),
+        systemd_active_state: active.into(),
+        systemd_sub_state: sub.into(),
+        ..wire::UnitState::default()
+    }
+}
+
+fn status(unit: &wire::Unit, states: Vec<wire::UnitState>) -> Status {
+    let machine = wire::Machine {
+        id: "282f949fc0de".into(),
+        primary_ip: "10.10.20.1".into(),
+        ..wire::Machine::default()
+    };
+    let sight = Sight { states, ..Sight::default() };
+    Status::new(unit, &sight, &Machines::new(&[machine]))
+}
+
+#[test]
+fn a_unit_that_failed_says_how_and_what_it_wrote() {
+    let failed = wire::UnitState {
+        result: "exit-code".into(),
+        exit: "exited with status 3".into(),
+        restarts: 5,
+        ..state("282f949fc0de", "failed", "failed")
+    };
+    let mut status = status(&unit("launched", "282f949fc0de", ""), vec![failed]);
+    status.machines[0].journal = vec!["web[7]: no port".into(), "web[7]: bye".into()];
+    assert!(!status.is_active());
+    insta::assert_snapshot!(status.text(), @r"
+    web.service - The web
+          Hash: 0123456
+       Desired: launched
+       Current: launched
+       Machine: 282f949f.../10.10.20.1
+        Loaded: loaded
+        Active: failed (failed)
+        Result: exit-code
+          Exit: exited with status 3
+      Restarts: 5
+
+    web[7]: no port
+    web[7]: bye
+    ");
+}
+
+#[test]
+fn a_unit_without_a_machine_says_why() {
+    let status = status(&unit("launched", "", "no machine is present"), vec![]);
+    assert!(!status.is_active());
+    insta::assert_snapshot!(status.text(), @r"
+    web.service - The web
+          Hash: 0123456
+       Desired: launched
+       Current: launched
+        Reason: no machine is present
+       Machine: none
+    ");
+}
+
+#[test]
+fn a_unit_that_is_not_reported_yet_says_so() {
+    insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(), @r"
+    web.service - The web
+          Hash: 0123456
+       Desired: loaded
+       Current: loaded
+       Machine: m1
+        Active: not reported yet
+    ");
+}
+
+#[test]
+fn a_global_unit_is_shown_on_every_machine() {
+    let mut running = state("282f949fc0de", "active", "running");
+    running.main_pid = Some(7);
+    let global = wire::Unit { global: true, ..unit("launched", "", "") };
+    let status = status(&global, vec![running, state("m2", "active", "running")]);
+    assert!(status.is_active());
+    insta::assert_snapshot!(status.text(), @r"
+    web.service - The web
+          Hash: 0123456
+       Desired: launched
+       Current: launched
+       Machine: 282f949f.../10.10.20.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 7
+       Machine: m2
+        Loaded: loaded
+        Active: active (running)
+    ");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap(), @r#"
+    {
+      "unit": "web.service",
+      "description": "The web",
+      "hash": "0123456789abcdef",
+      "desired": "launched",
+      "current": "launched",
+      "global": true,
+      "machines": [
+        {
+          "machine": "282f949fc0de",
+          "ip": "10.10.20.1",
+          "load": "loaded",
+          "active": "active",
+          "sub": "running",
+          "mainPID": 7,
+          "restarts": 0,
+          "journal": []
+        },
+        {
+          "machine": "m2",
+          "load": "loaded",
+          "active": "active",
+          "sub": "running",
+          "restarts": 0,
+          "journal": []
+        }
+      ]
+    }
+    "#);
+}
