@@ -73,7 +73,11 @@ pub(crate) struct Memory {
     pub(crate) control: Option<ProcessId>,
     pub(crate) spawning: Option<Role>,
     pub(crate) outcome: Option<Outcome>,
+    /// How the main process of this run ended.
     pub(crate) exit: Option<End>,
+    /// How that of the run before ended, if this one is its automatic restart.
+    #[serde(default)]
+    pub(crate) exit_before: Option<End>,
     pub(crate) restarts: u32,
     pub(crate) stop_asked: bool,
     pub(crate) again: bool,

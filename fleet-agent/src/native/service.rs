@@ -195,6 +195,7 @@ impl Service {
     fn begin_fresh(&mut self, now: Timestamp) {
         self.limit = StartLimit::default();
         self.now.restarts = 0;
+        (self.now.exit, self.now.exit_before) = (None, None);
         self.begin(now);
     }
 
@@ -206,7 +207,7 @@ impl Service {
             return self.enter(Phase::Failed, now);
         }
         self.now.outcome = Some(Outcome::Success);
-        self.now.exit = None;
+        self.now.exit_before = self.now.exit.take().or(self.now.exit_before);
         self.actions.push_back(Action::NewRun);
         self.enter_list(Phase::StartPre, now);
     }

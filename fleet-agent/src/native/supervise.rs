@@ -219,10 +219,14 @@ impl Supervisor {
         };
         if asked != loaded.asked {
             let action = "record what is asked of a unit";
-            if let Err(error) =
-                write(&self.directory, action, move |at| at.write_asked(asked)).await
-            {
-                return answer(reply, Err(error));
+            let written = write(&self.directory, action, move |at| at.write_asked(asked)).await;
+            match written {
+                Err(error) if ask != Ask::Stop => return answer(reply, Err(error)),
+                // A disk that fails must not keep anything running.
+                Err(error) => {
+                    tracing::error!(unit = %self.shown.unit, %error, "stopping all the same")
+                }
+                Ok(()) => {}
             }
             loaded.asked = asked;
         }

@@ -33,7 +33,7 @@ pub(crate) fn state_of(memory: &Memory) -> SystemdState {
     SystemdState {
         result: memory.outcome.map(|outcome| outcome.as_str().to_owned()),
         main_pid: memory.main.map(|process| process.pid),
-        exit: memory.exit.and_then(End::status),
+        exit: memory.exit.or(memory.exit_before).and_then(End::status),
         restarts: memory.restarts,
         ..SystemdState::new(LoadState::Loaded, active, sub)
     }

@@ -41,8 +41,7 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
 
 async fn finish(running: Running) -> Result<(), StartError> {
     say("\nEnding all units");
-    running.end_with_units().await;
-    Ok(())
+    running.end_with_units().await
 }
 
 async fn bring_up(
@@ -168,7 +167,7 @@ fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
     };
     let file = UnitFile::parse(source).map_err(|error| {
         let at = error.location();
-        wrong(at.line, at.column, &error, &error.help())
+        wrong(at.line, at.column, &error, error.help())
     })?;
     if let Err(errors) = Requirements::parse(&name, &file, Strictness::Refuse) {
         let error = errors.first();

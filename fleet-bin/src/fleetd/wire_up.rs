@@ -158,22 +158,30 @@ impl Running {
         self.end_loops().await;
     }
 
-    /// Ends all loops, then all units of this daemon's machines.
-    pub(crate) async fn end_with_units(mut self) {
+    /// Ends all units of this daemon's machines, then everything else.
+    pub(crate) async fn end_with_units(mut self) -> Result<(), StartError> {
+        self.shutdown.fire();
+        self.end_agents().await; // or they would start again what ends here
+        let ended = join_all(self.managers.iter().map(|manager| manager.shutdown())).await;
         self.end_loops().await;
-        join_all(self.managers.iter().map(|manager| manager.shutdown())).await;
+        let ended: Result<(), _> = ended.into_iter().collect();
+        ended.context(|| "cannot end all units".to_owned())
     }
 
     async fn end_loops(&mut self) {
         self.shutdown.fire();
-        for agent in self.agents.drain(..) {
-            agent.ended().await;
-        }
+        self.end_agents().await;
         while let Some(result) = self.loops.join_next().await {
             if let Err(error) = result {
                 tracing::error!(%error, "a loop did not end well");
             }
         }
         self.mirror.shutdown();
+    }
+
+    async fn end_agents(&mut self) {
+        for agent in self.agents.drain(..) {
+            agent.ended().await;
+        }
     }
 }
