@@ -151,5 +151,7 @@ fn must_leave(before: &Snapshot, after: &Snapshot, step: &Step) -> bool {
     let mut there = naive::placed_on(&places, machine);
     let globals = naive::globals_on(after, &places, machine);
     there.extend(globals.into_iter().filter(|g| unit.requirements.machine_of.contains(g)));
-    naive::rule(after, &there, unit, machine).is_some()
+    // Nor can it come back beside one that it would have to make leave.
+    let evicts = there.iter().any(|other| naive::replaces(after, &unit.name, other));
+    evicts || naive::rule(after, &there, unit, machine).is_some()
 }
