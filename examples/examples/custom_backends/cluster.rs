@@ -1,0 +1,171 @@
+//! A cluster over the two backends: what `fleetd` puts together, but all machines in one process.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::{
+    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, ServiceManager as _, Shutdown,
+    ShutdownTrigger, SystemClock,
+};
+use fleet_core::{ActiveState, MachineId, Metadata, Snapshot, TargetState, Unit};
+use fleet_store::{ExpectUnit, Layout, MachineRecord, Mirror, NewUnit, Registry};
+use fleet_unitfile::UnitFile;
+use tokio::task::JoinHandle;
+
+use crate::service_manager::{TaskMachine, TaskManager};
+use crate::store::OwnStore;
+
+/// How long a machine stays present, and an engine leads, without a sign of life.
+const TTL: Duration = Duration::from_secs(1);
+
+/// How long may take what has to happen.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Machines, and an engine on the first of them.
+///
+/// The registry writes to the store, the mirror follows the store and serves all reads. Daemons on
+/// several hosts have one of each, on a store that they share.
+pub(crate) struct Cluster {
+    registry: Registry,
+    mirror: Mirror,
+    machines: BTreeMap<MachineId, (Arc<TaskMachine>, Agent)>,
+    engine: JoinHandle<()>,
+    trigger: ShutdownTrigger,
+}
+
+impl Cluster {
+    /// Starts machines with these IDs.
+    pub(crate) fn start(ids: &[&str]) -> Self {
+        let ids: Vec<MachineId> =
+            ids.iter().map(|id| id.parse().expect("the IDs are valid")).collect();
+        let registry = Registry::new(OwnStore::open(), Layout::DEFAULT_PREFIX);
+        let mirror = Mirror::start(&registry);
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let engine = Engine::new(EngineConfig {
+            candidate: ids[0].clone(),
+            ttl: TTL,
+            registry: registry.clone(),
+            mirror: mirror.clone(),
+            clock: Arc::new(SystemClock::start()),
+        });
+        let engine = tokio::spawn(engine.run(shutdown.clone()));
+        let start = |id: MachineId| (id.clone(), start_machine(id, &registry, &mirror, &shutdown));
+        let machines = ids.into_iter().map(start).collect();
+        Self { registry, mirror, machines, engine, trigger }
+    }
+
+    /// Hands in a unit that is to run. Who does this for others checks the unit first, with
+    /// `Requirements::parse`, to be able to say what is wrong; the cluster bears with any unit.
+    pub(crate) async fn submit(&self, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
+        let (name, file) = (name.parse()?, UnitFile::parse(text)?);
+        let unit = NewUnit { name, file, desired: TargetState::Launched };
+        let revision = self.registry.put_unit(unit, ExpectUnit::Absent).await?;
+        // What was written can be read once the mirror has come as far.
+        self.mirror.wait_for(revision).await?;
+        Ok(())
+    }
+
+    /// The first snapshot in which all machines are there and all units active.
+    pub(crate) async fn wait_until_all_run(&self) -> Result<Arc<Snapshot>, Box<dyn Error>> {
+        let mut changes = self.mirror.subscribe();
+        let wait = async {
+            loop {
+                let snapshot = self.mirror.snapshot();
+                let complete = snapshot.machines().map(|machine| &machine.id);
+                if complete.eq(self.machines.keys()) && idle(&snapshot).is_empty() {
+                    return Ok(snapshot);
+                }
+                changes.changed().await?;
+            }
+        };
+        let late = |_| format!("these do not run: {}", idle(&self.mirror.snapshot()).join(", "));
+        tokio::time::timeout(DEADLINE, wait).await.map_err(late)?
+    }
+
+    /// The first lines that a unit wrote on the machine that it is on.
+    pub(crate) async fn output(
+        &self,
+        unit: &str,
+        lines: usize,
+    ) -> Result<Vec<String>, Box<dyn Error>> {
+        let snapshot = self.mirror.snapshot();
+        let placement = snapshot.placement(unit).ok_or("the unit has no machine")?;
+        let (machine, _) = self.machines.get(&placement.machine).ok_or("the machine is off")?;
+        let query = JournalQuery { lines: None, follow: true };
+        let mut journal = TaskManager::new(machine).journal(&unit.parse()?, query).await?;
+        let mut read = Vec::new();
+        while read.len() < lines {
+            read.push(journal.next().await.ok_or("the unit has ended")?);
+        }
+        Ok(read)
+    }
+
+    /// Ends an agent in the midst of whatever it does, and its units. Nobody says goodbye: to the
+    /// others the machine is gone when its lease has ended.
+    pub(crate) fn power_off(&mut self, id: &str) {
+        if let Some((machine, agent)) = self.machines.remove(id) {
+            drop(agent);
+            machine.power_off();
+        }
+    }
+
+    /// Ends the loops, and then the units, which would go on without them.
+    pub(crate) async fn end(self) {
+        self.trigger.fire();
+        self.engine.await.expect("the engine does not panic");
+        for (machine, agent) in self.machines.into_values() {
+            agent.ended().await;
+            machine.power_off();
+        }
+        self.mirror.shutdown();
+    }
+}
+
+fn start_machine(
+    id: MachineId,
+    registry: &Registry,
+    mirror: &Mirror,
+    shutdown: &Shutdown,
+) -> (Arc<TaskMachine>, Agent) {
+    let machine = TaskMachine::new();
+    let config = AgentConfig {
+        // What tells this machine from another one that claims the same ID.
+        token: format!("the only {id}"),
+        machine: MachineRecord {
+            id,
+            address: None,
+            metadata: Metadata::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        ttl: TTL,
+        registry: registry.clone(),
+        mirror: mirror.clone(),
+        manager: Arc::new(TaskManager::new(&machine)),
+        clock: Arc::new(SystemClock::start()),
+    };
+    (machine, Agent::start(config, shutdown))
+}
+
+/// The machines that should run a unit: all of them run a global one, as none asks for more here.
+pub(crate) fn homes<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Vec<&'a MachineId> {
+    if unit.is_global() {
+        return snapshot.machines().map(|machine| &machine.id).collect();
+    }
+    let placement = snapshot.placement(unit.name.as_str());
+    placement.map(|placement| &placement.machine).into_iter().collect()
+}
+
+/// The units that are not active wherever they should be.
+fn idle(snapshot: &Snapshot) -> Vec<&str> {
+    let runs_on = |unit: &Unit, machine: &MachineId| {
+        let state = snapshot.state(unit.name.as_str(), machine.as_str());
+        state.is_some_and(|state| state.systemd.active == ActiveState::Active)
+    };
+    let idle = snapshot.units().filter(|unit| {
+        let homes = homes(snapshot, unit);
+        homes.is_empty() || !homes.iter().all(|machine| runs_on(unit, machine))
+    });
+    idle.map(|unit| unit.name.as_str()).collect()
+}

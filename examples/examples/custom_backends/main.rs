@@ -1,0 +1,141 @@
+//! For whoever writes a store or a service manager for fleet.
+//!
+//! ```text
+//! cargo run -p fleet-examples --example custom_backends
+//! ```
+//!
+//! fleet keeps its memory in a `Store` and runs units by a `ServiceManager`. Both are traits, each
+//! with a public suite that says whether an implementation keeps its promises. Here is one of each:
+//!
+//! * `store.rs` is a store, in one file;
+//! * `service_manager.rs` is a service manager whose units are tokio tasks (`program.rs`);
+//! * `cluster.rs` makes a cluster of the two, as `fleetd` does of its own;
+//! * this file calls the suites, which is all that a test of a backend has to do, and then watches
+//!   the cluster work: units are handed in, one machine loses its power, and what it ran moves.
+//!
+//! It takes some seconds, because the time to live of a lease is real time here.
+#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+
+mod cluster;
+mod program;
+mod service_manager;
+mod store;
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_agent::ServiceManager;
+use fleet_agent::testing::{Harness, UnitKind};
+use fleet_core::Snapshot;
+use fleet_store::Store;
+use fleet_unitfile::{UnitFile, UnitName};
+use tempfile::TempDir;
+
+use cluster::{Cluster, homes};
+use service_manager::{TaskMachine, TaskManager};
+use store::OwnStore;
+
+const UNITS: [(&str, &str); 5] = [
+    ("clock@1.service", "[Service]\nExecStart=tick 100\n[X-Fleet]\nConflicts=clock@*.service\n"),
+    ("clock@2.service", "[Service]\nExecStart=tick 100\n[X-Fleet]\nConflicts=clock@*.service\n"),
+    ("crier.service", "[Service]\nExecStart=say hear ye\n[X-Fleet]\nMachineOf=lamp.service\n"),
+    ("everywhere.service", "[Service]\nExecStart=say here\n[X-Fleet]\nGlobal=true\n"),
+    ("lamp.service", "[Service]\nExecStart=say light\n"),
+];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    the_store_keeps_its_promises().await;
+    the_service_manager_keeps_its_promises().await?;
+
+    let mut cluster = Cluster::start(&["m1", "m2", "m3"]);
+    for (name, text) in UNITS {
+        cluster.submit(name, text).await?;
+    }
+    let before = cluster.wait_until_all_run().await?;
+    println!("\n== All units run\n\n{}", who_runs_where(&before));
+    println!("clock@1.service writes {:?}", cluster.output("clock@1.service", 3).await?);
+
+    println!("\n== m3 loses its power\n");
+    cluster.power_off("m3");
+    let after = cluster.wait_until_all_run().await?;
+    println!("{}", who_runs_where(&after));
+    only_those_of_a_lost_machine_move(&before, &after)?;
+
+    cluster.end().await;
+    Ok(())
+}
+
+/// The whole test of a store. A broken promise is a panic that names it.
+async fn the_store_keeps_its_promises() {
+    fleet_store::testing::conformance(async || OwnStore::open() as Arc<dyn Store>).await;
+    println!("the store keeps its promises");
+}
+
+/// The whole test of a service manager, which also has to say how its units are written.
+async fn the_service_manager_keeps_its_promises() -> Result<(), Box<dyn Error>> {
+    let (machine, directory) = (TaskMachine::new(), tempfile::tempdir()?);
+    fleet_agent::testing::conformance(&Bench { machine, directory }).await;
+    println!("the service manager keeps its promises");
+    Ok(())
+}
+
+struct Bench {
+    machine: Arc<TaskMachine>,
+    directory: TempDir,
+}
+
+#[async_trait]
+impl Harness for Bench {
+    /// What a daemon does when it begins: it finds the machine and the units as they are.
+    async fn open(&self) -> Arc<dyn ServiceManager> {
+        Arc::new(TaskManager::new(&self.machine))
+    }
+
+    fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
+        let program = match kind {
+            // No task can ignore that it is told to stop, so both are the same here.
+            UnitKind::RunsForEver | UnitKind::IgnoresStop => "tick 1000".to_owned(),
+            UnitKind::ExitsWith3 => "exit 3".to_owned(),
+            UnitKind::Succeeds => "task 0".to_owned(),
+            UnitKind::Fails => "task 3".to_owned(),
+            UnitKind::HangsInStop => format!("linger \"{}\"", self.gate(unit)),
+            UnitKind::Writes => "say one two three".to_owned(),
+            UnitKind::Broken => "fly".to_owned(),
+            other => panic!("the suite has a new kind of unit: {other:?}"),
+        };
+        let text = format!("[Service]\nExecStart={program}\n");
+        UnitFile::parse(text).expect("every program is one line")
+    }
+}
+
+fn who_runs_where(snapshot: &Snapshot) -> String {
+    let line = |machine: &_| {
+        let here = snapshot.units().filter(|unit| homes(snapshot, unit).contains(&machine));
+        let here: Vec<&str> = here.map(|unit| unit.name.as_str()).collect();
+        format!("{machine}: {}\n", here.join(", "))
+    };
+    snapshot.machines().map(|machine| line(&machine.id)).collect()
+}
+
+fn only_those_of_a_lost_machine_move(
+    before: &Snapshot,
+    after: &Snapshot,
+) -> Result<(), Box<dyn Error>> {
+    for (unit, was) in before.placements() {
+        let is = after.placement(unit.as_str()).ok_or("a unit that runs has a placement")?;
+        if after.machine(was.machine.as_str()).is_some() {
+            assert_eq!(is, was, "{unit} had no reason to move");
+        } else {
+            println!("{unit} has moved from {} to {}", was.machine, is.machine);
+            assert!(is.epoch > was.epoch, "an agent can tell that this is the later order");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! What the units of this example run: programs that are built in.
+//!
+//! | `ExecStart=` | what the unit does |
+//! |---|---|
+//! | `tick MILLISECONDS` | writes a line so often until it is stopped |
+//! | `say WORD...` | writes each word on a line, and waits until it is stopped |
+//! | `exit STATUS` | ends at once |
+//! | `task STATUS` | ends at once, and has not started before that |
+//! | `linger FILE` | runs until it is stopped, and then until the file exists |
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fleet_agent::ServiceError;
+use fleet_unitfile::{UnitFile, UnitName, UnitOption, split_words};
+use tokio::sync::watch;
+
+/// A program with its arguments.
+#[derive(Clone)]
+pub(crate) enum Program {
+    Tick(Duration),
+    Say(Vec<String>),
+    Exit(i32),
+    Task(i32),
+    Linger(PathBuf),
+}
+
+impl Program {
+    /// The program that a unit file asks for.
+    pub(crate) fn read(unit: &UnitName, file: &UnitFile) -> Result<Self, ServiceError> {
+        let option = file.values("Service", "ExecStart").last();
+        let line = option.map_or(0, |option| file.location(option.span().start).line);
+        let bad = |problem: String| ServiceError::BadSetting { unit: unit.clone(), line, problem };
+        let value = option.map_or("", UnitOption::value);
+        let words = split_words(value).map_err(|error| bad(error.to_string()))?;
+        Self::from_words(&words).ok_or_else(|| {
+            bad(format!(
+                "{value:?} is no program: write ExecStart= with tick MILLISECONDS, say WORD..., \
+                 exit STATUS, task STATUS or linger FILE"
+            ))
+        })
+    }
+
+    fn from_words(words: &[String]) -> Option<Self> {
+        let (name, arguments) = words.split_first()?;
+        Some(match (name.as_str(), arguments) {
+            ("tick", [millis]) => {
+                let millis: NonZeroU64 = millis.parse().ok()?;
+                Self::Tick(Duration::from_millis(millis.get()))
+            }
+            ("say", words) => Self::Say(words.to_vec()),
+            ("exit", [status]) => Self::Exit(status.parse().ok()?),
+            ("task", [status]) => Self::Task(status.parse().ok()?),
+            ("linger", [path]) => Self::Linger(path.into()),
+            _ => return None,
+        })
+    }
+
+    /// Whether a unit with this program is started when it is done, not when it runs.
+    pub(crate) fn is_task(&self) -> bool {
+        matches!(self, Self::Task(_))
+    }
+
+    /// Runs until it ends by itself or is told to, and returns the exit status.
+    pub(crate) async fn run(
+        self,
+        mut write: impl FnMut(&str),
+        told: &mut watch::Receiver<bool>,
+    ) -> i32 {
+        match self {
+            Self::Exit(status) | Self::Task(status) => return status,
+            Self::Tick(period) => {
+                let mut round = 0_u64;
+                loop {
+                    round += 1;
+                    write(&format!("tick {round}"));
+                    if tokio::time::timeout(period, stopped(told)).await.is_ok() {
+                        break;
+                    }
+                }
+            }
+            Self::Say(words) => {
+                words.iter().for_each(|word| write(word));
+                stopped(told).await;
+            }
+            Self::Linger(path) => {
+                stopped(told).await;
+                wait_for_file(&path, told).await;
+            }
+        }
+        0
+    }
+}
+
+/// Waits until the unit is told to stop, or its machine has lost its power.
+async fn stopped(told: &mut watch::Receiver<bool>) {
+    // An error means that nobody is left who could tell.
+    let _told = told.wait_for(|told| *told).await.is_ok();
+}
+
+async fn wait_for_file(path: &Path, told: &watch::Receiver<bool>) {
+    while told.has_changed().is_ok() && !matches!(tokio::fs::try_exists(path).await, Ok(true)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
