@@ -189,3 +189,13 @@ async fn other_units_go_on_while_one_hangs() {
     stop.await.expect("no panic").expect("it stops");
     bench.clean_up().await;
 }
+
+#[tokio::test]
+async fn a_directory_that_is_gone_keeps_nothing_running() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    let pid = bench.pid("a.service").await;
+    std::fs::remove_dir_all(bench.path("native")).expect("the directory is there");
+    bench.manager.shutdown().await.expect("what runs can be stopped");
+    assert!(!runs(pid));
+}
