@@ -26,12 +26,12 @@ async fn cat_prints_every_byte() {
     ");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_tells_all_and_exits_as_systemctl_does() {
+/// Units that are active, active everywhere, failed, and on no machine.
+async fn all_sorts() -> Cluster {
     let cluster = Cluster::start(&["m1", "far"]).await;
-    cluster
-        .write("web.service", "[Unit]\nDescription=The web\n[Service]\nExecStart=/bin/sleep 1d\n");
-    cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
+    let service = "[Service]\nExecStart=/bin/sleep 1d\n";
+    cluster.write("web.service", &format!("[Unit]\nDescription=The web\n{service}"));
+    cluster.write("all.service", &format!("{service}[X-Fleet]\nGlobal=true\n"));
     cluster.write_sleepers(&["bad.service", "lost.service"]);
     cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
     cluster.play.cast("lost.service", Role::Unplaceable);
@@ -39,6 +39,12 @@ async fn status_tells_all_and_exits_as_systemctl_does() {
     cluster.run("start --no-block bad lost").await.ok();
     cluster.wait_until(|it| it.states_of("bad.service").count() == 1).await;
     cluster.wait_until(|it| it.reason("lost.service").is_some()).await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_tells_all_and_exits_as_systemctl_does() {
+    let cluster = all_sorts().await;
     insta::assert_snapshot!(cluster.run("status web").await, @r"
     exit 0
     web.service - The web
@@ -75,6 +81,11 @@ async fn status_tells_all_and_exits_as_systemctl_does() {
         Reason: no machine is present
        Machine: none
     ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_shows_every_machine_and_every_unit_that_is_known() {
+    let cluster = all_sorts().await;
     insta::assert_snapshot!(cluster.run("status all -n 2").await, @r"
     exit 0
     all.service
