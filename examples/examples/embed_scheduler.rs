@@ -73,7 +73,7 @@ impl Orchestrator {
     }
 
     /// Decides, and makes sure of it: `check` looks for broken rules in any plan, from wherever it
-    /// came. It is slower than `plan`, so it belongs into tests and debug builds.
+    /// came. It is slower than `plan`, so it belongs in tests and debug builds.
     fn decide(&self) -> Plan {
         let plan = plan(&self.cluster);
         assert_eq!(check(&self.cluster, &plan), []);
