@@ -69,6 +69,7 @@ impl Orchestrator {
         for (name, text) in UNITS {
             cluster.put_unit(unit(name, text)?);
         }
+        cluster.revision = cluster.revision.next();
         Ok(Self { cluster })
     }
 
@@ -108,7 +109,7 @@ fn unit(name: &str, text: &str) -> Result<Unit, Box<dyn Error>> {
 
 /// A reason is data first: what is printed above is its `Display`, what a program acts on is this.
 fn why_not(plan: &Plan) -> Result<(), Box<dyn Error>> {
-    let reason = plan.unplaced.get("render.service").ok_or("no machine has a GPU")?;
+    let reason = plan.unplaced.get("render.service").ok_or("it was placed without a GPU")?;
     let Reason::NoMachineFits { machines, tallies } = reason else {
         return Err(format!("an unexpected reason: {reason}").into());
     };
@@ -123,7 +124,7 @@ fn why_not(plan: &Plan) -> Result<(), Box<dyn Error>> {
 /// What each machine says to one unit.
 fn ask_about(cluster: &Snapshot, name: &str) -> Result<(), Box<dyn Error>> {
     println!("\n== An explanation\n");
-    let explanation = explain(cluster, &name.parse()?).ok_or("the unit is known")?;
+    let explanation = explain(cluster, &name.parse()?).ok_or("the unit is not known")?;
     println!("{explanation}");
     Ok(())
 }

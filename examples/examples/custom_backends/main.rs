@@ -129,7 +129,7 @@ fn only_those_of_a_lost_machine_move(
     after: &Snapshot,
 ) -> Result<(), Box<dyn Error>> {
     for (unit, was) in before.placements() {
-        let is = after.placement(unit.as_str()).ok_or("a unit that runs has a placement")?;
+        let is = after.placement(unit.as_str()).ok_or("a unit runs without a placement")?;
         if after.machine(was.machine.as_str()).is_some() {
             assert_eq!(is, was, "{unit} had no reason to move");
         } else {
