@@ -224,7 +224,7 @@ impl Supervisor {
                 Err(error) if ask != Ask::Stop => return answer(reply, Err(error)),
                 // A disk that fails must not keep anything running.
                 Err(error) => {
-                    tracing::error!(unit = %self.shown.unit, %error, "stopping all the same")
+                    tracing::error!(unit = %self.shown.unit, %error, "stopping all the same");
                 }
                 Ok(()) => {}
             }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use super::error::CliError;
-use super::findings::{Finding, check};
 use super::names::UnitArg;
+use crate::findings::{Finding, check};
 
 /// What is read of a file at most, in bytes: what the API takes. A longer one is refused.
 const MAX_BYTES: u64 = 8 << 20;

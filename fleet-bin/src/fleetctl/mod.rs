@@ -14,7 +14,6 @@ mod columns;
 mod commands;
 mod context;
 mod error;
-mod findings;
 mod follow;
 mod local;
 mod names;

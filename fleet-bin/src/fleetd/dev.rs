@@ -4,10 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_core::{Metadata, Requirements, Strictness, TargetState};
+use fleet_core::{
+    Metadata, Parsed, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
+    replaces_cycle,
+};
 use fleet_http::{Listen, Listener};
 use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::UnitName;
 
 use super::cli::DevArgs;
 use super::config::{ServiceManagerKind, StoreKind};
@@ -15,6 +18,7 @@ use super::error::{Context as _, StartError};
 use super::run::{self, Ends};
 use super::wire_up::{MachineSetup, Running, Wiring};
 use super::{identity, say, summary};
+use crate::findings;
 
 /// How long a silent machine or engine of a development cluster counts as there.
 const TTL: Duration = Duration::from_secs(10);
@@ -140,7 +144,23 @@ fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
         }
     }
     units.sort_by(|a: &NewUnit, b| a.name.cmp(&b.name));
+    refuse_circles(&units)?;
     Ok(units)
+}
+
+/// Units that lead to each other in a circle can never be placed.
+fn refuse_circles(units: &[NewUnit]) -> Result<(), StartError> {
+    let mut known = Snapshot::default();
+    for NewUnit { name, file, desired } in units {
+        let parsed = Requirements::parse(name, file, Strictness::Refuse);
+        let Ok(Parsed { requirements, .. }) = parsed else { continue };
+        let unit = Unit::new(name.clone(), file.clone(), requirements, *desired);
+        if let Some(cycle) = machine_of_cycle(&known, &unit).or(replaces_cycle(&known, &unit)) {
+            return Err(StartError::usage(format!("nothing was started: {cycle}")));
+        }
+        known.put_unit(unit);
+    }
+    Ok(())
 }
 
 fn unit_files(path: &Path) -> Result<Vec<PathBuf>, StartError> {
@@ -161,19 +181,11 @@ fn unit_name(path: &Path) -> Result<UnitName, StartError> {
 fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
     let name = unit_name(path)?;
     let source = std::fs::read(path).context(|| format!("cannot read {}", path.display()))?;
-    let wrong = |line: usize, column: usize, error: &dyn std::fmt::Display, help: &str| {
-        let help = if help.is_empty() { String::new() } else { format!("\n  help: {help}") };
-        StartError::usage(format!("{}:{line}:{column}: {error}{help}", path.display()))
+    let (file, findings) = findings::check(path, &name, &source);
+    let Some(file) = file else {
+        let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        return Err(StartError::usage(format!("nothing was started\n{}", findings.join("\n"))));
     };
-    let file = UnitFile::parse(source).map_err(|error| {
-        let at = error.location();
-        wrong(at.line, at.column, &error, error.help())
-    })?;
-    if let Err(errors) = Requirements::parse(&name, &file, Strictness::Refuse) {
-        let error = errors.first();
-        let at = file.location(error.span.start);
-        return Err(wrong(at.line, at.column, error, &error.help()));
-    }
     let template = name.is_template();
     let desired = if template { TargetState::Inactive } else { TargetState::Launched };
     Ok(NewUnit { name, file, desired })

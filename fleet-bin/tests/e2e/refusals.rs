@@ -108,3 +108,26 @@ fn wrong_usage_ends_with_status_2() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
     }
 }
+
+#[test]
+fn dev_starts_nothing_when_a_unit_file_is_wrong() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let broken = write("broken.service", "[Service]\nExecStart /bin/true\n");
+    let one = write("one.service", "[X-Fleet]\nMachineOf=two.service\n");
+    let two = write("two.service", "[X-Fleet]\nMachineOf=one.service\n");
+    let cases = [(vec![broken], "broken.service:2:1:"), (vec![one, two], "leads in a circle")];
+    for (files, said) in cases {
+        let mut fleetd = std::process::Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        fleetd.args(["dev", "--data-dir"]).arg(home.path().join("data")).args(files);
+        let output = fleetd.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("nothing was started") && errors.contains(said), "{errors}");
+        assert!(!home.path().join("data").exists(), "something was begun");
+    }
+}

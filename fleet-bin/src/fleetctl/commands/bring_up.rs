@@ -7,10 +7,10 @@ use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use crate::findings::check;
 use crate::fleetctl::args::CreateArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::findings::check;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::local::{LocalUnit, read_units};
 use crate::fleetctl::names::unit_args;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{Severity, UnitName};
 
+use crate::findings::{Finding, check};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::findings::{Finding, check};
 use crate::fleetctl::local::read_file;
 use crate::fleetctl::output::Record;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a unit file on this computer, told as compilers tell it.
+//! What is wrong with a unit file on this computer, told as compilers tell it, by both programs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
