@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Snapshot};
 use fleet_scheduler::{Action, Plan, plan};
-use fleet_store::{Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, Unplace};
+use fleet_store::{
+    Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, StoreError, Unplace,
+};
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
@@ -37,6 +39,9 @@ pub struct Engine {
 /// Why a reign is over.
 enum End {
     Deposed,
+    /// Nobody can say whether its last write happened, or will: only a new term can rule that out,
+    /// and then see what became of it.
+    Doubt,
     Shutdown,
 }
 
@@ -51,20 +56,23 @@ impl Engine {
     pub async fn run(self, mut shutdown: Shutdown) {
         let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
+            let mut pause = *ttl / 3;
             match registry.campaign(candidate, *ttl).await {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
-                    if let End::Shutdown = self.lead(leadership, &mut shutdown).await {
-                        return;
+                    match self.lead(leadership, &mut shutdown).await {
+                        End::Shutdown => return,
+                        End::Deposed => tracing::warn!(%candidate, "no longer leading"),
+                        End::Doubt => pause = RETRY,
                     }
-                    tracing::warn!(%candidate, "no longer leading");
                 }
                 Ok(None) => {}
                 Err(error) => warn("cannot stand for election", &error),
             }
             tokio::select! {
+                biased;
                 () = shutdown.wait() => return,
-                () = clock.sleep(*ttl / 3) => {}
+                () = clock.sleep(pause) => {}
             }
         }
     }
@@ -76,23 +84,40 @@ impl Engine {
             self.config.ttl,
             self.config.clock.clone(),
         )));
+        // In a fixed order, so that simulated clusters can be replayed.
+        let end = tokio::select! {
+            biased;
+            () = shutdown.wait() => End::Shutdown,
+            _ = &mut keeper.0 => End::Deposed,
+            end = self.reign(&leadership) => end,
+        };
+        if let End::Shutdown = end {
+            keeper.end().await;
+            resign(leadership).await;
+        }
+        end
+    }
+
+    /// Plans whenever there is something new to decide on. It may be dropped at any moment: what
+    /// it was writing then is whole or not there, and can no longer come once the term is over.
+    async fn reign(&self, leadership: &Leadership) -> End {
+        // Only who has seen all that the leaders before it decided may decide.
+        if self.config.mirror.wait_for(leadership.elected()).await.is_err() {
+            return End::Shutdown;
+        }
         let mut wake = Wake::of(&self.config.mirror);
         loop {
-            let again = match self.pass(&leadership).await {
+            let again = match self.pass(leadership).await {
                 Ok(()) | Err(RegistryError::Conflict) => None,
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
+                Err(RegistryError::Store(StoreError::Unknown(_))) => return End::Doubt,
                 Err(error) => {
                     warn("cannot write a plan", &error);
                     Some(self.config.clock.now().after(RETRY))
                 }
             };
             tokio::select! {
-                () = shutdown.wait() => {
-                    keeper.end().await;
-                    resign(leadership).await;
-                    return End::Shutdown;
-                }
-                _ = &mut keeper.0 => return End::Deposed,
+                biased;
                 news = wake.next() => if !news { return End::Shutdown },
                 () = wait_until(&*self.config.clock, again) => {}
             }
@@ -109,16 +134,15 @@ impl Engine {
         let plan = plan(&snapshot);
         debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
         let writes = writes(&snapshot, &plan);
-        if writes.is_empty() {
-            return self.tidy_up().await;
+        if !writes.is_empty() {
+            for step in &plan.steps {
+                tracing::info!(%step, "plan");
+            }
+            let revision = leadership.commit(&writes).await?;
+            // A mirror that has ended ends this loop as well, when it next waits for a change.
+            let _seen = mirror.wait_for(revision).await.is_ok();
         }
-        for step in &plan.steps {
-            tracing::info!(%step, "plan");
-        }
-        let revision = leadership.commit(&writes).await?;
-        // A mirror that has ended ends this loop as well, when it next waits for a change.
-        let _seen = mirror.wait_for(revision).await.is_ok();
-        Ok(())
+        self.tidy_up().await
     }
 
     /// Forgets unit files that no unit has any more.

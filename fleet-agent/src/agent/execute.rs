@@ -18,7 +18,18 @@ pub(crate) struct Executor {
     manager: Arc<dyn ServiceManager>,
     chains: JoinSet<Outcome>,
     busy: BTreeSet<UnitName>,
-    reload_owed: bool,
+    reload: Reload,
+}
+
+/// Whether the service manager has to read its files again, and by when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reload {
+    /// It has read them all.
+    Done,
+    /// Before the next start: whether the daemon before this one had them read, nobody knows.
+    BeforeStart,
+    /// With the next batch, be it empty: files were taken away, or could not be read.
+    Owed,
 }
 
 /// How the tasks of one unit ended.
@@ -30,7 +41,7 @@ pub(crate) struct Outcome {
 
 impl Executor {
     pub(crate) fn new(manager: Arc<dyn ServiceManager>) -> Self {
-        Self { manager, chains: JoinSet::new(), busy: BTreeSet::new(), reload_owed: false }
+        Self { manager, chains: JoinSet::new(), busy: BTreeSet::new(), reload: Reload::BeforeStart }
     }
 
     /// Whether tasks of `unit` are under way.
@@ -53,10 +64,14 @@ impl Executor {
             }
         }
         let mut ended = self.load(loads).await;
-        ended.retain(|outcome| outcome.result.is_err() || !chains.contains_key(&outcome.unit));
-        for failed in ended.iter().filter(|outcome| outcome.result.is_err()) {
+        let failed = |outcome: &&Outcome| outcome.result.is_err();
+        for failed in ended.iter().filter(failed) {
             chains.remove(&failed.unit);
         }
+        if let Err(error) = self.read_files(&ended, &chains).await {
+            hold_back(&error, &mut ended, &mut chains);
+        }
+        ended.retain(|outcome| outcome.result.is_err() || !chains.contains_key(&outcome.unit));
         for (unit, chain) in chains {
             self.busy.insert(unit.clone());
             self.chains.spawn(run_chain(self.manager.clone(), unit, chain));
@@ -80,33 +95,68 @@ impl Executor {
 
     /// Notes that files were taken away, so that the next batch begins with a reload.
     pub(crate) fn owe_reload(&mut self) {
-        self.reload_owed = true;
+        self.reload = Reload::Owed;
     }
 
-    /// Hands over all files of a batch, then has them read.
+    /// Whether a batch should be executed soon, even if there is nothing to do in it.
+    pub(crate) fn owes_reload(&self) -> bool {
+        self.reload == Reload::Owed
+    }
+
+    /// Hands over all files of a batch.
     async fn load(&mut self, loads: Vec<(Arc<Unit>, Epoch)>) -> Vec<Outcome> {
         let manager = &*self.manager;
         let all = loads.iter().map(async |(unit, epoch)| Outcome {
             unit: unit.name.clone(),
             result: manager.load(&unit.name, &unit.file, *epoch).await,
         });
-        let mut ended = join_all(all).await;
-        let loaded = ended.iter().any(|outcome| outcome.result.is_ok());
-        if !loaded && !self.reload_owed {
-            return ended;
+        join_all(all).await
+    }
+
+    /// Has the files read, if that is owed to what was loaded or to what is to be started.
+    async fn read_files(
+        &mut self,
+        loads: &[Outcome],
+        chains: &BTreeMap<UnitName, Vec<Task>>,
+    ) -> Result<(), ServiceError> {
+        if loads.iter().any(|outcome| outcome.result.is_ok()) {
+            self.reload = Reload::Owed;
         }
-        match self.manager.reload().await {
-            Ok(()) => self.reload_owed = false,
-            Err(error) => {
-                // Nothing of this batch may start before its files are read.
-                self.reload_owed = true;
-                let problem = format!("cannot read unit files again: {error}");
-                for outcome in ended.iter_mut().filter(|outcome| outcome.result.is_ok()) {
-                    outcome.result = Err(ServiceError::Unavailable(problem.clone()));
-                }
-            }
+        let due = match self.reload {
+            Reload::Done => false,
+            Reload::BeforeStart => chains.values().any(|chain| starts(chain)),
+            Reload::Owed => true,
+        };
+        if due {
+            self.manager.reload().await?;
+            self.reload = Reload::Done;
         }
-        ended
+        Ok(())
+    }
+}
+
+/// Whether tasks of a unit start it.
+fn starts(chain: &[Task]) -> bool {
+    chain.iter().any(|task| matches!(task, Task::Start { .. } | Task::Restart { .. }))
+}
+
+/// Keeps from starting what must not start before the files are read, which has failed.
+fn hold_back(
+    error: &ServiceError,
+    ended: &mut Vec<Outcome>,
+    chains: &mut BTreeMap<UnitName, Vec<Task>>,
+) {
+    let problem = format!("cannot read unit files again: {error}");
+    let failure = || Err(ServiceError::Unavailable(problem.clone()));
+    for loaded in ended.iter_mut().filter(|outcome| outcome.result.is_ok()) {
+        loaded.result = failure();
+        chains.remove(&loaded.unit);
+    }
+    let held: Vec<UnitName> =
+        chains.iter().filter(|(_, chain)| starts(chain)).map(|(unit, _)| unit.clone()).collect();
+    for unit in held {
+        chains.remove(&unit);
+        ended.push(Outcome { unit, result: failure() });
     }
 }
 

@@ -29,6 +29,7 @@ impl PresenceKeeper {
     /// daemon that is back in time finds everything as it was.
     pub(crate) async fn run(self, mut shutdown: Shutdown) {
         tokio::select! {
+            biased;
             () = shutdown.wait() => {}
             () = self.keep() => {}
         }

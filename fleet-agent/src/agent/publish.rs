@@ -27,7 +27,8 @@ pub(crate) struct Publisher {
 /// What has been published, and what has to be looked at again.
 #[derive(Default)]
 struct Ledger {
-    published: BTreeMap<UnitName, UnitState>,
+    /// What the store says of each unit; nothing where a write failed, which may have happened.
+    published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
 }
 
@@ -39,15 +40,17 @@ impl Publisher {
         let mut ledger = Ledger::default();
         self.presence.mark_changed();
         loop {
-            // Whatever changes while a publication is under way goes into the next one.
+            // Whatever changes while a publication is under way goes into the next one. The order
+            // is fixed, so that simulated clusters can be replayed.
             tokio::select! {
+                biased;
                 () = shutdown.wait() => return,
                 changed = self.presence.changed() => match changed {
                     Ok(()) => self.begin_anew(&mut ledger).await,
                     Err(_) => return,
                 },
-                units = states.next() => ledger.dirty.extend(units),
                 units = problems.next() => ledger.dirty.extend(units),
+                units = states.next() => ledger.dirty.extend(units),
                 () = self.clock.sleep(RETRY), if self.owes(&ledger) => {}
             }
             if let Err(error) = self.publish(&mut ledger).await {
@@ -79,16 +82,18 @@ impl Publisher {
         let (mut put, mut remove) = (Vec::new(), Vec::new());
         for unit in &ledger.dirty {
             match (self.state(unit).await?, ledger.published.get(unit)) {
-                (Some(state), before) if before != Some(&state) => put.push(state),
+                (Some(state), Some(Some(before))) if *before == state => {}
+                (Some(state), _) => put.push(state),
                 (None, Some(_)) => remove.push(unit.clone()),
-                _ => {}
+                (None, None) => {}
             }
         }
+        ledger.published.extend(put.iter().map(|state| (state.unit.clone(), None)));
         if !put.is_empty() || !remove.is_empty() {
             presence.publish_states(&put, &remove).await?;
         }
         for state in put {
-            ledger.published.insert(state.unit.clone(), state);
+            ledger.published.insert(state.unit.clone(), Some(state));
         }
         ledger.published.retain(|unit, _| !remove.contains(unit));
         ledger.dirty.clear();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId, Snapshot, Timestamp, converge};
-use fleet_scheduler::share;
+use fleet_core::{DesiredUnit, KnownUnit, MachineId, Timestamp, converge};
+use fleet_scheduler::{Share, share};
 use fleet_store::Mirror;
 use fleet_unitfile::UnitName;
 
@@ -61,10 +61,12 @@ impl Reconciler {
         let mut wake = Wake::of(&self.mirror);
         loop {
             let retry_at = self.pass().await;
+            // In a fixed order, so that simulated clusters can be replayed.
             tokio::select! {
+                biased;
                 () = shutdown.wait() => return,
-                news = wake.next() => if !news { return },
                 outcome = self.executor.next() => self.on_outcome(outcome),
+                news = wake.next() => if !news { return },
                 () = wait_until(&*self.clock, retry_at) => {}
             }
         }
@@ -82,22 +84,21 @@ impl Reconciler {
                 return Some(self.clock.now().after(RETRY.first));
             }
         };
-        self.act(&snapshot, desired_units(&snapshot, &self.machine), known).await;
-        self.backoff.next_due(self.clock.now())
+        self.act(share(&snapshot, &self.machine), known).await;
+        let now = self.clock.now();
+        let reload_at = self.executor.owes_reload().then(|| now.after(RETRY.first));
+        self.backoff.next_due(now).into_iter().chain(reload_at).min()
     }
 
-    /// Sends the tasks on their way that lead from `known` to `desired`.
-    async fn act(
-        &mut self,
-        snapshot: &Snapshot,
-        mut desired: BTreeMap<UnitName, DesiredUnit>,
-        mut known: BTreeMap<UnitName, KnownUnit>,
-    ) {
+    /// Sends the tasks on their way that lead from `known` to this machine's share.
+    async fn act(&mut self, share: Share, mut known: BTreeMap<UnitName, KnownUnit>) {
+        // Of these nobody knows whether they belong here, so they stay as they are.
+        known.retain(|unit, _| !share.undecided.contains(unit));
+        let mut desired = desired_units(share);
         self.forget_old_failures(&desired, &known);
         let held = self.held_back(&desired, &known);
         desired.retain(|unit, _| !held.contains(unit));
-        // Of a unit whose record cannot be understood nobody knows whether it is wanted.
-        known.retain(|unit, _| !held.contains(unit) && snapshot.fault(unit.as_str()).is_none());
+        known.retain(|unit, _| !held.contains(unit));
         let tasks = converge(&desired, &known);
         for unit in tasks.iter().filter_map(fleet_core::Task::unit) {
             let order = desired.get(unit).map(order_of);
@@ -164,8 +165,8 @@ impl Reconciler {
 }
 
 /// What the cluster wants of one machine.
-fn desired_units(snapshot: &Snapshot, machine: &MachineId) -> BTreeMap<UnitName, DesiredUnit> {
-    let units = share(snapshot, machine).units.into_iter();
+fn desired_units(share: Share) -> BTreeMap<UnitName, DesiredUnit> {
+    let units = share.units.into_iter();
     units.map(|(name, (unit, epoch))| (name, DesiredUnit { unit, epoch })).collect()
 }
 

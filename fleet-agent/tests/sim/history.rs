@@ -84,6 +84,14 @@ impl History {
         self.moments.range(revision.next()..).map(|(_, moment)| moment)
     }
 
+    /// The cluster at every revision from one to another, the latest first.
+    pub(crate) fn between(&self, from: Revision, to: Revision) -> impl Iterator<Item = &Snapshot> {
+        // A revision that wrote nothing here left the cluster as the one before it did.
+        let first = self.moments.range(..=from).next_back().map_or(from, |(first, _)| *first);
+        let moments = self.moments.range(first.min(to)..=to).rev();
+        moments.map(|(_, moment)| &*moment.snapshot)
+    }
+
     /// The cluster at a revision.
     pub(crate) fn at(&self, revision: Revision) -> Arc<Snapshot> {
         let moment = self.moments.range(..=revision).next_back();
@@ -93,6 +101,11 @@ impl History {
     /// The cluster now.
     pub(crate) fn now(&self) -> Arc<Snapshot> {
         self.at(self.last())
+    }
+
+    /// Whether the unit files of destroyed and replaced units are still there.
+    pub(crate) fn has_unused_contents(&self) -> bool {
+        !self.mirror.unused_contents().is_empty()
     }
 
     /// The latest revision.

@@ -11,7 +11,7 @@ mod history;
 mod host;
 mod liveness;
 mod operation;
-mod overlap;
+mod overstay;
 mod regressions;
 mod rng;
 mod safety;

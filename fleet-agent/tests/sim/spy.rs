@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::Revision;
-use fleet_store::{
-    Commit, LeaseId, Listing, MemoryStore, Store, StoreError, Transaction, Watch,
-};
+use fleet_store::{Commit, LeaseId, Listing, MemoryStore, Store, StoreError, Transaction, Watch};
 
 /// Who writes to the store. What no author wrote is the end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

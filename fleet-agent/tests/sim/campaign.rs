@@ -1,0 +1,82 @@
+//! The random campaign: many clusters, each with a story of its own, drawn from a seed.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt as _;
+use tokio::runtime::Builder;
+
+use crate::cluster::Cluster;
+use crate::operation::Operation;
+use crate::rng::Rng;
+
+/// How many seeds are tried unless the environment says otherwise.
+const RUNS: u64 = 200;
+
+/// How much happens to a cluster before it is healed.
+const LENGTH: usize = 80;
+
+/// Reads a number from the environment.
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
+
+#[test]
+fn whatever_happens_the_invariants_hold() {
+    let first = number("FLEET_SIM_SEED");
+    let runs = number("FLEET_SIM_RUNS").unwrap_or(if first.is_some() { 1 } else { RUNS });
+    let first = first.unwrap_or(0);
+    for seed in first..first + runs {
+        run(seed);
+    }
+}
+
+#[test]
+fn a_seed_always_tells_the_same_story() {
+    for seed in [1, 2, 3] {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+/// Runs the story of one seed, and tells it if it goes wrong. Returns all calls that were made.
+fn run(seed: u64) -> Vec<String> {
+    let mut told = Vec::new();
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime needs nothing");
+    let story = AssertUnwindSafe(story(seed, &mut told)).catch_unwind();
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(story)));
+    match ended {
+        Ok(Ok(calls)) => calls,
+        Ok(Err(panic)) | Err(panic) => {
+            let told = told.join("\n  ");
+            let message = message(&*panic);
+            panic!(
+                "seed {seed} goes wrong (FLEET_SIM_SEED={seed} replays it):\n  {told}\n{message}"
+            )
+        }
+    }
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
+}
+
+async fn story(seed: u64, told: &mut Vec<String>) -> Vec<String> {
+    let mut rng = Rng::new(seed);
+    let machines = 2 + rng.below(3);
+    let mut cluster = Cluster::start(machines).await;
+    for _ in 0..LENGTH {
+        let operation = Operation::draw(&mut rng, machines);
+        told.push(operation.to_string());
+        operation.happen(&mut cluster).await;
+        cluster.settle().await;
+    }
+    told.push("all is healed".to_owned());
+    cluster.heal_and_rest().await;
+    let events = cluster.hosts.iter().flat_map(|host| host.events());
+    events.map(|event| format!("{event:?}")).collect()
+}

@@ -1,0 +1,231 @@
+//! A cluster: machines with their daemons around one store, and people who use it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger, SystemClock};
+use fleet_core::{MachineId, Metadata, TargetState};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{
+    ExpectUnit, Key, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Registry, Transaction,
+};
+use tokio::task::JoinSet;
+
+use crate::history::History;
+use crate::host::Host;
+use crate::safety::Safety;
+use crate::spy::{Author, Authors, Spy};
+use crate::units::{file, name};
+
+/// How long a machine stays present, and a leader leads, without a sign of life.
+pub(crate) const TTL: Duration = Duration::from_secs(9);
+
+/// Long enough for everything that is ready to be done, and for nothing that waits.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The longest time between two looks at what must hold.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// A cluster that is looked at as time passes; what must never happen ends the test.
+pub(crate) struct Cluster {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) history: History,
+    daemons: Vec<Option<Daemon>>,
+    /// For people, whose way to the store is never broken.
+    pub(crate) registry: Registry,
+    safety: Safety,
+}
+
+/// The tasks of one daemon; they end with it, at once.
+pub(crate) struct Daemon {
+    loops: JoinSet<()>,
+    trigger: ShutdownTrigger,
+    /// What its agent sees.
+    pub(crate) mirror: Mirror,
+}
+
+impl Cluster {
+    /// A cluster of machines without units: `m0` and so on, in the regions north and south in turn.
+    pub(crate) async fn start(machines: usize) -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let authors = Authors::default();
+        let way = |author| Arc::new(Spy { author, authors: authors.clone(), store: store.clone() });
+        let host = |machine: usize| {
+            let id = format!("m{machine}").parse().expect("the machine ID is well formed");
+            Host::new(id, FaultyStore::new(way(Author::Daemon(machine))), store.clone())
+        };
+        let hosts: Vec<Host> = (0..machines).map(host).collect();
+        let mut cluster = Self {
+            daemons: hosts.iter().map(|_| None).collect(),
+            safety: Safety::new(machines),
+            hosts,
+            history: History::start(&store, authors.clone()).await,
+            registry: Registry::new(way(Author::Person), Layout::DEFAULT_PREFIX),
+        };
+        for machine in 0..machines {
+            cluster.boot(machine);
+        }
+        cluster.wait(MOMENT).await;
+        cluster
+    }
+
+    /// Starts the daemon of a machine, unless it runs.
+    pub(crate) fn boot(&mut self, machine: usize) {
+        if self.daemons[machine].is_none() {
+            self.daemons[machine] = Some(Daemon::start(machine, &self.hosts[machine]));
+            self.hosts[machine].set_trouble("no daemon", false);
+        }
+    }
+
+    /// The daemon of a machine is killed.
+    pub(crate) fn crash(&mut self, machine: usize) {
+        self.hosts[machine].set_trouble("no daemon", true);
+        self.daemons[machine] = None;
+    }
+
+    /// The daemon of a machine is told to end.
+    pub(crate) async fn end(&mut self, machine: usize) {
+        self.hosts[machine].set_trouble("no daemon", true);
+        if let Some(daemon) = self.daemons[machine].take() {
+            daemon.trigger.fire();
+            self.wait(MOMENT).await;
+        }
+    }
+
+    /// A machine goes down and comes up without its daemon.
+    pub(crate) fn reboot(&mut self, machine: usize) {
+        self.crash(machine);
+        self.hosts[machine].reboot();
+        self.safety.rebooted(machine);
+    }
+
+    /// Lets everything be done that can be done now.
+    pub(crate) async fn settle(&mut self) {
+        self.wait(MOMENT).await;
+    }
+
+    /// Lets time pass, and looks after each slice of it at what must hold.
+    pub(crate) async fn wait(&mut self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            let slice = left.min(SLICE);
+            tokio::time::sleep(slice).await;
+            left -= slice;
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        self.daemons.iter_mut().flatten().for_each(Daemon::assert_alive);
+        let before = self.history.catch_up().await;
+        let violations = self.safety.look(&self.hosts, &self.history, before);
+        assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+        for (machine, daemon) in self.daemons.iter().enumerate() {
+            let seen = daemon.as_ref().map(|daemon| daemon.mirror.snapshot().revision);
+            self.safety.note_seen(machine, seen);
+        }
+    }
+
+    /// A person submits a unit, new or not.
+    pub(crate) async fn submit(
+        &mut self,
+        unit: &str,
+        requirement: &str,
+        variant: usize,
+        desired: TargetState,
+    ) {
+        let unit = NewUnit { name: name(unit), file: file(requirement, variant), desired };
+        let stored = self.registry.put_unit(unit, ExpectUnit::Any).await;
+        stored.expect("the store is there and nobody else writes");
+        self.settle().await;
+    }
+
+    /// A person submits a unit that is to run.
+    pub(crate) async fn launch(&mut self, unit: &str, requirement: &str) {
+        self.submit(unit, requirement, 0, TargetState::Launched).await;
+    }
+
+    /// The record of a unit is overwritten with something that is none.
+    pub(crate) async fn damage(&mut self, unit: &str) {
+        let key = self.registry.layout().key(&Key::Unit(name(unit)));
+        let write = Transaction::new().put(key, "damaged");
+        self.registry.store().commit(write).await.expect("the store is there");
+        self.settle().await;
+    }
+
+    /// The machines on which a unit is active, by their numbers.
+    pub(crate) fn active_on(&self, unit: &str) -> Vec<usize> {
+        let runs = |host: &Host| {
+            let units = host.units().into_iter().find(|found| found.unit == *unit);
+            units.is_some_and(|found| found.state.main_pid.is_some())
+        };
+        let hosts = self.hosts.iter().enumerate().filter(|(_, host)| runs(host));
+        hosts.map(|(machine, _)| machine).collect()
+    }
+
+    /// The process of a unit on a machine.
+    pub(crate) fn pid(&self, machine: usize, unit: &str) -> Option<u32> {
+        let units = self.hosts[machine].units().into_iter();
+        units.filter(|found| found.unit == *unit).find_map(|found| found.state.main_pid)
+    }
+
+    /// How many calls the service managers have got.
+    pub(crate) fn calls(&self) -> usize {
+        self.hosts.iter().map(|host| host.events().len()).sum()
+    }
+
+    /// The machine on whose behalf an engine leads, if one does.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.safety.leader()
+    }
+}
+
+impl Daemon {
+    fn start(machine: usize, host: &Host) -> Self {
+        let registry = Registry::new(Arc::new(host.link().clone()), Layout::DEFAULT_PREFIX);
+        // Each loop has a mirror of its own here. Which of two tasks that wait for one signal wakes
+        // first is chance that no seed governs.
+        let mirror = Mirror::start(&registry);
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let engine = Engine::new(EngineConfig {
+            candidate: host.id().clone(),
+            ttl: TTL,
+            registry: registry.clone(),
+            mirror: Mirror::start(&registry),
+            clock: Arc::new(SystemClock::start()),
+        });
+        let agent = AgentConfig {
+            machine: record(machine, host.id()),
+            token: host.token(),
+            ttl: TTL,
+            registry,
+            mirror: mirror.clone(),
+            manager: Arc::new(host.clone()),
+            clock: Arc::new(SystemClock::start()),
+        };
+        let mut loops = JoinSet::new();
+        loops.spawn(Agent::start(agent, &shutdown).ended());
+        loops.spawn(engine.run(shutdown));
+        Self { loops, trigger, mirror }
+    }
+
+    /// No loop ends by itself; one that panicked hands its panic on.
+    fn assert_alive(&mut self) {
+        match self.loops.try_join_next() {
+            Some(Err(error)) if error.is_panic() => {
+                std::panic::resume_unwind(error.into_panic());
+            }
+            ended => assert!(ended.is_none(), "a loop ended by itself"),
+        }
+    }
+}
+
+fn record(machine: usize, id: &MachineId) -> MachineRecord {
+    let region = if machine.is_multiple_of(2) { "north" } else { "south" };
+    MachineRecord {
+        id: id.clone(),
+        address: None,
+        metadata: Metadata::from([("region".to_owned(), region.to_owned())]),
+        version: "1".to_owned(),
+    }
+}

@@ -1,0 +1,281 @@
+//! One machine: its service manager, its way to the store, and a record of what was asked of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_agent::testing::{Call, FakeManager};
+use fleet_agent::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges};
+use fleet_core::{Epoch, Generation, KnownUnit, MachineId, Revision};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{MemoryStore, Store as _};
+use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::FutureExt as _;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// A call to the service manager, with what was true when it was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) call: Call,
+    /// The revision of the store.
+    pub(crate) revision: Revision,
+    /// Whether the machine could not reach the store.
+    pub(crate) away: bool,
+    /// What the service manager knew of the unit.
+    pub(crate) known: Option<KnownUnit>,
+    /// Whether it was refused. A call that takes time counts as taken on.
+    pub(crate) refused: bool,
+}
+
+/// A machine. It outlives its daemons, and so does what they asked for: a job that was begun goes
+/// on. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Host(Arc<Shared>);
+
+struct Shared {
+    id: MachineId,
+    fake: Arc<FakeManager>,
+    link: FaultyStore,
+    store: Arc<MemoryStore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    events: Vec<Event>,
+    jobs: Vec<AbortHandle>,
+    troubles: BTreeSet<String>,
+    well_since: Instant,
+    boots: usize,
+}
+
+/// The trouble of a machine that cannot reach the store.
+const AWAY: &str = "away";
+/// The trouble of a service manager that cannot read files again.
+const NO_RELOAD: &str = "no reload";
+
+impl Host {
+    pub(crate) fn new(id: MachineId, link: FaultyStore, store: Arc<MemoryStore>) -> Self {
+        let state = State {
+            events: Vec::new(),
+            jobs: Vec::new(),
+            troubles: BTreeSet::new(),
+            well_since: Instant::now(),
+            boots: 1,
+        };
+        let (fake, state) = (FakeManager::new(), Mutex::new(state));
+        Self(Arc::new(Shared { id, fake, link, store, state }))
+    }
+
+    pub(crate) fn id(&self) -> &MachineId {
+        &self.0.id
+    }
+
+    /// The machine's units, to be asked and to be tampered with.
+    pub(crate) fn fake(&self) -> &FakeManager {
+        &self.0.fake
+    }
+
+    /// The machine's way to the store.
+    pub(crate) fn link(&self) -> &FaultyStore {
+        &self.0.link
+    }
+
+    /// What tells this boot of the machine from others.
+    pub(crate) fn token(&self) -> String {
+        format!("{}, boot {}", self.0.id, self.lock().boots)
+    }
+
+    /// The machine is booted again: its units are gone, and so is what was being done with them.
+    pub(crate) fn reboot(&self) {
+        let mut state = self.lock();
+        state.boots += 1;
+        state.jobs.drain(..).for_each(|job| job.abort());
+        drop(state);
+        self.0.fake.reboot();
+    }
+
+    /// All calls so far.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    /// The units that the service manager knows.
+    pub(crate) fn units(&self) -> Vec<ManagedUnit> {
+        let units = self.0.fake.list().now_or_never();
+        units.expect("a fake answers at once").expect("a fake does not refuse to answer")
+    }
+
+    /// Cuts the machine off from the store, or connects it again.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.0.link.set_away(away);
+        self.set_trouble(AWAY, away);
+    }
+
+    /// Lets each reload fail from now on, or no longer.
+    pub(crate) fn refuse_reloads(&self, refuse: bool) {
+        self.set_trouble(NO_RELOAD, refuse);
+    }
+
+    /// Notes that something keeps the machine from doing what it should, or no longer does.
+    pub(crate) fn set_trouble(&self, trouble: &str, lasts: bool) {
+        let mut state = self.lock();
+        if lasts {
+            state.troubles.insert(trouble.to_owned());
+        } else {
+            state.troubles.remove(trouble);
+        }
+        state.well_since = Instant::now();
+    }
+
+    /// Ends all troubles. A daemon has to be started by whoever starts daemons.
+    pub(crate) fn heal(&self) {
+        self.set_away(false);
+        self.0.link.set_delay(Duration::ZERO);
+        self.0.link.fail_next(0);
+        self.0.link.lose_answers(0);
+        self.0.link.lose_requests(0);
+        for unit in crate::units::all() {
+            self.0.fake.release(&unit);
+            self.0.fake.mend(&unit);
+        }
+        self.lock().troubles.clear();
+        self.disturb();
+    }
+
+    /// Notes that something happened that a machine needs a moment to get over.
+    pub(crate) fn disturb(&self) {
+        self.lock().well_since = Instant::now();
+    }
+
+    /// Whether nothing has been wrong with the machine for at least that long.
+    pub(crate) fn is_well_for(&self, time: Duration) -> bool {
+        let state = self.lock();
+        state.troubles.is_empty() && state.well_since.elapsed() >= time
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_job(&self, job: AbortHandle) {
+        let jobs = &mut self.lock().jobs;
+        jobs.retain(|job| !job.is_finished());
+        jobs.push(job);
+    }
+
+    async fn known(&self, unit: &UnitName) -> Option<KnownUnit> {
+        let found = self.0.fake.get(unit).await.expect("a fake does not refuse to answer");
+        found.map(|unit| unit.known)
+    }
+
+    async fn record(&self, call: Call, known: Option<KnownUnit>, refused: bool) {
+        let listing = self.0.store.read("nothing").await;
+        let revision = listing.expect("a store in memory can be read").revision;
+        let mut state = self.lock();
+        let away = state.troubles.contains(AWAY);
+        state.events.push(Event { call, revision, away, known, refused });
+    }
+
+    /// Does what a daemon asks for; it goes on even if nobody waits for it any more.
+    async fn job<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let job = tokio::spawn(work);
+        self.note_job(job.abort_handle());
+        match job.await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => std::future::pending().await, // the machine went down meanwhile
+        }
+    }
+
+    /// A job about one unit.
+    async fn unit_job<F>(
+        &self,
+        unit: &UnitName,
+        call: Call,
+        work: impl FnOnce(Arc<FakeManager>, UnitName) -> F + Send + 'static,
+    ) -> Result<(), ServiceError>
+    where
+        F: Future<Output = Result<(), ServiceError>> + Send,
+    {
+        let (host, unit) = (self.clone(), unit.clone());
+        let job = async move {
+            let known = host.known(&unit).await;
+            host.record(call, known, false).await;
+            work(host.0.fake.clone(), unit).await
+        };
+        self.job(job).await
+    }
+}
+
+#[async_trait]
+impl ServiceManager for Host {
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        let (host, unit, file) = (self.clone(), unit.clone(), file.clone());
+        let job = async move {
+            let known = host.known(&unit).await;
+            let result = host.0.fake.load(&unit, &file, epoch).await;
+            let call = Call::Load { unit, hash: file.hash(), epoch };
+            host.record(call, known, result.is_err()).await;
+            result
+        };
+        self.job(job).await
+    }
+
+    async fn reload(&self) -> Result<(), ServiceError> {
+        let refused = self.lock().troubles.contains(NO_RELOAD);
+        self.record(Call::Reload, None, refused).await;
+        if refused {
+            return Err(ServiceError::Unavailable("the test wants it so".to_owned()));
+        }
+        self.0.fake.reload().await
+    }
+
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let call = Call::Unload(unit.clone());
+        self.unit_job(unit, call, |fake, unit| async move { fake.unload(&unit).await }).await
+    }
+
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        let call = Call::Start(unit.clone(), generation);
+        let start = move |fake: Arc<FakeManager>, unit: UnitName| async move {
+            fake.start(&unit, generation).await
+        };
+        self.unit_job(unit, call, start).await
+    }
+
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        let call = Call::Restart(unit.clone(), generation);
+        let restart = move |fake: Arc<FakeManager>, unit: UnitName| async move {
+            fake.restart(&unit, generation).await
+        };
+        self.unit_job(unit, call, restart).await
+    }
+
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let call = Call::Stop(unit.clone());
+        self.unit_job(unit, call, |fake, unit| async move { fake.stop(&unit).await }).await
+    }
+
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
+        self.0.fake.get(unit).await
+    }
+
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        self.0.fake.list().await
+    }
+
+    fn changes(&self) -> StateChanges {
+        self.0.fake.changes()
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.0.fake.journal(unit, query).await
+    }
+}

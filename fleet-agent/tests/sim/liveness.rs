@@ -1,0 +1,117 @@
+//! What must happen in the end: once nothing is wrong any more, the cluster is as it should be
+//! within a fixed time, and stays so (I-21, I-22, I-23).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleet_core::{SystemdState, TargetState};
+use fleet_scheduler::{check, plan, share};
+use fleet_unitfile::UnitName;
+
+use crate::cluster::{Cluster, TTL};
+use crate::host::Host;
+
+/// How long a cluster may take: what failed is tried again after a minute at most, and then needs a
+/// leader, which may have to wait for the time of the last one to be over.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// How long it must then stay as it is.
+const REST: Duration = Duration::from_secs(60);
+
+/// How often to look.
+const STEP: Duration = Duration::from_secs(2);
+
+impl Cluster {
+    /// Heals everything, and waits until all is as it should be and stays so.
+    pub(crate) async fn heal_and_rest(&mut self) {
+        for machine in 0..self.hosts.len() {
+            self.hosts[machine].heal();
+            self.boot(machine);
+        }
+        self.rest().await;
+    }
+
+    /// Waits until all is as it should be and stays so.
+    pub(crate) async fn rest(&mut self) {
+        let (mut waited, mut last) = (Duration::ZERO, None);
+        // What has not changed for so long changes no more: all that was left to its time is gone.
+        let mut calm = Duration::ZERO;
+        while calm <= TTL && waited < BOUND {
+            self.wait(STEP).await;
+            waited += STEP;
+            let now = Some((self.calls(), self.history.revision()));
+            let is_calm = self.differences().is_empty() && now == last;
+            calm = if is_calm { calm + STEP } else { Duration::ZERO };
+            last = now;
+        }
+        let differences = self.differences();
+        assert!(differences.is_empty(), "after {BOUND:?}:\n{}", differences.join("\n"));
+        self.wait(REST).await;
+        let after = Some((self.calls(), self.history.revision()));
+        assert_eq!(after, last, "a cluster at rest makes no calls and writes nothing");
+    }
+
+    /// All in which the cluster is not as it should be.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        let now = self.history.now();
+        let mut found = Vec::new();
+        if self.leader().is_none() {
+            found.push("nobody leads".to_owned());
+        }
+        let plan = plan(&now);
+        found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
+        found.extend(check(&now, &plan).iter().map(|violation| format!("I-4: {violation}")));
+        let reasons: BTreeMap<_, _> =
+            now.reasons().map(|(unit, reason)| (unit.clone(), (**reason).clone())).collect();
+        if reasons != plan.unplaced {
+            found.push(format!("I-22: {reasons:?} is published, not {:?}", plan.unplaced));
+        }
+        if self.history.has_unused_contents() {
+            found.push("the contents of former units are left over".to_owned());
+        }
+        found.extend(self.hosts.iter().flat_map(|host| self.differences_of(host)));
+        found
+    }
+
+    /// All in which one machine is not as it should be, or looks other than it is.
+    fn differences_of(&self, host: &Host) -> Vec<String> {
+        let (now, id) = (self.history.now(), host.id());
+        if now.machine(id.as_str()).is_none() {
+            return vec![format!("{id} is not present")];
+        }
+        let share = share(&now, id);
+        let mut units = host.units();
+        let published: BTreeMap<UnitName, SystemdState> = now
+            .states()
+            .filter(|state| state.machine == *id)
+            .map(|state| (state.unit.clone(), state.systemd.clone()))
+            .collect();
+        let states: BTreeMap<_, _> =
+            units.iter().map(|unit| (unit.unit.clone(), unit.state.clone())).collect();
+        let mut found = Vec::new();
+        if states != published {
+            found.push(format!("{id}: {published:?} is published, not {states:?}"));
+        }
+        units.retain(|unit| !share.undecided.contains(&unit.unit));
+        let has: BTreeMap<_, _> = units
+            .iter()
+            .map(|unit| (unit.unit.clone(), (unit.known.hash, unit.known.asked, unit.known.epoch)))
+            .collect();
+        let wanted: BTreeMap<_, _> = share
+            .units
+            .iter()
+            .map(|(name, (unit, epoch))| (name.clone(), (unit.hash(), unit.desired, *epoch)))
+            .collect();
+        if has != wanted {
+            found.push(format!("I-21, I-23: {id} has {has:?}, not {wanted:?}"));
+        }
+        let late = units.iter().filter(|unit| {
+            let wanted = share.units.get(&unit.unit).map(|(unit, _)| unit);
+            wanted.is_some_and(|wanted| {
+                wanted.desired == TargetState::Launched && unit.known.generation < wanted.generation
+            })
+        });
+        found.extend(late.map(|unit| format!("I-21: {} on {id} was not restarted", unit.unit)));
+        found
+    }
+}

@@ -1,0 +1,214 @@
+//! What can happen to a cluster: what people do, what fails, and the passing of time.
+
+use std::fmt;
+use std::time::Duration;
+
+use fleet_core::TargetState;
+use fleet_store::RegistryError;
+use fleet_unitfile::UnitName;
+
+use crate::cluster::Cluster;
+use crate::rng::Rng;
+use crate::units;
+
+/// One thing that happens. Displayed it can be read as a line of a story.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Submit { unit: UnitName, requirement: &'static str, variant: usize, desired: TargetState },
+    Desire { unit: UnitName, desired: TargetState },
+    RequestRestart { unit: UnitName },
+    Destroy { unit: UnitName },
+    Damage { unit: UnitName },
+    OnMachine { machine: usize, what: OnMachine },
+    StoreAway(bool),
+    Wait(Duration),
+}
+
+/// What happens to one machine or its daemon.
+#[derive(Debug)]
+pub(crate) enum OnMachine {
+    Crash,
+    End,
+    Boot,
+    Reboot,
+    Away(bool),
+    Delay(Duration),
+    CutWatches,
+    FailNext(usize),
+    LoseAnswers(usize),
+    LoseRequests(usize),
+    RefuseReloads(bool),
+    Unit { unit: UnitName, what: OnUnit },
+}
+
+/// What happens to one unit on one machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OnUnit {
+    Kill,
+    Exit(i32),
+    FailLoad,
+    FailStart,
+    Mend,
+    HangStop,
+    Release,
+}
+
+impl Operation {
+    /// Draws what happens next.
+    pub(crate) fn draw(rng: &mut Rng, machines: usize) -> Self {
+        match rng.below(20) {
+            0..5 => Self::draw_submit(rng),
+            5..8 => {
+                let desired = *rng.pick(&[
+                    TargetState::Launched,
+                    TargetState::Launched,
+                    TargetState::Loaded,
+                    TargetState::Inactive,
+                ]);
+                Self::Desire { unit: draw_unit(rng), desired }
+            }
+            8 => Self::RequestRestart { unit: draw_unit(rng) },
+            9 => match rng.below(4) {
+                0 => Self::Damage { unit: draw_unit(rng) },
+                _ => Self::Destroy { unit: draw_unit(rng) },
+            },
+            10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
+            10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
+            _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
+        }
+    }
+
+    fn draw_submit(rng: &mut Rng) -> Self {
+        let unit = draw_unit(rng);
+        let requirement = units::requirement(&unit, rng);
+        let desired = match rng.below(6) {
+            0 => TargetState::Inactive,
+            1 => TargetState::Loaded,
+            _ => TargetState::Launched,
+        };
+        Self::Submit { unit, requirement, variant: rng.below(3), desired }
+    }
+
+    /// Lets it happen.
+    pub(crate) async fn happen(&self, cluster: &mut Cluster) {
+        let registry = cluster.registry.clone();
+        match self {
+            Self::Submit { unit, requirement, variant, desired } => {
+                cluster.submit(unit.as_str(), requirement, *variant, *desired).await;
+            }
+            Self::Desire { unit, desired } => {
+                accept(registry.set_desired(unit, *desired).await);
+            }
+            Self::RequestRestart { unit } => accept(registry.request_restart(unit).await),
+            Self::Destroy { unit } => accept(registry.destroy(unit).await),
+            Self::Damage { unit } => {
+                if cluster.history.now().unit(unit.as_str()).is_some() {
+                    cluster.damage(unit.as_str()).await;
+                }
+            }
+            Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
+            Self::StoreAway(away) => cluster.hosts.iter().for_each(|host| host.set_away(*away)),
+            Self::Wait(time) => cluster.wait(*time).await,
+        }
+    }
+}
+
+fn draw_unit(rng: &mut Rng) -> UnitName {
+    rng.pick(&units::all()).clone()
+}
+
+/// People may ask for what is not there, or cannot be read.
+fn accept<T: fmt::Debug>(result: Result<T, RegistryError>) {
+    let refused = |error: &RegistryError| {
+        matches!(error, RegistryError::NotFound { .. } | RegistryError::Value { .. })
+    };
+    assert!(result.as_ref().err().is_none_or(refused), "{result:?}");
+}
+
+impl OnMachine {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(18) {
+            0 => Self::Crash,
+            1 => Self::End,
+            2 | 3 => Self::Boot,
+            4 => Self::Reboot,
+            5 => Self::Away(true),
+            6 | 7 => Self::Away(false),
+            8 => Self::Delay(Duration::from_millis(1 << rng.below(13))),
+            9 => Self::Delay(Duration::ZERO),
+            10 => Self::CutWatches,
+            11 => Self::FailNext(1 + rng.below(3)),
+            12 => Self::LoseAnswers(1 + rng.below(2)),
+            13 => Self::LoseRequests(1 + rng.below(2)),
+            14 => Self::RefuseReloads(rng.below(3) == 0),
+            _ => Self::Unit { unit: draw_unit(rng), what: OnUnit::draw(rng) },
+        }
+    }
+
+    async fn happen(&self, cluster: &mut Cluster, machine: usize) {
+        let host = cluster.hosts[machine].clone();
+        match self {
+            Self::Crash => cluster.crash(machine),
+            Self::End => cluster.end(machine).await,
+            Self::Boot => cluster.boot(machine),
+            Self::Reboot => cluster.reboot(machine),
+            Self::Away(away) => host.set_away(*away),
+            Self::Delay(delay) => {
+                host.link().set_delay(*delay);
+                host.set_trouble("slow", !delay.is_zero());
+            }
+            Self::CutWatches => host.link().cut_watches(),
+            Self::FailNext(calls) => host.link().fail_next(*calls),
+            Self::LoseAnswers(commits) => host.link().lose_answers(*commits),
+            Self::LoseRequests(commits) => host.link().lose_requests(*commits),
+            Self::RefuseReloads(refuse) => host.refuse_reloads(*refuse),
+            Self::Unit { unit, what } => what.happen(&host, unit),
+        }
+        host.disturb();
+    }
+}
+
+impl OnUnit {
+    fn draw(rng: &mut Rng) -> Self {
+        let all = [
+            Self::Kill,
+            Self::Exit(0),
+            Self::Exit(1),
+            Self::FailLoad,
+            Self::FailStart,
+            Self::Mend,
+            Self::HangStop,
+            Self::Release,
+        ];
+        *rng.pick(&all)
+    }
+
+    fn happen(self, host: &crate::host::Host, unit: &UnitName) {
+        let fake = host.fake();
+        match self {
+            Self::Kill => fake.crash(unit),
+            Self::Exit(code) => fake.exit(unit, code),
+            Self::FailLoad => fake.fail_load(unit, "the test wants it so"),
+            Self::FailStart => fake.fail_start(unit, "the test wants it so"),
+            Self::Mend => fake.mend(unit),
+            Self::HangStop => fake.hang_stop(unit),
+            Self::Release => fake.release(unit),
+        }
+        match self {
+            Self::FailLoad => host.set_trouble(&format!("loading {unit}"), true),
+            Self::Mend => host.set_trouble(&format!("loading {unit}"), false),
+            Self::HangStop => host.set_trouble(&format!("stopping {unit}"), true),
+            Self::Release => host.set_trouble(&format!("stopping {unit}"), false),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnMachine { machine, what } => write!(f, "m{machine}: {what:?}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

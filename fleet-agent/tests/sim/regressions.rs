@@ -1,0 +1,1 @@
+//! What went wrong once: a story for each, and the seeds that found it.

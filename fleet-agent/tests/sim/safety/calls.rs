@@ -1,0 +1,187 @@
+//! What one machine's service manager is asked: never out of ignorance (I-8), never for an order
+//! that was overtaken (I-2), never without a need (I-9, I-10), and in the right order (I-14).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_agent::testing::Call;
+use fleet_core::{Epoch, KnownUnit, Revision, Snapshot, TargetState};
+use fleet_scheduler::share;
+use fleet_unitfile::{UnitHash, UnitName};
+
+use crate::history::History;
+use crate::host::{Event, Host};
+
+/// What is remembered of one machine's calls.
+#[derive(Default)]
+pub(super) struct Calls {
+    looked_at: usize,
+    /// What the agent had seen for certain when the last look ended: whatever it did since, it
+    /// decided on this revision or on a later one.
+    seen: Revision,
+    /// The highest epoch that the machine was ever given, over its reboots too.
+    highest: BTreeMap<UnitName, Epoch>,
+    /// The revision that each load was decided on, or an earlier one.
+    loaded_from: BTreeMap<UnitName, Revision>,
+    /// The files that were handed over and not read yet.
+    unread: BTreeSet<UnitName>,
+}
+
+impl Calls {
+    pub(super) fn note_seen(&mut self, seen: Option<Revision>) {
+        self.seen = seen.unwrap_or_default();
+    }
+
+    pub(super) fn rebooted(&mut self) {
+        self.loaded_from.clear();
+        self.unread.clear();
+    }
+
+    /// What was asked since the last look and must not have been.
+    pub(super) fn look(&mut self, host: &Host, history: &History) -> Vec<String> {
+        let events = host.events().split_off(self.looked_at);
+        self.looked_at += events.len();
+        let mut violations = Vec::new();
+        for event in events {
+            let judge = Judge { host, history, event: &event, seen: self.seen };
+            let found = self.judge(&judge);
+            let at = (host.id(), event.revision);
+            let describe = |text| format!("{}, revision {}: {text}: {event:?}", at.0, at.1);
+            violations.extend(found.into_iter().map(describe));
+        }
+        violations
+    }
+
+    fn judge(&mut self, judge: &Judge<'_>) -> Vec<&'static str> {
+        let event = judge.event;
+        let ends = matches!(event.call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));
+        let mut found = Vec::new();
+        if ends && event.away {
+            found.push("I-8: ended while the store is away");
+        }
+        match &event.call {
+            Call::Load { unit, hash, epoch } => {
+                found.extend(self.on_load(judge, unit, *hash, *epoch));
+            }
+            Call::Reload if !event.refused => self.unread.clear(),
+            Call::Reload => {}
+            Call::Start(unit, _) => {
+                found.extend(self.on_start(judge, unit));
+                let launched = |known: KnownUnit| known.asked == TargetState::Launched;
+                if event.known.is_some_and(launched) {
+                    found.push("I-9: started once more");
+                }
+            }
+            Call::Restart(unit, _) => {
+                found.extend(self.on_start(judge, unit));
+                found.extend(self.on_end(judge, unit));
+            }
+            Call::Stop(unit) => found.extend(self.on_end(judge, unit)),
+            Call::Unload(unit) => {
+                found.extend(self.on_end(judge, unit));
+                self.unread.remove(unit);
+            }
+        }
+        found
+    }
+
+    fn on_load(
+        &mut self,
+        judge: &Judge<'_>,
+        unit: &UnitName,
+        hash: UnitHash,
+        epoch: Epoch,
+    ) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        let highest = self.highest.entry(unit.clone()).or_default();
+        if epoch != Epoch::ZERO && epoch < *highest {
+            found.push("I-2: loaded for an older placement");
+        }
+        *highest = epoch.max(*highest);
+        let ordered = |order: Order| order.hash == hash && order.epoch == epoch;
+        if !judge.was_true(unit, judge.seen, |order| order.is_some_and(ordered)) {
+            found.push("I-2: loaded without an order");
+        }
+        if !judge.event.refused {
+            self.unread.insert(unit.clone());
+            self.loaded_from.insert(unit.clone(), judge.seen);
+        }
+        found
+    }
+
+    fn on_start(&self, judge: &Judge<'_>, unit: &UnitName) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        if self.unread.contains(unit) {
+            found.push("I-14: started before its file was read");
+        }
+        let seen = judge.history.at(judge.seen);
+        let known = judge.event.known.map_or(Epoch::ZERO, |known| known.epoch);
+        let newer = |placement: &fleet_core::Placement| placement.epoch > known;
+        if known != Epoch::ZERO && seen.placement(unit.as_str()).is_some_and(newer) {
+            found.push("I-2: started for an older placement than was seen");
+        }
+        found
+    }
+
+    /// A unit is ended only if the store asked for that at some time since it was loaded.
+    fn on_end(&self, judge: &Judge<'_>, unit: &UnitName) -> Option<&'static str> {
+        let known = judge.event.known?;
+        let since = self.loaded_from.get(unit).copied().unwrap_or_default();
+        let call = &judge.event.call;
+        let asked = judge.was_true(unit, since, |order| match (call, order) {
+            (Call::Unload(_), order) => order.is_none_or(|order| order.hash != known.hash),
+            (Call::Stop(_), Some(order)) => order.desired == TargetState::Loaded,
+            (Call::Restart(_, generation), Some(order)) => {
+                *generation > known.generation && order.generation >= *generation
+            }
+            _ => false,
+        });
+        (!asked).then_some("I-9: ended without a need")
+    }
+}
+
+/// What the store wants of a unit on a machine.
+#[derive(Clone, Copy)]
+struct Order {
+    hash: UnitHash,
+    epoch: Epoch,
+    desired: TargetState,
+    generation: fleet_core::Generation,
+}
+
+/// One event, with all that it is judged by.
+struct Judge<'a> {
+    host: &'a Host,
+    history: &'a History,
+    event: &'a Event,
+    seen: Revision,
+}
+
+impl Judge<'_> {
+    /// Whether something was true of what the store wants of a unit on this machine, at any time
+    /// between `since` and the event at which that could be told.
+    fn was_true(
+        &self,
+        unit: &UnitName,
+        since: Revision,
+        holds: impl Fn(Option<Order>) -> bool,
+    ) -> bool {
+        let moments = self.history.between(since, self.event.revision);
+        let mut told = moments.filter_map(|snapshot| self.order(snapshot, unit));
+        told.any(holds)
+    }
+
+    /// What the store wants of the unit here, if anything; nothing at all if that cannot be told.
+    fn order(&self, snapshot: &Snapshot, unit: &UnitName) -> Option<Option<Order>> {
+        snapshot.machine(self.host.id().as_str())?;
+        let share = share(snapshot, self.host.id());
+        if share.undecided.contains(unit) {
+            return None;
+        }
+        Some(share.units.get(unit).map(|(unit, epoch)| Order {
+            hash: unit.hash(),
+            epoch: *epoch,
+            desired: unit.desired,
+            generation: unit.generation,
+        }))
+    }
+}

@@ -1,0 +1,131 @@
+//! What is written to the store: who decides (I-3), by which rules (I-4, I-5), and what outlives
+//! its unit (I-7).
+
+use fleet_core::{Placement, Revision, Snapshot, Unit};
+use fleet_scheduler::{Action, check, plan};
+use fleet_store::Key;
+use fleet_unitfile::UnitName;
+
+use crate::history::{History, Moment};
+use crate::spy::Author;
+
+/// Who leads, as far as the store says.
+#[derive(Default)]
+pub(super) struct Writes {
+    leader: Option<Author>,
+}
+
+impl Writes {
+    pub(super) fn leader(&self) -> Option<usize> {
+        match self.leader? {
+            Author::Daemon(machine) => Some(machine),
+            Author::Person => None,
+        }
+    }
+
+    /// What was written since `before` and must not have been.
+    pub(super) fn look(&mut self, history: &History, before: Revision) -> Vec<String> {
+        let mut violations = Vec::new();
+        for moment in history.since(before) {
+            let revision = moment.snapshot.revision;
+            let found = self.authority(moment).into_iter();
+            let found = found.chain(orphans(&moment.snapshot));
+            let found: Vec<String> = found.chain(decisions(moment, history)).collect();
+            violations.extend(found.into_iter().map(|text| format!("revision {revision}: {text}")));
+        }
+        violations
+    }
+
+    /// Only the engine that leads writes placements and reasons. They may go with their unit.
+    fn authority(&mut self, moment: &Moment) -> Vec<String> {
+        let mut violations = Vec::new();
+        for (key, deleted) in &moment.written {
+            match key {
+                Key::Leader if *deleted => self.leader = None,
+                Key::Leader => self.leader = moment.author,
+                Key::Placement(unit) | Key::Reason(unit) => {
+                    let decides = !*deleted || exists(&moment.snapshot, unit);
+                    if decides && (self.leader.is_none() || self.leader != moment.author) {
+                        violations.push(format!(
+                            "I-3: {:?} decides on {unit}, and {:?} leads",
+                            moment.author, self.leader
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+        violations
+    }
+}
+
+fn exists(snapshot: &Snapshot, unit: &UnitName) -> bool {
+    snapshot.unit(unit.as_str()).is_some() || snapshot.fault(unit.as_str()).is_some()
+}
+
+/// No placement and no reason outlives its unit.
+fn orphans(snapshot: &Snapshot) -> Vec<String> {
+    let placed = snapshot.placements().map(|(unit, _)| unit);
+    let reasons = snapshot.reasons().map(|(unit, _)| unit);
+    let orphans = placed.chain(reasons).filter(|unit| !exists(snapshot, unit));
+    orphans.map(|unit| format!("I-7: something is left of {unit}")).collect()
+}
+
+/// Each placement follows from a plan that breaks no rule at the revision that it was decided on,
+/// and does not meet a conflict that the decision could have known of.
+fn decisions(moment: &Moment, history: &History) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (key, deleted) in &moment.written {
+        let Key::Placement(unit) = key else { continue };
+        let Some(placement) = moment.snapshot.placement(unit.as_str()).filter(|_| !deleted) else {
+            continue;
+        };
+        let decided = history.at(Revision(placement.epoch.0));
+        violations.extend(against_plan(&decided, unit, placement));
+        violations.extend(met_conflicts(&decided, &moment.snapshot, unit, placement));
+    }
+    violations
+}
+
+fn against_plan(decided: &Snapshot, unit: &UnitName, placement: &Placement) -> Vec<String> {
+    let plan = plan(decided);
+    let found = check(decided, &plan).into_iter();
+    let mut violations: Vec<String> = found.map(|found| format!("I-4: {found}")).collect();
+    let planned = plan.steps.iter().any(|step| {
+        let to = match &step.action {
+            Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
+            Action::Remove { .. } => None,
+        };
+        step.unit == *unit && to == Some(&placement.machine)
+    });
+    if !planned {
+        let (machine, epoch) = (&placement.machine, placement.epoch);
+        violations.push(format!("I-4: {unit} on {machine} follows from no plan of {epoch}"));
+    }
+    violations
+}
+
+/// The units that are on the machine now and conflict with the new one, as both were when the
+/// decision was made.
+fn met_conflicts(
+    decided: &Snapshot,
+    now: &Snapshot,
+    unit: &UnitName,
+    placement: &Placement,
+) -> Vec<String> {
+    let Some(placed) = decided.unit(unit.as_str()) else {
+        return vec![format!("I-4: {unit} was placed before it was there")];
+    };
+    let beside =
+        now.placements().filter(|(other, at)| *other != unit && at.machine == placement.machine);
+    let others = beside.filter_map(|(other, _)| decided.unit(other.as_str()));
+    let others = others.filter(|other| other.is_wanted() && conflict(placed, other));
+    others.map(|other| format!("I-5: {unit} is placed beside {}", other.name)).collect()
+}
+
+fn conflict(one: &Unit, other: &Unit) -> bool {
+    let names = |one: &Unit, other: &Unit| {
+        one.requirements.conflicts.iter().any(|pattern| pattern.matches(&other.name))
+    };
+    names(one, other) || names(other, one)
+}

@@ -1,0 +1,1 @@
+//! One short story for each invariant.
