@@ -10,11 +10,12 @@
 //! | shape | units |
 //! |---|---|
 //! | `plain` | ask for nothing |
-//! | `metadata` | ask for one of eight zones and one of two kinds of disk; each machine has one of each |
-//! | `conflicts` | come in families of half as many as there are machines, each member keeping the others away by a pattern |
+//! | `metadata` | ask for one of eight zones and one of two kinds of disk, as machines have them |
+//! | `conflicts` | come in families, half as many as machines, that keep each other away |
 //! | `groups` | come in fours: a leader, two that follow it and one that follows a follower |
 //!
-//! `seconds` and `ns_per_unit` are of the plan alone, the best of three; the cluster is built before.
+//! `seconds` and `ns_per_unit` are of the plan alone, the best of three; the cluster is built
+//! before.
 #![expect(clippy::print_stdout, reason = "the result of the program is its output")]
 
 use std::process::ExitCode;

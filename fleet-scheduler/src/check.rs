@@ -27,8 +27,8 @@ pub enum Violation {
         /// The revision of the snapshot.
         snapshot: Revision,
     },
-    /// A step does not start from where the unit is: it places a unit that has a placement, moves or
-    /// removes one from where it is not, or moves it to where it is.
+    /// A step does not start from where the unit is: it places a unit that has a placement, moves
+    /// or removes one from where it is not, or moves it to where it is.
     WrongStart(Step),
     /// There is more than one step for the unit.
     SeveralSteps(UnitName),

@@ -11,9 +11,9 @@
 //!    first, then by name.
 //! 4. A group goes as a whole to the first machine, least loaded first, that takes all of it.
 //! 5. If no machine does, the units that no machine takes along are left out; a unit that is named
-//!    is never held back by one that names it. What remains may have come apart into several groups;
-//!    each is placed as before. If such a group still fits nowhere as a whole, it goes to the machine
-//!    that takes the most of its units.
+//!    is never held back by one that names it. What remains may have come apart into several
+//!    groups; each is placed as before. If such a group still fits nowhere as a whole, it goes to
+//!    the machine that takes the most of its units.
 //! 6. Those who were left out are tried again until no more of them can join.
 //!
 //! So what is left over in the end can be placed nowhere, together with all that it must be beside.
@@ -139,8 +139,8 @@ fn awaited(board: &Board<'_>, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
     known.filter(|peer| is_waiting(board, *peer))
 }
 
-/// A unit with all those without a machine that it must be beside, leaders first. `None` if it waits
-/// in vain, or if there are more than [`MOST_TOLD`].
+/// A unit with all those without a machine that it must be beside, leaders first. `None` if it
+/// waits in vain, or if there are more than [`MOST_TOLD`].
 pub(crate) fn company(board: &Board<'_>, unit: UnitNo) -> Option<Vec<UnitNo>> {
     let mut all = BTreeSet::from([unit]);
     let mut next = vec![unit];
@@ -154,8 +154,8 @@ pub(crate) fn company(board: &Board<'_>, unit: UnitNo) -> Option<Vec<UnitNo>> {
     (order.len() == all.len()).then_some(order)
 }
 
-/// The shortest circle of `MachineOf=` that leads from a unit back to it; `None` if there is none of
-/// at most [`MOST_TOLD`] units.
+/// The shortest circle of `MachineOf=` that leads from a unit back to it; `None` if there is none
+/// of at most [`MOST_TOLD`] units.
 pub(crate) fn circle(board: &Board<'_>, unit: UnitNo) -> Option<Vec<UnitNo>> {
     let mut came_from: BTreeMap<UnitNo, UnitNo> = BTreeMap::new();
     let mut queue = VecDeque::from([(unit, 1)]);

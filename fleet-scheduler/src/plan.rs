@@ -49,8 +49,8 @@ impl Plan {
 /// 4. A unit that was placed beside another one before that began to replace it moves away, too, if
 ///    it has somewhere to go.
 ///
-/// The plan depends on nothing but the snapshot: the same snapshot gives the same plan, and the plan
-/// of a state to which a plan was [applied](crate::apply) is empty.
+/// The plan depends on nothing but the snapshot: the same snapshot gives the same plan, and the
+/// plan of a state to which a plan was [applied](crate::apply) is empty.
 ///
 /// A placed unit whose record cannot be read is left alone, for nobody knows whether it is wanted;
 /// others respect that it is there.

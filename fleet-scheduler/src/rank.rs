@@ -50,8 +50,8 @@ impl Loads {
 /// The machines worth trying for a unit, best first.
 ///
 /// Machines that its `MachineID=`, its metadata or a placed peer rule out are left out where that
-/// costs nothing to know. Between two calls of [`next`](Self::next) the board may be changed, if the
-/// change is undone again.
+/// costs nothing to know. Between two calls of [`next`](Self::next) the board may be changed, if
+/// the change is undone again.
 #[derive(Debug)]
 pub(crate) enum Candidates {
     /// At most this one.

@@ -1,8 +1,8 @@
 //! The roster: a snapshot indexed once, so that planning compares numbers instead of names.
 //!
 //! It holds the units that count (wanted ones, and placed ones whose record cannot be read) and the
-//! machines that are present. Both are numbered in the order of their names and IDs, so the order of
-//! the numbers is the order in which everything is decided.
+//! machines that are present. Both are numbered in the order of their names and IDs, so the order
+//! of the numbers is the order in which everything is decided.
 
 mod classes;
 mod patterns;

@@ -12,7 +12,11 @@ use crate::naive;
 const SIMPLE: Features = Features { groups: false, replaces: false, ..Features::ALL };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn a_plan_breaks_no_rule(cluster in clusters(Features::ALL)) {
@@ -78,7 +82,8 @@ proptest! {
         let places = naive::places(&cluster);
         for machine in cluster.machines() {
             let share = share(&cluster, &machine.id);
-            let mut expected: BTreeSet<_> = naive::placed_on(&places, machine).into_iter().collect();
+            let placed = naive::placed_on(&places, machine).into_iter();
+            let mut expected: BTreeSet<_> = placed.collect();
             expected.extend(naive::globals_on(&cluster, &places, machine));
             expected.retain(|name| cluster.fault(name.as_str()).is_none());
             prop_assert_eq!(share.units.keys().cloned().collect::<BTreeSet<_>>(), expected);
@@ -133,8 +138,8 @@ fn lacked_a_peer(before: &Snapshot, step: &Step) -> bool {
     !unit.requirements.machine_of.iter().all(|peer| there.contains(peer))
 }
 
-/// Whether a unit that leaves its machine could not have stayed there, all else being as it is after
-/// the plan.
+/// Whether a unit that leaves its machine could not have stayed there, all else being as it is
+/// after the plan.
 fn must_leave(before: &Snapshot, after: &Snapshot, step: &Step) -> bool {
     let (Action::Move { from, .. } | Action::Remove { from }) = &step.action else {
         return true;

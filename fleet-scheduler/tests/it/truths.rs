@@ -13,7 +13,11 @@ use crate::naive::{self, Places};
 const WITHOUT_REPLACES: Features = Features { replaces: false, ..Features::ALL };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn every_reason_is_true(cluster in clusters(WITHOUT_REPLACES)) {
