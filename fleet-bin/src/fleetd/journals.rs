@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{JournalQuery, ServiceManager};
+use fleet_agent::{JournalQuery, ServiceManager, Shutdown};
 use fleet_core::MachineId;
 use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
@@ -12,15 +12,18 @@ use fleet_unitfile::UnitName;
 /// The service managers of this daemon's machines.
 pub(crate) struct LocalJournals {
     managers: BTreeMap<MachineId, Arc<dyn ServiceManager>>,
+    /// Ends the journals that are followed, so that nobody waits for a daemon that has gone.
+    shutdown: Shutdown,
 }
 
 impl LocalJournals {
     pub(crate) fn new<M: ServiceManager>(
         managers: impl IntoIterator<Item = (MachineId, Arc<M>)>,
+        shutdown: Shutdown,
     ) -> Self {
         let managers = managers.into_iter();
         let managers = managers.map(|(id, manager)| (id, manager as Arc<dyn ServiceManager>));
-        Self { managers: managers.collect() }
+        Self { managers: managers.collect(), shutdown }
     }
 }
 
@@ -38,9 +41,13 @@ impl Journals for LocalJournals {
         let query = JournalQuery { lines: Some(lines), follow: query.follow };
         let journal = manager.journal(unit, query).await;
         let journal = journal.map_err(|error| JournalError::Failed(error.into()))?;
-        let lines = futures_util::stream::unfold(journal, |mut journal| async {
-            let line = journal.next().await?;
-            Some((Ok(line), journal))
+        let source = (journal, self.shutdown.clone());
+        let lines = futures_util::stream::unfold(source, async |(mut journal, mut shutdown)| {
+            let line = tokio::select! {
+                line = journal.next() => line?,
+                () = shutdown.wait() => return None,
+            };
+            Some((Ok(line), (journal, shutdown)))
         });
         Ok(Box::pin(lines))
     }

@@ -131,7 +131,7 @@ impl Wiring {
         let api = Api {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
-            journals: Arc::new(LocalJournals::new(managers)),
+            journals: Arc::new(LocalJournals::new(managers, shutdown.clone())),
             page_size: self.token_limit,
             strictness: self.strictness,
             version: env!("CARGO_PKG_VERSION").to_owned(),

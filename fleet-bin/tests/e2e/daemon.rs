@@ -65,13 +65,15 @@ impl Cluster {
 
     /// Runs fleetctl against the cluster.
     pub(crate) fn fleetctl<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Output {
+        self.fleetctl_command(args).output().unwrap()
+    }
+
+    /// A fleetctl against the cluster, for a test to run as it likes.
+    pub(crate) fn fleetctl_command<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Command {
         let endpoint = format!("unix://{}", self.path("data/fleet.sock").display());
-        Command::new(env!("CARGO_BIN_EXE_fleetctl"))
-            .env("FLEETCTL_ENDPOINT", endpoint)
-            .args(args)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        command.env("FLEETCTL_ENDPOINT", endpoint).args(args).stdin(Stdio::null());
+        command
     }
 
     /// Runs fleetctl and demands that it succeeds; returns what it printed.

@@ -1,7 +1,10 @@
 //! `fleetd dev` with the unit files that come with the project.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
@@ -9,13 +12,37 @@ use crate::daemon::{Cluster, is_alive, main_pid, told};
 
 const SLEEPER: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 
-fn example_units() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/units"))
+/// The unit files that come with the project, with a port for the web server that is free.
+fn example_units(into: &Path, port: u16) -> PathBuf {
+    let from = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/units"));
+    let units = into.join("units");
+    std::fs::create_dir(&units).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap().replace("18080", &port.to_string());
+        std::fs::write(units.join(path.file_name().unwrap()), text).unwrap();
+    }
+    units
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What the web server answers; nothing while it does not.
+fn get(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 #[test]
 fn the_example_units_run_as_their_requirements_say() {
-    let cluster = Cluster::start(&[example_units()]);
+    let home = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let cluster = Cluster::start(&[&example_units(home.path(), port)]);
     let machine = |unit: &str| cluster.wait_active(unit)["machine"].clone();
 
     let workers = ["worker@1.service", "worker@2.service", "worker@3.service"].map(machine);
@@ -23,6 +50,8 @@ fn the_example_units_run_as_their_requirements_say() {
     assert_eq!(apart.len(), 3, "workers conflict, yet share a machine: {workers:?}");
 
     assert_eq!(machine("web-announce.service"), machine("web.service"));
+    let answer = cluster.wait_for("the web server answers", |_| get(port));
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
 
     cluster.wait_for("the heartbeat is on every machine", |cluster| {
         let rows = cluster.rows("heartbeat.service");
@@ -96,4 +125,26 @@ fn the_end_of_the_daemon_by_ctrl_c_ends_its_units() {
 
     cluster.start_daemon(&[]);
     cluster.wait_active("sleeper.service");
+}
+
+#[test]
+fn a_journal_is_followed_until_the_cluster_ends() {
+    let mut cluster = Cluster::start(&[]);
+    let gate = cluster.path("gate");
+    let script =
+        format!("echo early; until [ -e {} ]; do sleep 0.01; done; echo late", gate.display());
+    let unit = format!("[Service]\nExecStart=/bin/sh -c '{script}; exec sleep infinity'\n");
+    let path = cluster.write("talker.service", &unit);
+    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
+
+    let mut follow = cluster.fleetctl_command(&["journal", "--follow", "talker.service"]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "early");
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "late");
+
+    assert!(cluster.end_daemon(Signal::INT).success());
+    assert!(follow.wait().unwrap().success(), "the end of the cluster is the end of the journal");
+    cluster.start_daemon(&[]);
 }
