@@ -103,6 +103,7 @@ impl Draft {
             Standing::InertIfOff if parse_bool(option.value()) != Some(false) => {
                 Err(format!("is not possible: {}", confines()))
             }
+            Standing::Aside => Ok(()),
             Standing::Inert | Standing::InertIfOff => {
                 let full = format!("{}.{}", option.section(), option.name());
                 if !self.inert.contains(&full) {

@@ -265,16 +265,7 @@ fn what_means_nothing_is_listed_once() {
                 ExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n\
                 [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(&root(), "a.service", text).expect("it can be obeyed");
-    assert_eq!(
-        compiled.inert,
-        [
-            "Unit.Description",
-            "Unit.After",
-            "Service.PrivateTmp",
-            "Install.WantedBy",
-            "X-Fleet.Global"
-        ]
-    );
+    assert_eq!(compiled.inert, ["Unit.After", "Service.PrivateTmp", "Install.WantedBy"]);
 }
 
 #[test]
@@ -282,7 +273,7 @@ fn sections_that_are_not_known_are_refused() {
     for (section, name) in [("Socket", "ListenStream"), ("Unit", "ConditionPathExists")] {
         assert!(matches!(standing(section, name), Standing::Refused(_)), "{section}.{name}");
     }
-    assert_eq!(standing("Unit", "X-Mine"), Standing::Inert);
+    assert_eq!(standing("Unit", "X-Mine"), Standing::Aside);
 }
 
 #[test]

@@ -11,7 +11,9 @@
 pub(crate) enum Standing {
     /// The supervisor does as it says.
     Honoured,
-    /// It means nothing here.
+    /// It speaks to people, or to somebody else, and means nothing to any service manager.
+    Aside,
+    /// It means nothing here, though it would under systemd.
     Inert,
     /// It means nothing here as long as it says no.
     InertIfOff,
@@ -23,7 +25,7 @@ pub(crate) enum Standing {
 const UNIT: [&str; 3] = ["StartLimitBurst", "StartLimitInterval", "StartLimitIntervalSec"];
 
 /// Options of `[Unit]` that mean nothing here.
-const UNIT_INERT: [&str; 25] = [
+const UNIT_INERT: [&str; 23] = [
     "After",
     "AllowIsolate",
     "Before",
@@ -31,8 +33,6 @@ const UNIT_INERT: [&str; 25] = [
     "CollectMode",
     "Conflicts",
     "DefaultDependencies",
-    "Description",
-    "Documentation",
     "IgnoreOnIsolate",
     "JobTimeoutSec",
     "JoinsNamespaceOf",
@@ -146,10 +146,12 @@ const CONDITION: &str = "the native service manager checks no conditions: take t
 
 /// What becomes of the option of that name in that section.
 pub(crate) fn standing(section: &str, name: &str) -> Standing {
-    if section.starts_with("X-") || section == "Install" || name.starts_with("X-") {
-        return Standing::Inert;
+    if section.starts_with("X-") || name.starts_with("X-") {
+        return Standing::Aside;
     }
     match section {
+        "Install" => Standing::Inert,
+        "Unit" if ["Description", "Documentation"].contains(&name) => Standing::Aside,
         "Unit" if UNIT.contains(&name) => Standing::Honoured,
         "Unit" if UNIT_INERT.contains(&name) => Standing::Inert,
         "Unit" if name.starts_with("Condition") || name.starts_with("Assert") => {
