@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::history::History;
 use crate::host::Host;
 use crate::safety::Safety;
-use crate::spy::{Author, Authors, Spy};
+use crate::spy::{Author, Authors, Spy, Wire};
 use crate::units::{file, name};
 
 /// How long a machine stays present, and a leader leads, without a sign of life.
@@ -22,6 +22,9 @@ pub(crate) const TTL: Duration = Duration::from_secs(9);
 
 /// Long enough for everything that is ready to be done, and for nothing that waits.
 const MOMENT: Duration = Duration::from_millis(1);
+
+/// How long a daemon may take to end: it may have to finish what it asks a slow store for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest time between two looks at what must hold.
 const SLICE: Duration = Duration::from_secs(1);
@@ -83,12 +86,16 @@ impl Cluster {
         self.daemons[machine] = None;
     }
 
-    /// The daemon of a machine is told to end.
+    /// The daemon of a machine is told to end, and does.
     pub(crate) async fn end(&mut self, machine: usize) {
         self.hosts[machine].set_trouble("no daemon", true);
-        if let Some(daemon) = self.daemons[machine].take() {
-            daemon.trigger.fire();
-            self.wait(MOMENT).await;
+        let Some(mut daemon) = self.daemons[machine].take() else { return };
+        daemon.trigger.fire();
+        let mut waited = Duration::ZERO;
+        while !daemon.has_ended() {
+            assert!(waited < PATIENCE, "the daemon of m{machine} does not end");
+            self.wait(MOMENT.max(waited / 2)).await;
+            waited += MOMENT.max(waited / 2);
         }
     }
 
@@ -182,7 +189,7 @@ impl Cluster {
 
 impl Daemon {
     fn start(machine: usize, host: &Host) -> Self {
-        let registry = Registry::new(Arc::new(host.link().clone()), Layout::DEFAULT_PREFIX);
+        let registry = Registry::new(Arc::new(Wire(host.link().clone())), Layout::DEFAULT_PREFIX);
         // Each loop has a mirror of its own here. Which of two tasks that wait for one signal wakes
         // first is chance that no seed governs.
         let mirror = Mirror::start(&registry);
@@ -207,6 +214,14 @@ impl Daemon {
         loops.spawn(Agent::start(agent, &shutdown).ended());
         loops.spawn(engine.run(shutdown));
         Self { loops, trigger, mirror }
+    }
+
+    /// Whether all loops have ended; one that panicked hands its panic on.
+    fn has_ended(&mut self) -> bool {
+        while let Some(ended) = self.loops.try_join_next() {
+            ended.expect("a loop ends without a panic");
+        }
+        self.loops.is_empty()
     }
 
     /// No loop ends by itself; one that panicked hands its panic on.

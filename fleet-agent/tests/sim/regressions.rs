@@ -1,1 +1,93 @@
-//! What went wrong once: a story for each, and the seeds that found it.
+//! What went wrong once, each as the shortest story in which it did.
+
+use std::time::Duration;
+
+use fleet_agent::testing::Call;
+use fleet_core::TargetState;
+
+use crate::cluster::Cluster;
+use crate::units::name;
+
+/// Whether a machine's service manager was asked to start anything.
+fn has_started(cluster: &Cluster) -> bool {
+    let started = |call: &Call| matches!(call, Call::Start(..));
+    cluster.hosts[0].events().iter().any(|event| started(&event.call))
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_while_files_cannot_be_read_however_often_it_is_tried() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.hosts[0].refuse_reloads(true);
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(300)).await;
+    assert!(!has_started(&cluster));
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_reads_the_files_that_the_one_before_it_only_loaded() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.hosts[0].refuse_reloads(true);
+    cluster.launch("a.service", "").await;
+    cluster.crash(0);
+    assert!(!has_started(&cluster));
+    // That nothing is started before its file is read is looked for in each story.
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_was_taken_away_is_forgotten_even_if_nothing_else_happens() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.hosts[0].refuse_reloads(true);
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.wait(Duration::from_secs(10)).await;
+    cluster.hosts[0].refuse_reloads(false);
+    cluster.wait(Duration::from_secs(2)).await;
+    let last = cluster.hosts[0].events().pop().expect("there were calls");
+    assert!(last.call == Call::Reload && !last.refused, "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_too() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("f.service", "MachineMetadata=region=nowhere").await;
+    cluster.launch("f.service", "MachineMetadata=region=elsewhere").await;
+    assert!(!cluster.history.has_unused_contents());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_may_have_been_published_is_taken_back() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.hosts[1].link().lose_answers(1);
+    cluster.submit("j.timer", "MachineID=m1", 0, TargetState::Loaded).await;
+    assert!(cluster.history.now().state("j.timer", "m1").is_some());
+    cluster.registry.destroy(&name("j.timer")).await.expect("it is there");
+    cluster.rest().await;
+    assert!(cluster.history.now().state("j.timer", "m1").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_unit_that_is_placed_elsewhere_does_not_stay() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "").await;
+    let [old] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
+    cluster.hosts[old].set_away(true);
+    cluster.wait(Duration::from_secs(30)).await;
+    cluster.damage("a.service").await;
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("a.service"), [1 - old]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.hosts[0].link().set_delay(Duration::from_secs(2));
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(3)).await;
+    cluster.hosts[0].set_away(true);
+    cluster.wait(Duration::from_secs(3)).await;
+    cluster.end(0).await;
+}

@@ -1,1 +1,5 @@
-//! One short story for each invariant.
+//! One short story for each invariant. All that `safety` looks for is looked for in these, too.
+
+mod decisions;
+mod machines;
+mod units;

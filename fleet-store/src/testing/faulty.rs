@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::Revision;
-use tokio::sync::watch as signal;
+use tokio::sync::broadcast;
 
 use crate::clock::wait;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
@@ -45,8 +45,9 @@ struct Faults {
     /// How many commits are still not to be done, and nobody says so.
     unknown_lost: AtomicUsize,
     delay: Mutex<Duration>,
-    /// Raised to cut off the watches that there are.
-    cuts: signal::Sender<u64>,
+    /// Tells the watches that there are that they are cut off, in the order in which they began: a
+    /// simulation can rely on it.
+    cuts: broadcast::Sender<()>,
     reads: AtomicUsize,
     commits: AtomicUsize,
 }
@@ -66,7 +67,7 @@ impl FaultyStore {
             unknown_done: AtomicUsize::new(0),
             unknown_lost: AtomicUsize::new(0),
             delay: Mutex::new(Duration::ZERO),
-            cuts: signal::Sender::new(0),
+            cuts: broadcast::Sender::new(1),
             reads: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
         };
@@ -99,7 +100,8 @@ impl FaultyStore {
 
     /// Cuts off all watches that there are.
     pub fn cut_watches(&self) {
-        self.faults.cuts.send_modify(|cuts| *cuts += 1);
+        // An error says that there are no watches.
+        let _told = self.faults.cuts.send(()).is_ok();
     }
 
     /// Lets every call from now on take this much longer, and a watch deliver that much later.
@@ -190,13 +192,13 @@ impl Store for FaultyStore {
 }
 
 /// A watch that delivers what `watch` does until it is cut off.
-fn relay(mut watch: Watch, faults: Arc<Faults>, mut cuts: signal::Receiver<u64>) -> Watch {
+fn relay(mut watch: Watch, faults: Arc<Faults>, mut cuts: broadcast::Receiver<()>) -> Watch {
     let (mut sender, relayed) = Watch::channel(1024);
     let relaying = async move {
         loop {
             let changes = tokio::select! {
                 biased;
-                _ = cuts.changed() => return,
+                _ = cuts.recv() => return,
                 () = sender.closed() => return,
                 changes = watch.next() => changes,
             };

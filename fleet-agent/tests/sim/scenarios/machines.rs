@@ -1,0 +1,135 @@
+//! Machines and daemons that go, come back, or cannot reach the store.
+
+use std::time::Duration;
+
+use fleet_agent::testing::Call;
+
+use crate::cluster::{Cluster, TTL};
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_back() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.launch("a.service", "").await;
+    let [cut] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
+    cluster.hosts[cut].set_away(true);
+    cluster.wait(TTL * 2).await;
+    let twice = cluster.active_on("a.service");
+    assert!(twice.len() == 2 && twice.contains(&cut), "{twice:?}");
+    cluster.hosts[cut].set_away(false);
+    cluster.wait(Duration::from_secs(20)).await;
+    let once = cluster.active_on("a.service");
+    assert!(once.len() == 1 && !once.contains(&cut), "{once:?}");
+    cluster.rest().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_was_overtaken_is_not_carried_out_after_a_reboot() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "").await;
+    let [old] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
+    cluster.reboot(old);
+    cluster.wait(TTL * 2).await;
+    let calls = cluster.hosts[old].events().len();
+    cluster.boot(old);
+    cluster.rest().await;
+    assert_eq!(cluster.active_on("a.service"), [1 - old]);
+    let since = cluster.hosts[old].events().split_off(calls);
+    assert!(since.is_empty(), "{since:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_ends_nothing() {
+    let mut cluster = Cluster::start(3).await;
+    let units = ["a.service", "b.service", "c.service", "l.socket"];
+    for unit in units {
+        cluster.launch(unit, "").await;
+    }
+    cluster.rest().await;
+    let running = |cluster: &Cluster| {
+        let pids = |unit| [0, 1, 2].map(|machine| cluster.pid(machine, unit));
+        (cluster.calls(), units.map(pids))
+    };
+    let before = running(&cluster);
+    cluster.hosts.iter().for_each(|host| host.set_away(true));
+    for unit in units {
+        cluster.registry.destroy(&crate::units::name(unit)).await.expect("people reach it");
+    }
+    cluster.wait(Duration::from_secs(3600)).await;
+    assert_eq!(running(&cluster), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
+    let mut cluster = Cluster::start(3).await;
+    for unit in ["a.service", "b.service", "c.service"] {
+        cluster.launch(unit, "").await;
+    }
+    cluster.rest().await;
+    let before = cluster.calls();
+    for host in cluster.hosts.clone() {
+        host.link().set_delay(TTL / 5);
+    }
+    for _ in 0..20 {
+        cluster.hosts.iter().for_each(|host| host.link().cut_watches());
+        cluster.wait(Duration::from_secs(7)).await;
+    }
+    assert_eq!(cluster.calls(), before);
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.calls(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_ends_changes_nothing_and_takes_its_units_back() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.launch("h.service", "Global=true").await;
+    cluster.rest().await;
+    let running = |cluster: &Cluster| {
+        (cluster.calls(), cluster.pid(0, "a.service"), cluster.pid(0, "h.service"))
+    };
+    let before = running(&cluster);
+    assert!(before.1.is_some() && before.2.is_some());
+    for kill in [true, false] {
+        if kill {
+            cluster.crash(0);
+        } else {
+            cluster.end(0).await;
+        }
+        cluster.wait(Duration::from_secs(5)).await;
+        assert_eq!(running(&cluster), before);
+        cluster.boot(0);
+        cluster.rest().await;
+        assert_eq!(running(&cluster), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_global_unit_reaches_a_machine_that_joins_later() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.reboot(2);
+    cluster.wait(TTL * 2).await;
+    cluster.launch("h.service", "Global=true").await;
+    cluster.launch("i.service", "Global=true\nMachineMetadata=region=north").await;
+    assert_eq!(cluster.active_on("h.service"), [0, 1]);
+    assert_eq!(cluster.active_on("i.service"), [0]);
+    cluster.boot(2);
+    cluster.settle().await;
+    assert_eq!(cluster.active_on("h.service"), [0, 1, 2]);
+    assert_eq!(cluster.active_on("i.service"), [0, 2]);
+    cluster.rest().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_agent_reported_goes_with_its_machine() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("h.service", "Global=true").await;
+    let reported = |cluster: &Cluster| cluster.history.now().states().count();
+    assert_eq!(reported(&cluster), 2);
+    cluster.crash(1);
+    cluster.wait(TTL * 2).await;
+    assert_eq!(reported(&cluster), 1);
+    cluster.boot(1);
+    cluster.settle().await;
+    assert_eq!(reported(&cluster), 2);
+    assert!(!cluster.hosts[1].events().iter().any(|event| matches!(event.call, Call::Stop(_))));
+}

@@ -1,0 +1,141 @@
+//! Units: in which order things are done with them, and what one of them does to the others.
+
+use std::time::Duration;
+
+use fleet_agent::ServiceManager as _;
+use fleet_agent::testing::Call;
+use fleet_core::{Epoch, TargetState};
+
+use crate::cluster::Cluster;
+use crate::units::{file, name};
+
+/// What a machine's service manager was asked, one word and one unit a line.
+fn story(cluster: &Cluster, machine: usize) -> String {
+    let line = |call: &Call| match call {
+        Call::Load { unit, .. } => format!("load {unit}"),
+        Call::Reload => "reload".to_owned(),
+        Call::Unload(unit) => format!("unload {unit}"),
+        Call::Start(unit, _) => format!("start {unit}"),
+        Call::Restart(unit, _) => format!("restart {unit}"),
+        Call::Stop(unit) => format!("stop {unit}"),
+    };
+    let events = cluster.hosts[machine].events();
+    events.iter().map(|event| line(&event.call) + "\n").collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_files_of_a_batch_are_read_once_before_any_unit_starts() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.hosts[0].set_away(true);
+    for unit in ["b.service", "a.service", "l.socket"] {
+        cluster.launch(unit, "").await;
+    }
+    cluster.submit("c.service", "", 0, TargetState::Loaded).await;
+    cluster.heal_and_rest().await;
+    insta::assert_snapshot!(story(&cluster, 0), @r"
+    load a.service
+    load b.service
+    load c.service
+    load l.socket
+    reload
+    start a.service
+    start b.service
+    start l.socket
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_with_new_content_is_ended_before_it_is_started_again() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.submit("a.service", "", 1, TargetState::Launched).await;
+    cluster.registry.request_restart(&name("a.service")).await.expect("it is there");
+    cluster.rest().await;
+    insta::assert_snapshot!(story(&cluster, 0), @r"
+    load a.service
+    reload
+    start a.service
+    unload a.service
+    load a.service
+    reload
+    start a.service
+    restart a.service
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_of_a_newer_placement_is_left_alone() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    let (unit, content) = (name("a.service"), file("", 1));
+    let newer = cluster.hosts[0].fake().load(&unit, &content, Epoch(1_000_000));
+    newer.await.expect("it loads");
+    let before = (cluster.pid(0, "a.service"), cluster.calls());
+    cluster.submit("a.service", "", 2, TargetState::Launched).await;
+    cluster.registry.request_restart(&unit).await.expect("it is there");
+    cluster.wait(Duration::from_secs(60)).await;
+    assert_eq!((cluster.pid(0, "a.service"), cluster.calls()), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destroyed_unit_is_ended_wherever_it_was() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "").await;
+    let [machine] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
+    cluster.hosts[machine].set_away(true);
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.wait(Duration::from_secs(60)).await;
+    assert_eq!(cluster.active_on("a.service"), [machine]);
+    cluster.heal_and_rest().await;
+    assert!(cluster.active_on("a.service").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "").await;
+    cluster.launch("h.service", "Global=true").await;
+    let before = (cluster.active_on("a.service"), cluster.active_on("h.service"), cluster.calls());
+    cluster.damage("a.service").await;
+    cluster.damage("h.service").await;
+    cluster.rest().await;
+    let after = (cluster.active_on("a.service"), cluster.active_on("h.service"), cluster.calls());
+    assert_eq!(after, before);
+    cluster.launch("b.service", "").await;
+    assert_eq!(cluster.active_on("b.service").len(), 1);
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.rest().await;
+    assert!(cluster.active_on("a.service").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
+    let mut cluster = Cluster::start(1).await;
+    let bad = name("a.service");
+    cluster.hosts[0].fake().fail_load(&bad, "it is broken");
+    cluster.launch("a.service", "").await;
+    cluster.launch("b.service", "").await;
+    assert_eq!(cluster.active_on("b.service"), [0]);
+    let now = cluster.history.now();
+    let state = now.state("a.service", "m0").expect("its state is published");
+    insta::assert_snapshot!(state.problem.as_deref().unwrap_or_default(), @"a.service, line 1: it is broken");
+    cluster.wait(Duration::from_secs(600)).await;
+    cluster.hosts[0].fake().mend(&bad);
+    cluster.rest().await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.hosts[0].fake().hang_stop(&name("a.service"));
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.launch("b.service", "").await;
+    assert_eq!(cluster.active_on("b.service"), [0]);
+    cluster.hosts[0].set_trouble("a stop that hangs", true);
+    cluster.wait(Duration::from_secs(600)).await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.heal_and_rest().await;
+    assert!(cluster.active_on("a.service").is_empty());
+}
