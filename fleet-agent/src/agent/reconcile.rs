@@ -59,17 +59,31 @@ impl Reconciler {
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let mut wake = Wake::of(&self.mirror);
+        let mut changes = self.manager.changes();
+        let mut retry_at = self.pass().await;
         loop {
-            let retry_at = self.pass().await;
             // In a fixed order, so that simulated clusters can be replayed.
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
                 outcome = self.executor.next() => self.on_outcome(outcome),
                 news = wake.next() => if !news { return },
+                units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = wait_until(&*self.clock, retry_at) => {}
             }
+            retry_at = self.pass().await;
         }
+    }
+
+    /// Whether one of the units is gone, although no task of this agent has just ended it: a daemon
+    /// before this one may have begun what is done only now. Other changes are no reason to act.
+    async fn has_lost_one(&self, units: &BTreeSet<UnitName>) -> bool {
+        for unit in units.iter().filter(|unit| !self.executor.is_busy(unit)) {
+            if matches!(self.manager.get(unit).await, Ok(None)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Looks at the whole once and sends tasks on their way; returns when to look again by itself.

@@ -24,7 +24,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(9);
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// How long a daemon may take to end: it may have to finish what it asks a slow store for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The longest time between two looks at what must hold.
 const SLICE: Duration = Duration::from_secs(1);

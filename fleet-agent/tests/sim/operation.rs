@@ -134,7 +134,7 @@ impl OnMachine {
             4 => Self::Reboot,
             5 => Self::Away(true),
             6 | 7 => Self::Away(false),
-            8 => Self::Delay(Duration::from_millis(1 << rng.below(13))),
+            8 => Self::Delay(Duration::from_millis(1 << rng.below(15))),
             9 => Self::Delay(Duration::ZERO),
             10 => Self::CutWatches,
             11 => Self::FailNext(1 + rng.below(3)),

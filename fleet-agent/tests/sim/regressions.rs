@@ -91,3 +91,39 @@ async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
     cluster.wait(Duration::from_secs(3)).await;
     cluster.end(0).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted_after_all() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("h.service", "Global=true").await;
+    cluster.hosts[0].fake().hang_stop(&name("h.service"));
+    cluster.registry.destroy(&name("h.service")).await.expect("it is there");
+    cluster.settle().await;
+    cluster.crash(0);
+    cluster.launch("h.service", "Global=true").await;
+    cluster.boot(0);
+    cluster.wait(Duration::from_secs(30)).await;
+    cluster.hosts[0].fake().release(&name("h.service"));
+    cluster.rest().await;
+    assert_eq!(cluster.active_on("h.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
+    let mut cluster = Cluster::start(2).await;
+    assert_eq!(cluster.leader(), Some(0));
+    // It hears of one revision after the other, each two seconds after the one before.
+    cluster.hosts[1].link().set_delay(Duration::from_secs(2));
+    for unit in ["a.service", "b.service", "c.service", "l.socket"] {
+        cluster.launch(unit, "").await;
+    }
+    let unit = name("l.socket");
+    cluster.registry.set_desired(&unit, TargetState::Inactive).await.expect("it is there");
+    cluster.settle().await;
+    cluster.end(0).await;
+    cluster.wait(Duration::from_secs(20)).await;
+    assert_eq!(cluster.leader(), Some(1));
+    cluster.wait(Duration::from_secs(60)).await;
+    assert!(cluster.history.now().placement("l.socket").is_none());
+    cluster.heal_and_rest().await;
+}

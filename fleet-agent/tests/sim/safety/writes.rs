@@ -13,6 +13,8 @@ use crate::spy::Author;
 #[derive(Default)]
 pub(super) struct Writes {
     leader: Option<Author>,
+    /// Since which revision.
+    elected: Revision,
 }
 
 impl Writes {
@@ -29,6 +31,7 @@ impl Writes {
         for moment in history.since(before) {
             let revision = moment.snapshot.revision;
             let found = self.authority(moment).into_iter();
+            let found = found.chain(self.hindsight(moment));
             let found = found.chain(orphans(&moment.snapshot));
             let found: Vec<String> = found.chain(decisions(moment, history)).collect();
             violations.extend(found.into_iter().map(|text| format!("revision {revision}: {text}")));
@@ -42,7 +45,9 @@ impl Writes {
         for (key, deleted) in &moment.written {
             match key {
                 Key::Leader if *deleted => self.leader = None,
-                Key::Leader => self.leader = moment.author,
+                Key::Leader => {
+                    (self.leader, self.elected) = (moment.author, moment.snapshot.revision);
+                }
                 Key::Placement(unit) | Key::Reason(unit) => {
                     let decides = !*deleted || exists(&moment.snapshot, unit);
                     if decides && (self.leader.is_none() || self.leader != moment.author) {
@@ -56,6 +61,20 @@ impl Writes {
             }
         }
         violations
+    }
+
+    /// A leader decides on nothing that is older than its own election: others may have decided
+    /// since.
+    fn hindsight(&self, moment: &Moment) -> Vec<String> {
+        let placed = moment.written.iter().filter_map(|(key, _)| match key {
+            Key::Placement(unit) => moment.snapshot.placement(unit.as_str()),
+            _ => None,
+        });
+        let old = placed.filter(|placement| placement.epoch.0 < self.elected.0);
+        let text = |old: &Placement| {
+            format!("I-5: decided at {}, by who leads since {}", old.epoch, self.elected)
+        };
+        old.map(text).collect()
     }
 }
 
