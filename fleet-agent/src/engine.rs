@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{Epoch, MachineId, Snapshot};
-use fleet_scheduler::{Action, Plan, plan};
+use fleet_core::{Epoch, MachineId, Snapshot, Timestamp};
+use fleet_scheduler::{Action, Cause, Plan, plan};
 use fleet_store::{
     Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, StoreError, Unplace,
 };
@@ -16,6 +16,11 @@ use crate::{Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long after the store was out of reach a machine may be missing and not be taken for gone. It
+/// may have been cut off as well, longer than its presence lasted; it then tries to join again at
+/// least every ten seconds.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// What an engine needs to run.
 pub struct EngineConfig {
@@ -108,7 +113,8 @@ impl Engine {
         let mut wake = Wake::of(&self.config.mirror);
         loop {
             let again = match self.pass(leadership).await {
-                Ok(()) | Err(RegistryError::Conflict) => None,
+                Ok(again) => again,
+                Err(RegistryError::Conflict) => None,
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return End::Doubt,
                 Err(error) => {
@@ -125,14 +131,18 @@ impl Engine {
     }
 
     /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
-    async fn pass(&self, leadership: &Leadership) -> Result<(), RegistryError> {
+    /// Returns when to plan again by itself.
+    async fn pass(&self, leadership: &Leadership) -> Result<Option<Timestamp>, RegistryError> {
         let mirror = &self.config.mirror;
         // What cannot be seen for certain is not a reason to move anything.
-        let Some(snapshot) = mirror.current() else {
-            return Ok(());
+        let (Some(snapshot), Some(current_for)) = (mirror.current(), mirror.current_for()) else {
+            return Ok(None);
         };
         let plan = plan(&snapshot);
         debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
+        if current_for < GRACE && plan.steps.iter().any(|step| step.cause == Cause::MachineGone) {
+            return Ok(Some(self.config.clock.now().after(GRACE - current_for)));
+        }
         let writes = writes(&snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
@@ -142,7 +152,8 @@ impl Engine {
             // A mirror that has ended ends this loop as well, when it next waits for a change.
             let _seen = mirror.wait_for(revision).await.is_ok();
         }
-        self.tidy_up().await
+        self.tidy_up().await?;
+        Ok(None)
     }
 
     /// Forgets unit files that no unit has any more.

@@ -60,7 +60,8 @@ impl Follower {
         // Only with the watch in hand is the listing taken for current.
         let watch = store.watch(prefix, listing.revision).await?;
         let view = self.shared.read(|state| state.view.relist(listing));
-        self.shared.change(|state| state.resume(view));
+        let now = self.shared.clock.now();
+        self.shared.change(|state| state.resume(view, now));
         Ok(watch)
     }
 

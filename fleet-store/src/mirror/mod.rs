@@ -71,6 +71,8 @@ struct State {
     view: View,
     /// Since when the view may be behind the store; nothing while it is current.
     behind_since: Option<Timestamp>,
+    /// Since when the view has been current, if it is.
+    current_since: Timestamp,
     /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
     /// current again.
     tell: Option<signal::Sender<Progress>>,
@@ -96,7 +98,8 @@ impl Mirror {
         let clock = Clock::start();
         let view = View::new(registry.layout().clone());
         let (tell, progress) = signal::channel(Progress::default());
-        let state = State { view, behind_since: Some(clock.now()), tell: Some(tell) };
+        let now = clock.now();
+        let state = State { view, behind_since: Some(now), current_since: now, tell: Some(tell) };
         let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
         let follower = follow::Follower::new(registry.clone(), shared.clone());
         let task = tokio::spawn(follower.run()).abort_handle();
@@ -130,6 +133,14 @@ impl Mirror {
         since.map_or(MirrorStatus::Synced, |since| MirrorStatus::Behind {
             lasting: self.shared.clock.now().since(since),
         })
+    }
+
+    /// For how long the mirror has followed its store without a gap; nothing while it does not.
+    #[must_use]
+    pub fn current_for(&self) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        self.shared
+            .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
     }
 
     /// Waits until the mirror has come as far as `revision`, so that a write can be read. It waits
@@ -218,10 +229,11 @@ impl Shared {
 
 impl State {
     /// Takes over a view that is complete and watched from now on.
-    fn resume(&mut self, view: View) {
+    fn resume(&mut self, view: View, now: Timestamp) {
         self.view = view;
         if self.tell.is_some() {
             self.behind_since = None;
+            self.current_since = now;
         }
     }
 

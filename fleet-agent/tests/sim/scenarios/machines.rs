@@ -59,6 +59,43 @@ async fn a_store_that_is_away_ends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
+    let mut cluster = Cluster::start(3).await;
+    let units = ["a.service", "b.service", "c.service", "l.socket"];
+    for unit in units {
+        cluster.launch(unit, "").await;
+    }
+    cluster.rest().await;
+    let before = (cluster.calls(), units.map(|unit| cluster.active_on(unit)));
+    cluster.hosts.iter().for_each(|host| host.set_away(true));
+    cluster.wait(Duration::from_secs(3600)).await;
+    assert_eq!(cluster.history.now().machines().len(), 0);
+    // They come back one after the other.
+    for host in cluster.hosts.clone() {
+        host.set_away(false);
+        cluster.wait(Duration::from_secs(1)).await;
+    }
+    cluster.rest().await;
+    assert_eq!((cluster.calls(), units.map(|unit| cluster.active_on(unit))), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.launch("h.service", "Global=true").await;
+    let before = (cluster.pid(0, "a.service"), cluster.pid(0, "h.service"), cluster.calls());
+    cluster.crash(0);
+    cluster.hosts[0].set_away(true);
+    cluster.boot(0);
+    cluster.wait(Duration::from_secs(600)).await;
+    cluster.hosts[0].set_away(false);
+    cluster.rest().await;
+    let after = (cluster.pid(0, "a.service"), cluster.pid(0, "h.service"), cluster.calls());
+    assert_eq!(after, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
     let mut cluster = Cluster::start(3).await;
     for unit in ["a.service", "b.service", "c.service"] {
