@@ -61,10 +61,8 @@ pub fn converge(
 ) -> Vec<Task> {
     let wanted = |name: &UnitName| desired.get(name).filter(|wanted| wanted.unit.is_wanted());
     let gone = known.keys().filter(|name| wanted(name).is_none());
-    let unload = |name: &UnitName| Task::Unload {
-        unit: name.clone(),
-        reason: TaskReason::NotWantedHere,
-    };
+    let unload =
+        |name: &UnitName| Task::Unload { unit: name.clone(), reason: TaskReason::NotWantedHere };
     let mut tasks: Vec<Task> = gone.map(unload).collect();
     for (name, wanted) in desired.iter().filter(|(_, wanted)| wanted.unit.is_wanted()) {
         match known.get(name) {
@@ -72,10 +70,7 @@ pub fn converge(
             Some(known) => adjust(wanted, *known, &mut tasks),
         }
     }
-    if tasks
-        .iter()
-        .any(|task| matches!(task, Task::Load { .. } | Task::Unload { .. }))
-    {
+    if tasks.iter().any(|task| matches!(task, Task::Load { .. } | Task::Unload { .. })) {
         tasks.push(Task::Reload);
     }
     tasks.sort_by(|one, other| (one.rank(), one.unit()).cmp(&(other.rank(), other.unit())));
@@ -85,16 +80,9 @@ pub fn converge(
 /// Loads a unit that is not known here, and starts it if that is wanted.
 fn bring(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
     let (unit, reason) = (wanted.unit.clone(), TaskReason::NotLoaded);
-    tasks.push(Task::Load {
-        unit: unit.clone(),
-        epoch: wanted.epoch,
-        reason,
-    });
+    tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });
     if unit.desired == TargetState::Launched {
-        tasks.push(Task::Start {
-            unit,
-            reason: TaskReason::NotStarted,
-        });
+        tasks.push(Task::Start { unit, reason: TaskReason::NotStarted });
     }
 }
 
@@ -106,10 +94,7 @@ fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
         return;
     }
     if known.hash != unit.hash() {
-        tasks.push(Task::Unload {
-            unit: name,
-            reason: TaskReason::ContentDiffers,
-        });
+        tasks.push(Task::Unload { unit: name, reason: TaskReason::ContentDiffers });
         return;
     }
     if known.asked == TargetState::Inactive {
@@ -119,30 +104,17 @@ fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
         // The same file under a newer order: handing it over again records the new epoch and
         // disturbs nothing that runs.
         let reason = TaskReason::NewerPlacement;
-        tasks.push(Task::Load {
-            unit: unit.clone(),
-            epoch: wanted.epoch,
-            reason,
-        });
+        tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });
     }
     match (unit.desired, known.asked) {
         (TargetState::Launched, TargetState::Launched) if known.generation < unit.generation => {
-            tasks.push(Task::Restart {
-                unit,
-                reason: TaskReason::RestartRequested,
-            });
+            tasks.push(Task::Restart { unit, reason: TaskReason::RestartRequested });
         }
         (TargetState::Launched, TargetState::Loaded) => {
-            tasks.push(Task::Start {
-                unit,
-                reason: TaskReason::NotStarted,
-            });
+            tasks.push(Task::Start { unit, reason: TaskReason::NotStarted });
         }
         (TargetState::Loaded, TargetState::Launched) => {
-            tasks.push(Task::Stop {
-                unit: name,
-                reason: TaskReason::NotWantedStarted,
-            });
+            tasks.push(Task::Stop { unit: name, reason: TaskReason::NotWantedStarted });
         }
         _ => {}
     }

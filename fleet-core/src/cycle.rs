@@ -21,12 +21,7 @@ impl std::error::Error for Cycle {}
 
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} leads in a circle: {}",
-            self.option,
-            spell_out(&self.units)
-        )
+        write!(f, "{} leads in a circle: {}", self.option, spell_out(&self.units))
     }
 }
 
@@ -44,10 +39,7 @@ pub(crate) fn spell_out(units: &[UnitName]) -> String {
 #[must_use]
 pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     let units = circle(known, unit, |from| from.requirements.machine_of.clone())?;
-    Some(Cycle {
-        option: FleetOption::MachineOf,
-        units,
-    })
+    Some(Cycle { option: FleetOption::MachineOf, units })
 }
 
 /// The circle of `Replaces=` that `unit` would close if it joined the known units, or took the
@@ -60,11 +52,7 @@ pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
 pub fn replaces_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     // Only a unit that replaces others itself can lead on.
     let replaces = |unit: &&Arc<Unit>| !unit.requirements.replaces.is_empty();
-    let mut links: Vec<&UnitName> = known
-        .units()
-        .filter(replaces)
-        .map(|unit| &unit.name)
-        .collect();
+    let mut links: Vec<&UnitName> = known.units().filter(replaces).map(|unit| &unit.name).collect();
     links.push(&unit.name);
     links.sort_unstable();
     links.dedup();
@@ -72,16 +60,9 @@ pub fn replaces_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
         let covered = |name: &&&UnitName| {
             **name != &from.name && from.requirements.replaces.iter().any(|p| p.matches(name))
         };
-        links
-            .iter()
-            .filter(covered)
-            .map(|name| (*name).clone())
-            .collect()
+        links.iter().filter(covered).map(|name| (*name).clone()).collect()
     })?;
-    Some(Cycle {
-        option: FleetOption::Replaces,
-        units,
-    })
+    Some(Cycle { option: FleetOption::Replaces, units })
 }
 
 /// Searches outwards from `start` for the shortest way back to it.
@@ -94,11 +75,8 @@ fn circle(
     let mut met: BTreeMap<UnitName, UnitName> = BTreeMap::new();
     let mut queue = VecDeque::from([start.name.clone()]);
     while let Some(name) = queue.pop_front() {
-        let unit = if name == start.name {
-            Some(start)
-        } else {
-            known.unit(name.as_str()).map(|u| &**u)
-        };
+        let unit =
+            if name == start.name { Some(start) } else { known.unit(name.as_str()).map(|u| &**u) };
         let Some(unit) = unit.filter(|unit| !unit.name.is_template()) else {
             continue;
         };

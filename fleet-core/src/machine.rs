@@ -66,9 +66,7 @@ impl FromStr for MachineId {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         let dots_only = text.bytes().all(|b| b == b'.');
         if dots_only || text.len() > Self::MAX_LEN || !text.bytes().all(allowed) {
-            return Err(MachineIdError {
-                input: text.to_owned(),
-            });
+            return Err(MachineIdError { input: text.to_owned() });
         }
         Ok(Self(text.into()))
     }
@@ -103,12 +101,7 @@ impl Machine {
     /// A machine without address, metadata or version.
     #[must_use]
     pub fn new(id: MachineId) -> Self {
-        Self {
-            id,
-            address: None,
-            metadata: Metadata::new(),
-            version: String::new(),
-        }
+        Self { id, address: None, metadata: Metadata::new(), version: String::new() }
     }
 
     /// The same machine with one more metadata pair.

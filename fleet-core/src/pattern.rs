@@ -67,18 +67,11 @@ impl std::str::FromStr for Pattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refusal = |message, column| PatternError {
-            pattern: text.to_owned(),
-            message,
-            column,
-        };
+        let refusal = |message, column| PatternError { pattern: text.to_owned(), message, column };
         let modern = modernise(text).map_err(|(message, at)| refusal(message, at + 1))?;
         let glob = glob::Pattern::new(&modern)
             .map_err(|error| refusal("is not understood", error.pos + 1))?;
-        Ok(Self {
-            text: text.to_owned(),
-            glob,
-        })
+        Ok(Self { text: text.to_owned(), glob })
     }
 }
 
@@ -89,11 +82,7 @@ fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(&c) = chars.get(at) {
-        let end = if c == '[' {
-            class_end(&chars, at)?
-        } else {
-            at + 1
-        };
+        let end = if c == '[' { class_end(&chars, at)? } else { at + 1 };
         match c {
             '[' => push_class(&chars[at..end], &mut out),
             '*' if out.ends_with('*') => {}
@@ -103,11 +92,7 @@ fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
         }
         at = end;
     }
-    if out.is_empty() {
-        Err(("is missing", 0))
-    } else {
-        Ok(out)
-    }
+    if out.is_empty() { Err(("is missing", 0)) } else { Ok(out) }
 }
 
 /// Where the class that opens at `open` ends. A bracket at its very beginning is one of its
@@ -117,19 +102,12 @@ fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)
     let first = open + 1 + usize::from(negated);
     let rest = chars.get(first + 1..).unwrap_or_default();
     let close = rest.iter().position(|c| *c == ']');
-    close
-        .map(|i| first + i + 2)
-        .ok_or(("is a \"[\" that is never closed", open))
+    close.map(|i| first + i + 2).ok_or(("is a \"[\" that is never closed", open))
 }
 
 fn push_class(class: &[char], out: &mut String) {
     let negated = class[1] == '^';
-    out.extend(
-        class
-            .iter()
-            .enumerate()
-            .map(|(i, c)| if i == 1 && negated { '!' } else { *c }),
-    );
+    out.extend(class.iter().enumerate().map(|(i, c)| if i == 1 && negated { '!' } else { *c }));
 }
 
 fn may_be_in_a_name(c: char) -> bool {
@@ -161,11 +139,7 @@ mod tests {
         ];
         for (pattern, name, expected) in cases {
             let pattern: Pattern = pattern.parse().unwrap();
-            assert_eq!(
-                pattern.matches(&name.parse().unwrap()),
-                expected,
-                "{pattern} on {name}"
-            );
+            assert_eq!(pattern.matches(&name.parse().unwrap()), expected, "{pattern} on {name}");
         }
     }
 
@@ -184,10 +158,7 @@ mod tests {
         match first {
             '?' => naive(rest, others),
             '[' => {
-                let end = rest
-                    .iter()
-                    .position(|c| *c == ']')
-                    .expect("the class is closed");
+                let end = rest.iter().position(|c| *c == ']').expect("the class is closed");
                 let negated = matches!(rest[0], '^' | '!');
                 let class = &rest[usize::from(negated)..end];
                 class.contains(c) != negated && naive(&rest[end + 1..], others)
@@ -235,11 +206,7 @@ mod tests {
             ("", 1),
         ];
         for (pattern, column) in cases {
-            assert_eq!(
-                pattern.parse::<Pattern>().unwrap_err().column,
-                column,
-                "{pattern}"
-            );
+            assert_eq!(pattern.parse::<Pattern>().unwrap_err().column, column, "{pattern}");
         }
     }
 }

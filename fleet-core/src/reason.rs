@@ -112,35 +112,20 @@ impl fmt::Display for Refusal {
         match self {
             Self::MachineId { wanted } => write!(f, "the unit wants machine {wanted}"),
             Self::MachineMetadata { key, wanted, found } => {
-                write!(
-                    f,
-                    "the unit wants {key}={}, the machine has ",
-                    wanted.join(" or ")
-                )?;
+                write!(f, "the unit wants {key}={}, the machine has ", wanted.join(" or "))?;
                 match found {
                     Some(value) => write!(f, "{key}={value}"),
                     None => write!(f, "no {key}"),
                 }
             }
             Self::MachineOf { peer } => write!(f, "{peer} is not on it"),
-            Self::Conflicts {
-                with,
-                pattern,
-                theirs: false,
-            } => {
+            Self::Conflicts { with, pattern, theirs: false } => {
                 write!(f, "{with} is on it, and matches Conflicts={pattern}")
             }
-            Self::Conflicts {
-                with,
-                pattern,
-                theirs: true,
-            } => {
+            Self::Conflicts { with, pattern, theirs: true } => {
                 write!(f, "{with} is on it, and has Conflicts={pattern}")
             }
-            Self::Replaces {
-                with,
-                theirs: false,
-            } => {
+            Self::Replaces { with, theirs: false } => {
                 write!(f, "{with} is on it, and no other machine takes that unit")
             }
             Self::Replaces { with, theirs: true } => {
@@ -165,14 +150,11 @@ pub struct Tally {
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
     let mut by_rule: BTreeMap<Rule, Tally> = BTreeMap::new();
     for (example, refusal) in refusals {
-        by_rule
-            .entry(refusal.rule())
-            .and_modify(|tally| tally.machines += 1)
-            .or_insert(Tally {
-                machines: 1,
-                example,
-                refusal,
-            });
+        by_rule.entry(refusal.rule()).and_modify(|tally| tally.machines += 1).or_insert(Tally {
+            machines: 1,
+            example,
+            refusal,
+        });
     }
     by_rule.into_values().collect()
 }
@@ -231,37 +213,20 @@ impl fmt::Display for Reason {
                 write_none_of(f, *machines)?;
                 write_tallies(f, tallies)
             }
-            Self::NoMachineFitsGroup {
-                group,
-                machines,
-                tallies,
-            } => {
+            Self::NoMachineFitsGroup { group, machines, tallies } => {
                 write_none_of(f, *machines)?;
                 write!(f, " {} together", names(group, ", "))?;
                 write_tallies(f, tallies)
             }
             Self::PeerUnknown { peer } => {
-                write!(
-                    f,
-                    "MachineOf={peer} names an unknown unit: submit it, or correct the name"
-                )
+                write!(f, "MachineOf={peer} names an unknown unit: submit it, or correct the name")
             }
             Self::PeerInactive { peer } => {
-                write!(
-                    f,
-                    "MachineOf={peer} names a unit that is inactive: load or start it"
-                )
+                write!(f, "MachineOf={peer} names a unit that is inactive: load or start it")
             }
             Self::PeersApart { one, other } => {
                 f.write_str("MachineOf names units that are on different machines: ")?;
-                write!(
-                    f,
-                    "{} is on {}, {} on {}",
-                    one.0,
-                    one.1.short(),
-                    other.0,
-                    other.1.short()
-                )
+                write!(f, "{} is on {}, {} on {}", one.0, one.1.short(), other.0, other.1.short())
             }
             Self::Cycle { units } => write!(f, "MachineOf leads in a circle: {}", spell_out(units)),
         }
@@ -276,24 +241,12 @@ fn write_none_of(f: &mut fmt::Formatter<'_>, machines: u32) -> fmt::Result {
 }
 
 fn names(units: &[UnitName], separator: &str) -> String {
-    units
-        .iter()
-        .map(UnitName::as_str)
-        .collect::<Vec<_>>()
-        .join(separator)
+    units.iter().map(UnitName::as_str).collect::<Vec<_>>().join(separator)
 }
 
 /// Says how many machines each rule refused, and what it saw on one of them.
 fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
-    for (
-        i,
-        Tally {
-            machines,
-            example,
-            refusal,
-        },
-    ) in tallies.iter().enumerate()
-    {
+    for (i, Tally { machines, example, refusal }) in tallies.iter().enumerate() {
         let separator = if i == 0 { ": " } else { "; " };
         let such_as = if *machines == 1 { "" } else { "such as " };
         write!(f, "{separator}{} refuses {machines} ", refusal.rule())?;

@@ -122,9 +122,7 @@ impl Snapshot {
             let asked = self.states_of(unit.name.as_str()).map(|state| state.asked);
             return asked.min().unwrap_or(TargetState::Inactive);
         }
-        let machine = self
-            .placement(unit.name.as_str())
-            .map(|placement| &placement.machine);
+        let machine = self.placement(unit.name.as_str()).map(|placement| &placement.machine);
         machine
             .and_then(|machine| self.state(unit.name.as_str(), machine.as_str()))
             .map_or(TargetState::Inactive, |state| state.asked)
@@ -197,10 +195,7 @@ impl Snapshot {
 
     /// Sets one pair of a machine's run-time metadata.
     pub fn put_dynamic_metadata(&mut self, machine: MachineId, key: String, value: String) {
-        self.dynamic_metadata
-            .entry(machine)
-            .or_default()
-            .insert(key, value);
+        self.dynamic_metadata.entry(machine).or_default().insert(key, value);
     }
 
     /// Forgets one pair of a machine's run-time metadata.

@@ -33,13 +33,9 @@ impl TargetState {
     /// The states that a unit in this state passes on its way to `goal`, the goal included.
     pub fn steps_to(self, goal: Self) -> impl Iterator<Item = Self> {
         let (from, to) = (self as usize, goal as usize);
-        let rising = Self::ALL
-            .into_iter()
-            .filter(move |s| from < *s as usize && *s as usize <= to);
-        let falling = Self::ALL
-            .into_iter()
-            .rev()
-            .filter(move |s| to <= *s as usize && (*s as usize) < from);
+        let rising = Self::ALL.into_iter().filter(move |s| from < *s as usize && *s as usize <= to);
+        let falling =
+            Self::ALL.into_iter().rev().filter(move |s| to <= *s as usize && (*s as usize) < from);
         rising.chain(falling)
     }
 }

@@ -44,11 +44,6 @@ mod tests {
         let late = Timestamp::from_millis(u64::MAX - 1);
         assert_eq!(late.after(Duration::from_secs(1)).as_millis(), u64::MAX);
         assert_eq!(Timestamp::from_millis(3).since(late), Duration::ZERO);
-        assert_eq!(
-            Timestamp::from_millis(30)
-                .since(Timestamp::from_millis(10))
-                .as_millis(),
-            20
-        );
+        assert_eq!(Timestamp::from_millis(30).since(Timestamp::from_millis(10)).as_millis(), 20);
     }
 }

@@ -31,13 +31,7 @@ impl Unit {
         desired: TargetState,
     ) -> Self {
         let requirements = Arc::new(requirements);
-        Self {
-            name,
-            file,
-            requirements,
-            desired,
-            generation: Generation::ZERO,
-        }
+        Self { name, file, requirements, desired, generation: Generation::ZERO }
     }
 
     /// The hash that tells two unit files apart.

@@ -28,22 +28,15 @@ fn main() -> ExitCode {
 
 /// Prints everything; whether the file is valid.
 fn dump(path: &str) -> io::Result<bool> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an example is a program of its own"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
     let source = std::fs::read(path)?;
     let (unit, diagnostics) = UnitFile::parse_collecting(source);
     let options = unit.options().iter().map(|option| {
         json!({"section": option.section(), "name": option.name(), "value": option.value()})
     });
     writeln!(io::stdout(), "{}", options.collect::<serde_json::Value>())?;
-    diagnostics
-        .iter()
-        .try_for_each(|diagnostic| explain(path, diagnostic))?;
-    Ok(diagnostics
-        .iter()
-        .all(|diagnostic| diagnostic.severity() < Severity::Error))
+    diagnostics.iter().try_for_each(|diagnostic| explain(path, diagnostic))?;
+    Ok(diagnostics.iter().all(|diagnostic| diagnostic.severity() < Severity::Error))
 }
 
 fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
@@ -53,11 +46,7 @@ fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
         Severity::Error => "",
     };
     let mut stderr = io::stderr().lock();
-    writeln!(
-        stderr,
-        "{path}:{}:{}: {warning}{message}",
-        place.line, place.column
-    )?;
+    writeln!(stderr, "{path}:{}:{}: {warning}{message}", place.line, place.column)?;
     writeln!(stderr, "  help: {}", diagnostic.help())
 }
 

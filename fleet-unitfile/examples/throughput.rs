@@ -39,10 +39,7 @@ fn main() -> ExitCode {
 }
 
 /// Parses all sources until the time is up; the bytes parsed and the seconds taken.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an example that measures time needs a clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "an example that measures time needs a clock")]
 fn measure(sources: &[Vec<u8>]) -> (usize, f64) {
     let round: usize = sources.iter().map(Vec::len).sum();
     let start = Instant::now();
@@ -58,10 +55,7 @@ fn measure(sources: &[Vec<u8>]) -> (usize, f64) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an example is a program of its own"
-)]
+#[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
 fn read(path: &str) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }

@@ -136,12 +136,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// About a stretch of the source that reads `text`, of which the message repeats the start.
     pub(crate) fn new(kind: DiagnosticKind, span: Span, location: Location, text: &[u8]) -> Self {
-        Self {
-            kind,
-            span,
-            location,
-            excerpt: excerpt(text),
-        }
+        Self { kind, span, location, excerpt: excerpt(text) }
     }
 
     /// What is wrong.

@@ -38,9 +38,7 @@ fn replaced(source: &[u8], old: &UnitOption, new: &UnitOption) -> Vec<u8> {
     let (end, _) = end_of(source, old);
     // Within one line the spacing around "=" can stay. A value that begins in a later line
     // cannot be exchanged alone: a new one that starts with "#" would be a comment there.
-    let one_line = !source[span.start..end]
-        .iter()
-        .any(|&byte| is_line_end(byte));
+    let one_line = !source[span.start..end].iter().any(|&byte| is_line_end(byte));
     if one_line && value.start < value.end {
         spliced(&source[..value.start], new.verbatim(), &source[end..])
     } else {
@@ -52,11 +50,7 @@ fn inserted(source: &[u8], after: &UnitOption, new: &UnitOption) -> Vec<u8> {
     let (end, unfinished) = end_of(source, after);
     // An empty line ends a value whose last backslash would take in the new option.
     let parting = if unfinished { "\n\n" } else { "\n" };
-    spliced(
-        &source[..end],
-        &(parting.to_owned() + &line(new)),
-        &source[end..],
-    )
+    spliced(&source[..end], &(parting.to_owned() + &line(new)), &source[end..])
 }
 
 /// The text between two parts of a source, the second of which begins with a line end, if it
@@ -86,14 +80,9 @@ fn line(option: &UnitOption) -> String {
 /// Where the text of the last line of an option ends, and whether another was to follow it.
 fn end_of(source: &[u8], option: &UnitOption) -> (usize, bool) {
     let mut lines = Lines::new(source, option.span().start);
-    let first = lines
-        .next()
-        .expect("an option of the source has a line in it");
+    let first = lines.next().expect("an option of the source has a line in it");
     let logical = Logical::starting_with(first, &mut lines);
-    (
-        logical.last().start + logical.last().text.len(),
-        logical.unfinished,
-    )
+    (logical.last().start + logical.last().text.len(), logical.unfinished)
 }
 
 /// From the first byte of the line that an option begins in to the last one of its line end;
@@ -103,11 +92,7 @@ fn whole_lines(source: &[u8], option: &UnitOption) -> (usize, usize) {
     let before = trim_end(&source[..start]);
     let ends = last_run(before);
     let is_alone = ends > 0 && !ends_in_open_backslash(&before[..before.len() - ends]);
-    if is_alone {
-        (before.len(), end + line_end_length(&source[end..]))
-    } else {
-        (start, end)
-    }
+    if is_alone { (before.len(), end + line_end_length(&source[end..])) } else { (start, end) }
 }
 
 /// How many bytes at the end of a text are line ends that differ from each other.

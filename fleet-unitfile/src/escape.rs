@@ -73,8 +73,5 @@ fn hex_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     };
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let value = digit(high)? * 16 + digit(low)?;
-    Some((
-        u8::try_from(value).expect("two hexadecimal digits are at most 255"),
-        rest,
-    ))
+    Some((u8::try_from(value).expect("two hexadecimal digits are at most 255"), rest))
 }

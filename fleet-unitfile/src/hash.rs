@@ -92,14 +92,9 @@ mod tests {
         assert_eq!(hash.short(), "0a0a0a0");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert_eq!(UnitHash::from_bytes(*hash.as_bytes()), hash);
-        for wrong in [
-            "",
-            "0a",
-            &"0A".repeat(20),
-            &"0a".repeat(21),
-            &"0g".repeat(20),
-            &"é".repeat(20),
-        ] {
+        for wrong in
+            ["", "0a", &"0A".repeat(20), &"0a".repeat(21), &"0g".repeat(20), &"é".repeat(20)]
+        {
             assert!(wrong.parse::<UnitHash>().is_err(), "{wrong}");
         }
     }

@@ -43,15 +43,8 @@ impl UnitName {
     /// The first rule that the text breaks, with what to write instead.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match check(text) {
-            Ok((unit_type, at)) => Ok(Self {
-                text: text.into(),
-                unit_type,
-                at,
-            }),
-            Err(kind) => Err(NameError {
-                name: excerpt(text),
-                kind,
-            }),
+            Ok((unit_type, at)) => Ok(Self { text: text.into(), unit_type, at }),
+            Err(kind) => Err(NameError { name: excerpt(text), kind }),
         }
     }
 
@@ -77,8 +70,7 @@ impl UnitName {
 
     /// What follows the first `@` of the stem: `None` without an `@`, empty for a template.
     pub fn instance(&self) -> Option<&str> {
-        self.at
-            .map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
+        self.at.map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
     }
 
     /// Whether this names a template, such as `web@.service`.
@@ -95,11 +87,7 @@ impl UnitName {
     pub fn template(&self) -> Option<Self> {
         let at = self.at.filter(|_| self.is_instance())?;
         let text = format!("{}@.{}", self.prefix(), self.unit_type).into();
-        Some(Self {
-            text,
-            unit_type: self.unit_type,
-            at: Some(at),
-        })
+        Some(Self { text, unit_type: self.unit_type, at: Some(at) })
     }
 
     /// The instance of this template that has the given instance name, taken verbatim.
@@ -108,12 +96,7 @@ impl UnitName {
     ///
     /// This is not a template, the instance is empty, or the resulting name is not a valid one.
     pub fn instantiate(&self, instance: &str) -> Result<Self, NameError> {
-        let refuse = |kind| {
-            Err(NameError {
-                name: self.text.to_string(),
-                kind,
-            })
-        };
+        let refuse = |kind| Err(NameError { name: self.text.to_string(), kind });
         if !self.is_template() {
             return refuse(NameErrorKind::NotTemplate);
         }
@@ -192,11 +175,7 @@ impl fmt::Display for NameErrorKind {
             }
             Self::NoType => f.write_str("has no type: add a suffix such as \".service\""),
             Self::UnknownType => {
-                write!(
-                    f,
-                    "does not end in a unit type: write one of {}",
-                    type_list()
-                )
+                write!(f, "does not end in a unit type: write one of {}", type_list())
             }
             Self::EmptyPrefix => f.write_str(
                 "starts with its \"@\" or type: put a name in front, as in \"web@.service\"",

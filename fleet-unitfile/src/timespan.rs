@@ -88,11 +88,7 @@ pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
     if let Some(after) = rest.strip_prefix("infinity") {
         let at = text.len() - after.len();
         let ends = skip_blanks(after).is_empty();
-        return if ends {
-            Ok(Timespan::Infinity)
-        } else {
-            Err(TimespanError::Syntax { at })
-        };
+        return if ends { Ok(Timespan::Infinity) } else { Err(TimespanError::Syntax { at }) };
     }
     if rest.is_empty() {
         return Err(TimespanError::Empty);
@@ -108,9 +104,7 @@ pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
             return Err(TimespanError::Syntax { at });
         }
         let term = number.times(length.unwrap_or(SECOND));
-        let sum = term
-            .and_then(|term| term.checked_add(total))
-            .filter(|&sum| sum < u64::MAX);
+        let sum = term.and_then(|term| term.checked_add(total)).filter(|&sum| sum < u64::MAX);
         total = sum.ok_or(TimespanError::TooLong)?;
         rest = skip_blanks(after);
     }
@@ -155,11 +149,7 @@ impl<'a> Number<'a> {
             // What does not fit a signed number makes the span too long, whatever the unit.
             _ => whole.parse::<i64>().map_or(u64::MAX, i64::unsigned_abs),
         };
-        Some(Self {
-            whole,
-            fraction,
-            after,
-        })
+        Some(Self { whole, fraction, after })
     }
 
     /// So many units of the given length; `None` where that does not fit.
@@ -182,9 +172,7 @@ fn digits(text: &str) -> (&str, &str) {
 /// The length of the unit at the start of a text after blanks, if there is one, and the rest.
 fn unit(text: &str) -> (Option<u64>, &str) {
     let text = skip_blanks(text);
-    let found = UNITS
-        .iter()
-        .find_map(|(word, length)| Some((*length, text.strip_prefix(word)?)));
+    let found = UNITS.iter().find_map(|(word, length)| Some((*length, text.strip_prefix(word)?)));
     found.map_or((None, text), |(length, rest)| (Some(length), rest))
 }
 

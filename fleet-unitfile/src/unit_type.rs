@@ -73,10 +73,7 @@ impl UnitType {
 
     /// Whether a unit of this type may be a template or an instance of one.
     pub const fn may_be_template(self) -> bool {
-        matches!(
-            self,
-            Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer
-        )
+        matches!(self, Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer)
     }
 }
 
@@ -116,13 +113,7 @@ mod tests {
     fn every_type_reads_back_from_its_own_word_and_from_no_other_spelling() {
         for unit_type in UnitType::ALL {
             assert_eq!(unit_type.to_string().parse(), Ok(unit_type));
-            assert!(
-                unit_type
-                    .as_str()
-                    .to_uppercase()
-                    .parse::<UnitType>()
-                    .is_err()
-            );
+            assert!(unit_type.as_str().to_uppercase().parse::<UnitType>().is_err());
         }
         assert!(UnitType::ALL.is_sorted());
         let error = "servce".parse::<UnitType>().unwrap_err().to_string();
@@ -131,10 +122,7 @@ mod tests {
 
     #[test]
     fn five_types_may_be_templates() {
-        let may: Vec<_> = UnitType::ALL
-            .into_iter()
-            .filter(|t| t.may_be_template())
-            .collect();
+        let may: Vec<_> = UnitType::ALL.into_iter().filter(|t| t.may_be_template()).collect();
         let words: Vec<_> = may.into_iter().map(UnitType::as_str).collect();
         assert_eq!(words, ["path", "service", "socket", "target", "timer"]);
     }

@@ -28,18 +28,9 @@ mod tests {
     #[test]
     fn the_words_for_yes_and_no() {
         for (words, meaning) in [
-            (
-                &["1", "yes", "y", "true", "t", "on", "YES", "On", "tRuE"][..],
-                Some(true),
-            ),
-            (
-                &["0", "no", "n", "false", "f", "off", "No", "OFF"][..],
-                Some(false),
-            ),
-            (
-                &["", " yes", "yes ", "2", "01", "ye", "enable", "ÿes"][..],
-                None,
-            ),
+            (&["1", "yes", "y", "true", "t", "on", "YES", "On", "tRuE"][..], Some(true)),
+            (&["0", "no", "n", "false", "f", "off", "No", "OFF"][..], Some(false)),
+            (&["", " yes", "yes ", "2", "01", "ye", "enable", "ÿes"][..], None),
         ] {
             for word in words {
                 assert_eq!(parse_bool(word), meaning, "{word:?}");

@@ -19,12 +19,7 @@
 /// # Ok::<(), fleet_unitfile::WordError>(())
 /// ```
 pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
-    Splitter {
-        text,
-        at: 0,
-        relaxed: false,
-    }
-    .collect()
+    Splitter { text, at: 0, relaxed: false }.collect()
 }
 
 /// Splits like [`split_words`], but keeps an escape that it does not know as it is written.
@@ -35,12 +30,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
 ///
 /// A quote that is not closed, or a word that is not UTF-8.
 pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
-    Splitter {
-        text,
-        at: 0,
-        relaxed: true,
-    }
-    .collect()
+    Splitter { text, at: 0, relaxed: true }.collect()
 }
 
 /// Why a value cannot be split into words; offsets are in bytes of the value.
@@ -123,10 +113,7 @@ impl Splitter<'_> {
 
     /// Takes the backslash and the character after it as they are, whatever that one is.
     fn keep_escape(&mut self, word: &mut Vec<u8>) {
-        let len = self.text[self.at + 1..]
-            .chars()
-            .next()
-            .map_or(0, char::len_utf8);
+        let len = self.text[self.at + 1..].chars().next().map_or(0, char::len_utf8);
         word.extend_from_slice(&self.text.as_bytes()[self.at..][..1 + len]);
         self.at += len;
     }

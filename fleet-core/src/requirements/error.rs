@@ -127,11 +127,7 @@ pub enum RequirementErrorKind {
 
 impl RequirementError {
     pub(super) fn new(span: Span, location: Location, kind: RequirementErrorKind) -> Self {
-        Self {
-            span,
-            location,
-            kind,
-        }
+        Self { span, location, kind }
     }
 
     /// What is wrong, as data.
@@ -172,11 +168,7 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "MachineID={value} is only the beginning of a machine ID")
             }
             Self::MachineId { value } => write!(f, "MachineID={value} is not a machine ID"),
-            Self::SeveralMachineIds {
-                first,
-                line,
-                second,
-            } => {
+            Self::SeveralMachineIds { first, line, second } => {
                 write!(f, "MachineID={second} and MachineID={first} (line {line}) ")?;
                 f.write_str("cannot both be the machine")
             }
@@ -185,33 +177,19 @@ impl fmt::Display for RequirementErrorKind {
             }
             Self::UnitName { value, .. } => write!(f, "MachineOf={value} is not a unit's name"),
             Self::PeerIsTemplate { peer } => {
-                write!(
-                    f,
-                    "MachineOf={peer} names a template, which never runs itself"
-                )
+                write!(f, "MachineOf={peer} names a template, which never runs itself")
             }
             Self::PeerIsSelf { peer } => write!(f, "MachineOf={peer} names the unit itself"),
             Self::Pattern { option, cause } => write!(f, "{option}: {cause}"),
             Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
             Self::Together { one, other, line } => {
-                write!(
-                    f,
-                    "{one} cannot be used together with {other} (line {line})"
-                )
+                write!(f, "{one} cannot be used together with {other} (line {line})")
             }
             Self::TooMany { option, limit } => {
                 write!(f, "{option} is given more than {limit} values")
             }
-            Self::PeerKeptAway {
-                peer,
-                option,
-                pattern,
-                line,
-            } => {
-                write!(
-                    f,
-                    "MachineOf={peer} cannot be met: {option}={pattern} (line {line}) "
-                )?;
+            Self::PeerKeptAway { peer, option, pattern, line } => {
+                write!(f, "MachineOf={peer} cannot be met: {option}={pattern} (line {line}) ")?;
                 f.write_str("keeps that unit away")
             }
         }
@@ -222,19 +200,11 @@ impl RequirementErrorKind {
     /// What to write instead.
     pub(super) fn help(&self) -> String {
         match self {
-            Self::UnknownOption {
-                suggestion: Some(option),
-                ..
-            } => {
+            Self::UnknownOption { suggestion: Some(option), .. } => {
                 format!("write {option}, spelled exactly so")
             }
-            Self::UnknownOption {
-                suggestion: None, ..
-            } => {
-                let all: Vec<_> = FleetOption::ALL
-                    .iter()
-                    .map(|option| option.as_str())
-                    .collect();
+            Self::UnknownOption { suggestion: None, .. } => {
+                let all: Vec<_> = FleetOption::ALL.iter().map(|option| option.as_str()).collect();
                 format!("the options are {}", all.join(", "))
             }
             Self::Specifier { cause, .. } => specifier_help(cause),

@@ -59,13 +59,7 @@ pub(super) fn suggestion(text: &str, problem: MetadataProblem) -> Option<String>
     let bare = text.replace('"', " ");
     let pairs: Vec<&str> = bare.split_whitespace().collect();
     let several = pairs.len() > 1 && pairs.iter().all(|pair| split_pair(pair).is_ok());
-    several.then(|| {
-        pairs
-            .iter()
-            .map(|p| format!("\"{p}\""))
-            .collect::<Vec<_>>()
-            .join(" ")
-    })
+    several.then(|| pairs.iter().map(|p| format!("\"{p}\"")).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

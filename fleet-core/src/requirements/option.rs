@@ -63,29 +63,21 @@ impl FleetOption {
 
     /// The option that was written so in old versions of fleet.
     pub(super) fn from_old_spelling(name: &str) -> Option<Self> {
-        OLD_SPELLINGS
-            .into_iter()
-            .find(|(old, _)| *old == name)
-            .map(|(_, option)| option)
+        OLD_SPELLINGS.into_iter().find(|(old, _)| *old == name).map(|(_, option)| option)
     }
 
     /// The option that was probably meant by a name that is none.
     pub(super) fn nearest(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        let bare = name
-            .strip_prefix("x-condition")
-            .or_else(|| name.strip_prefix("x-"));
+        let bare = name.strip_prefix("x-condition").or_else(|| name.strip_prefix("x-"));
         let bare = bare.unwrap_or(&name);
         let likeness = |option: Self| {
             let known = option.as_str().to_ascii_lowercase();
             strsim::normalized_damerau_levenshtein(bare, &known)
         };
-        let scored = Self::ALL
-            .into_iter()
-            .map(|option| (likeness(option), option));
+        let scored = Self::ALL.into_iter().map(|option| (likeness(option), option));
         let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-        best.filter(|(likeness, _)| *likeness >= ALIKE)
-            .map(|(_, option)| option)
+        best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, option)| option)
     }
 
     /// Whether its values are unit names or patterns over them, which blanks separate.

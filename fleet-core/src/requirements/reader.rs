@@ -80,10 +80,7 @@ impl<'a> Reader<'a> {
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
         };
-        Ok(Parsed {
-            requirements,
-            warnings,
-        })
+        Ok(Parsed { requirements, warnings })
     }
 
     /// Where an option stands that the unit uses.
@@ -100,9 +97,7 @@ impl<'a> Reader<'a> {
         for option in file.options() {
             let name = option.section();
             if is_misnamed(name) && seen.insert(name) {
-                let kind = WarningKind::SectionName {
-                    name: name.to_owned(),
-                };
+                let kind = WarningKind::SectionName { name: name.to_owned() };
                 self.reports.warn(option.span(), kind);
             }
         }
@@ -134,16 +129,9 @@ impl<'a> Reader<'a> {
     /// otherwise the whole option.
     fn find(&self, value: &str, from: usize, option: &UnitOption) -> Span {
         let end = option.value_span().end;
-        let text = self
-            .file
-            .source()
-            .get(from..end)
-            .and_then(|text| str::from_utf8(text).ok());
+        let text = self.file.source().get(from..end).and_then(|text| str::from_utf8(text).ok());
         let at = text.and_then(|text| text.find(value));
-        at.map_or(option.span(), |at| Span {
-            start: from + at,
-            end: from + at + value.len(),
-        })
+        at.map_or(option.span(), |at| Span { start: from + at, end: from + at + value.len() })
     }
 
     /// Counts one more value of an option, and says whether it may have it. The first that it may
@@ -167,12 +155,10 @@ impl<'a> Reader<'a> {
         let name = name.to_owned();
         let Some(option) = FleetOption::from_old_spelling(&name) else {
             let suggestion = FleetOption::nearest(&name);
-            self.reports
-                .object(span, Kind::UnknownOption { name, suggestion });
+            self.reports.object(span, Kind::UnknownOption { name, suggestion });
             return None;
         };
-        self.reports
-            .warn(span, WarningKind::OldSpelling { name, option });
+        self.reports.warn(span, WarningKind::OldSpelling { name, option });
         Some(option)
     }
 
@@ -214,14 +200,7 @@ impl<'a> Reader<'a> {
             Ok(expanded) => Some(expanded),
             Err(cause) => {
                 let value = value.to_owned();
-                self.reports.refuse(
-                    span,
-                    Kind::Specifier {
-                        option,
-                        value,
-                        cause,
-                    },
-                );
+                self.reports.refuse(span, Kind::Specifier { option, value, cause });
                 None
             }
         }
@@ -243,14 +222,7 @@ impl<'a> Reader<'a> {
             Some(first) => {
                 let line = self.reports.line(first.span);
                 let first = first.value.clone();
-                self.reports.refuse(
-                    span,
-                    Kind::SeveralMachineIds {
-                        first,
-                        line,
-                        second,
-                    },
-                );
+                self.reports.refuse(span, Kind::SeveralMachineIds { first, line, second });
             }
         }
     }
@@ -304,17 +276,13 @@ impl<'a> Reader<'a> {
         };
         if pattern.is_exact() && UnitName::parse(value).is_err() {
             let pattern = pattern.clone();
-            self.reports
-                .warn(span, WarningKind::MatchesNothing { option, pattern });
+            self.reports.warn(span, WarningKind::MatchesNothing { option, pattern });
         }
         let list = match option {
             FleetOption::Replaces => &mut self.replaces,
             _ => &mut self.conflicts,
         };
-        list.push(Placed {
-            value: pattern,
-            span,
-        });
+        list.push(Placed { value: pattern, span });
     }
 
     fn read_global(&mut self, value: String, span: Span) {
@@ -329,20 +297,13 @@ impl<'a> Reader<'a> {
 /// Whether the value is another one for each instance of a template.
 fn depends_on_instance(value: &str) -> bool {
     let without_percent_signs = value.replace("%%", "");
-    ["%i", "%n", "%N"]
-        .iter()
-        .any(|specifier| without_percent_signs.contains(specifier))
+    ["%i", "%n", "%N"].iter().any(|specifier| without_percent_signs.contains(specifier))
 }
 
 /// Whether the section's name was probably meant to be `X-Fleet`.
 fn is_misnamed(section: &str) -> bool {
-    let letters: String = section
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect();
-    let fleet = ["xfleet", "fleet"]
-        .iter()
-        .any(|name| letters.eq_ignore_ascii_case(name));
+    let letters: String = section.chars().filter(char::is_ascii_alphanumeric).collect();
+    let fleet = ["xfleet", "fleet"].iter().any(|name| letters.eq_ignore_ascii_case(name));
     fleet && section != SECTION
 }
 

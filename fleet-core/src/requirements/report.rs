@@ -21,20 +21,14 @@ pub(super) struct Reports<'a> {
 
 impl<'a> Reports<'a> {
     pub(super) fn new(file: &'a UnitFile, strictness: Strictness) -> Self {
-        Self {
-            file,
-            strictness,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        }
+        Self { file, strictness, errors: Vec::new(), warnings: Vec::new() }
     }
 
     /// Records something that is wrong under either strictness.
     pub(super) fn refuse(&mut self, span: Span, kind: RequirementErrorKind) {
         if self.errors.len() < MAX_REPORTS {
             let location = self.file.location(span.start);
-            self.errors
-                .push(RequirementError::new(span, location, kind));
+            self.errors.push(RequirementError::new(span, location, kind));
         }
     }
 
@@ -50,8 +44,7 @@ impl<'a> Reports<'a> {
     pub(super) fn warn(&mut self, span: Span, kind: RequirementWarningKind) {
         if self.warnings.len() < MAX_REPORTS {
             let location = self.file.location(span.start);
-            self.warnings
-                .push(RequirementWarning::new(span, location, kind));
+            self.warnings.push(RequirementWarning::new(span, location, kind));
         }
     }
 

@@ -36,9 +36,7 @@ fn check_pairs(reader: &mut Reader<'_>) {
         in_order.sort_unstable();
         let [(span, one), (other_span, other)] = in_order;
         let line = reader.reports.line(other_span);
-        reader
-            .reports
-            .refuse(span, RequirementErrorKind::Together { one, other, line });
+        reader.reports.refuse(span, RequirementErrorKind::Together { one, other, line });
     }
 }
 
@@ -54,14 +52,8 @@ fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
     let mut found = Vec::new();
     for peer in &reader.machine_of {
         for (option, patterns) in lists {
-            let covering = patterns
-                .iter()
-                .find(|pattern| pattern.value.matches(&peer.value));
-            let Some(Placed {
-                value: pattern,
-                span,
-            }) = covering
-            else {
+            let covering = patterns.iter().find(|pattern| pattern.value.matches(&peer.value));
+            let Some(Placed { value: pattern, span }) = covering else {
                 continue;
             };
             let kind = RequirementErrorKind::PeerKeptAway {

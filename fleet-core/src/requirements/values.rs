@@ -4,22 +4,11 @@ use super::FleetOption;
 
 /// The values of a line; none if nothing is assigned.
 pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
-    let values = if is_quoted(line) {
-        unquote(line)
-    } else {
-        vec![line.to_owned()]
-    };
+    let values = if is_quoted(line) { unquote(line) } else { vec![line.to_owned()] };
     if option.takes_units() {
-        return values
-            .iter()
-            .flat_map(|v| v.split_whitespace())
-            .map(str::to_owned)
-            .collect();
+        return values.iter().flat_map(|v| v.split_whitespace()).map(str::to_owned).collect();
     }
-    values
-        .into_iter()
-        .filter(|value| !value.is_empty())
-        .collect()
+    values.into_iter().filter(|value| !value.is_empty()).collect()
 }
 
 /// Whether the line holds several values: it starts and ends with a quotation mark.
@@ -36,10 +25,7 @@ fn unquote(line: &str) -> Vec<String> {
         match c {
             '"' => inside = !inside,
             ' ' if !inside => values.push(String::new()),
-            _ => values
-                .last_mut()
-                .expect("there is always a value being read")
-                .push(c),
+            _ => values.last_mut().expect("there is always a value being read").push(c),
         }
     }
     values
@@ -68,21 +54,13 @@ mod tests {
             ("\"a\\\"\t\"b\"", &["a\\\tb"]),
         ];
         for (line, expected) in cases {
-            assert_eq!(
-                split(FleetOption::MachineMetadata, line),
-                expected,
-                "{line}"
-            );
+            assert_eq!(split(FleetOption::MachineMetadata, line), expected, "{line}");
         }
     }
 
     #[test]
     fn unit_names_are_split_at_blanks_always() {
-        for option in [
-            FleetOption::MachineOf,
-            FleetOption::Conflicts,
-            FleetOption::Replaces,
-        ] {
+        for option in [FleetOption::MachineOf, FleetOption::Conflicts, FleetOption::Replaces] {
             for line in ["a b\tc", "\"a\" \"b\" \"c\"", "\"a b\" \"c\"", "a  b   c"] {
                 assert_eq!(split(option, line), ["a", "b", "c"], "{option}={line}");
             }

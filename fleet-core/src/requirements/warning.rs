@@ -48,11 +48,7 @@ pub enum RequirementWarningKind {
 
 impl RequirementWarning {
     pub(super) fn new(span: Span, location: Location, kind: RequirementWarningKind) -> Self {
-        Self {
-            span,
-            location,
-            kind,
-        }
+        Self { span, location, kind }
     }
 
     /// What is odd, as data.
@@ -93,10 +89,7 @@ impl fmt::Display for RequirementWarningKind {
             Self::OldSpelling { name, option } => write!(f, "{name} is the old name of {option}"),
             Self::SectionName { name } => write!(f, "section [{name}] is not read by fleet"),
             Self::MatchesNothing { option, pattern } => {
-                write!(
-                    f,
-                    "{option}={pattern} matches no unit, for a pattern covers whole names"
-                )
+                write!(f, "{option}={pattern} matches no unit, for a pattern covers whole names")
             }
             Self::Ignored(kind) => write!(f, "ignored: {kind}"),
         }

@@ -30,54 +30,23 @@ struct Want {
 }
 
 fn desired(name: &str, want: Want) -> DesiredUnit {
-    let requirements = Requirements {
-        global: want.global,
-        ..Requirements::default()
-    };
-    let unit = Unit::new(
-        name.parse().unwrap(),
-        file(want.file),
-        requirements,
-        want.desired,
-    );
-    let unit = Unit {
-        generation: Generation(want.generation),
-        ..unit
-    };
-    DesiredUnit {
-        unit: unit.into(),
-        epoch: Epoch(want.epoch),
-    }
+    let requirements = Requirements { global: want.global, ..Requirements::default() };
+    let unit = Unit::new(name.parse().unwrap(), file(want.file), requirements, want.desired);
+    let unit = Unit { generation: Generation(want.generation), ..unit };
+    DesiredUnit { unit: unit.into(), epoch: Epoch(want.epoch) }
 }
 
 const fn want(file: u8, desired: TargetState, epoch: u64, generation: u64) -> Option<Want> {
-    Some(Want {
-        file,
-        desired,
-        epoch,
-        generation,
-        global: false,
-    })
+    Some(Want { file, desired, epoch, generation, global: false })
 }
 
 const fn global(file: u8, desired: TargetState) -> Option<Want> {
-    Some(Want {
-        file,
-        desired,
-        epoch: 0,
-        generation: 0,
-        global: true,
-    })
+    Some(Want { file, desired, epoch: 0, generation: 0, global: true })
 }
 
 fn have(file: u8, asked: TargetState, epoch: u64, generation: u64) -> Option<KnownUnit> {
     let (epoch, generation) = (Epoch(epoch), Generation(generation));
-    Some(KnownUnit {
-        hash: hash(file),
-        asked,
-        epoch,
-        generation,
-    })
+    Some(KnownUnit { hash: hash(file), asked, epoch, generation })
 }
 
 fn texts(tasks: &[Task]) -> Vec<String> {
@@ -99,40 +68,20 @@ fn the_table() {
         (None, have(1, Loaded, 1, 0), &[unload, reload]),
         (None, have(1, Launched, 1, 0), &[unload, reload]),
         (want(1, Inactive, 1, 0), None, &[]),
-        (
-            want(1, Inactive, 1, 0),
-            have(1, Launched, 1, 0),
-            &[unload, reload],
-        ),
+        (want(1, Inactive, 1, 0), have(1, Launched, 1, 0), &[unload, reload]),
         (want(1, Loaded, 1, 0), None, &[load, reload]),
         (want(1, Launched, 1, 0), None, &[load, reload, start]),
         (want(1, Loaded, 1, 0), have(1, Loaded, 1, 0), &[]),
         (want(1, Launched, 1, 0), have(1, Launched, 1, 0), &[]),
         (want(1, Launched, 1, 0), have(1, Loaded, 1, 0), &[start]),
         (want(1, Loaded, 1, 0), have(1, Launched, 1, 0), &[stop]),
-        (
-            want(1, Loaded, 1, 0),
-            have(1, Inactive, 1, 0),
-            &[load, reload],
-        ),
-        (
-            want(1, Launched, 1, 0),
-            have(1, Inactive, 1, 0),
-            &[load, reload, start],
-        ),
-        (
-            want(2, Launched, 1, 0),
-            have(1, Launched, 1, 0),
-            &[differs, reload],
-        ),
+        (want(1, Loaded, 1, 0), have(1, Inactive, 1, 0), &[load, reload]),
+        (want(1, Launched, 1, 0), have(1, Inactive, 1, 0), &[load, reload, start]),
+        (want(2, Launched, 1, 0), have(1, Launched, 1, 0), &[differs, reload]),
         (want(1, Launched, 1, 3), have(1, Launched, 1, 2), &[restart]),
         (want(1, Launched, 1, 2), have(1, Launched, 1, 3), &[]),
         (want(1, Loaded, 1, 3), have(1, Loaded, 1, 2), &[]),
-        (
-            want(1, Launched, 2, 0),
-            have(1, Launched, 1, 0),
-            &[newer, reload],
-        ),
+        (want(1, Launched, 2, 0), have(1, Launched, 1, 0), &[newer, reload]),
         // An order that has been overtaken.
         (want(2, Loaded, 1, 9), have(1, Launched, 2, 0), &[]),
         // A unit that was placed and became global has no epoch, and is not overtaken by its past.
@@ -140,16 +89,10 @@ fn the_table() {
     ];
     for (want, known, expected) in table {
         let name: UnitName = "a.service".parse().unwrap();
-        let wanted: Desired = want
-            .map(|want| (name.clone(), desired("a.service", want)))
-            .into_iter()
-            .collect();
+        let wanted: Desired =
+            want.map(|want| (name.clone(), desired("a.service", want))).into_iter().collect();
         let had: Known = known.map(|known| (name, known)).into_iter().collect();
-        assert_eq!(
-            texts(&converge(&wanted, &had)),
-            expected,
-            "{want:?}, {known:?}"
-        );
+        assert_eq!(texts(&converge(&wanted, &had)), expected, "{want:?}, {known:?}");
     }
 }
 
@@ -168,11 +111,7 @@ fn tasks_come_by_rank_then_by_name() {
         ("c.service", want(1, Launched, 1, 0), None),
         ("d.service", want(1, Loaded, 1, 0), None),
         ("e.service", want(1, Loaded, 1, 0), have(1, Launched, 1, 0)),
-        (
-            "f.service",
-            want(1, Launched, 1, 1),
-            have(1, Launched, 1, 0),
-        ),
+        ("f.service", want(1, Launched, 1, 1), have(1, Launched, 1, 0)),
         ("g.service", want(2, Loaded, 1, 0), have(1, Loaded, 1, 0)),
         ("B.service", want(1, Launched, 1, 0), have(1, Loaded, 1, 0)),
     ];
@@ -213,10 +152,7 @@ fn carry_out(tasks: &[Task], known: &mut Known) {
             Task::Reload => unread.clear(),
             Task::Stop { unit, .. } => known.get_mut(unit).unwrap().asked = Loaded,
             Task::Start { unit, .. } | Task::Restart { unit, .. } => {
-                assert!(
-                    !unread.contains(&unit.name),
-                    "{task}: before its file was read"
-                );
+                assert!(!unread.contains(&unit.name), "{task}: before its file was read");
                 let entry = known.get_mut(&unit.name).unwrap();
                 (entry.asked, entry.generation) = (Launched, unit.generation);
             }
@@ -226,12 +162,7 @@ fn carry_out(tasks: &[Task], known: &mut Known) {
 }
 
 fn have_nothing(hash: UnitHash) -> KnownUnit {
-    KnownUnit {
-        hash,
-        asked: Inactive,
-        epoch: Epoch::ZERO,
-        generation: Generation::ZERO,
-    }
+    KnownUnit { hash, asked: Inactive, epoch: Epoch::ZERO, generation: Generation::ZERO }
 }
 
 /// What a machine ends up with for one unit, said without tasks.
@@ -251,15 +182,13 @@ fn any_state() -> impl Strategy<Value = TargetState> {
 
 fn any_want() -> impl Strategy<Value = Option<Want>> {
     let fields = (0_u8..3, any_state(), 0_u64..3, 0_u64..3, any::<bool>());
-    prop::option::of(
-        fields.prop_map(|(file, desired, epoch, generation, global)| Want {
-            file,
-            desired,
-            epoch: if global { 0 } else { epoch },
-            generation,
-            global,
-        }),
-    )
+    prop::option::of(fields.prop_map(|(file, desired, epoch, generation, global)| Want {
+        file,
+        desired,
+        epoch: if global { 0 } else { epoch },
+        generation,
+        global,
+    }))
 }
 
 fn any_known() -> impl Strategy<Value = Option<KnownUnit>> {

@@ -14,9 +14,7 @@ fn unit(name: &str, section: &str) -> Unit {
 
 fn known(units: &[(&str, &str)]) -> Snapshot {
     let mut snapshot = Snapshot::default();
-    units
-        .iter()
-        .for_each(|(name, section)| snapshot.put_unit(unit(name, section)));
+    units.iter().for_each(|(name, section)| snapshot.put_unit(unit(name, section)));
     snapshot
 }
 
@@ -31,14 +29,8 @@ fn a_circle_is_spelled_out_from_the_new_unit() {
     insta::assert_snapshot!(found, @"
 MachineOf leads in a circle: a.service -> b.service -> c.service -> a.service
 ");
-    assert_eq!(
-        machine_of_cycle(&known, &unit("a.service", "MachineOf=x.service")),
-        None
-    );
-    assert_eq!(
-        machine_of_cycle(&known, &unit("d.service", "MachineOf=b.service")),
-        None
-    );
+    assert_eq!(machine_of_cycle(&known, &unit("a.service", "MachineOf=x.service")), None);
+    assert_eq!(machine_of_cycle(&known, &unit("d.service", "MachineOf=b.service")), None);
 }
 
 #[test]
@@ -56,14 +48,9 @@ MachineOf leads in a circle: a.service -> d.service -> a.service
 
 #[test]
 fn new_content_takes_the_place_of_the_old() {
-    let known = known(&[
-        ("a.service", "MachineOf=b.service"),
-        ("b.service", "MachineOf=x.service"),
-    ]);
-    assert_eq!(
-        machine_of_cycle(&known, &unit("b.service", "MachineOf=y.service")),
-        None
-    );
+    let known =
+        known(&[("a.service", "MachineOf=b.service"), ("b.service", "MachineOf=x.service")]);
+    assert_eq!(machine_of_cycle(&known, &unit("b.service", "MachineOf=y.service")), None);
     assert!(machine_of_cycle(&known, &unit("b.service", "MachineOf=a.service")).is_some());
     assert_eq!(machine_of_cycle(&known, &unit("a.service", "")), None);
 }
@@ -80,19 +67,10 @@ fn patterns_replace_in_circles_of_any_length() {
     insta::assert_snapshot!(found, @"
 Replaces leads in a circle: a1.service -> b1.service -> c1.service -> a1.service
 ");
-    assert_eq!(
-        replaces_cycle(&known, &unit("a1.service", "Replaces=c0*")),
-        None
-    );
+    assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=c0*")), None);
     // Its own pattern covering its own name is no circle, and a template replaces nobody.
-    assert_eq!(
-        replaces_cycle(&known, &unit("d1.service", "Replaces=d*")),
-        None
-    );
-    assert_eq!(
-        replaces_cycle(&known, &unit("a1.service", "Replaces=b@*")),
-        None
-    );
+    assert_eq!(replaces_cycle(&known, &unit("d1.service", "Replaces=d*")), None);
+    assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=b@*")), None);
 }
 
 /// The names that the generated units have.
@@ -123,9 +101,7 @@ fn edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 fn section(option: &str, to: &[usize]) -> String {
-    to.iter()
-        .map(|next| format!("{option}={}\n", name(*next)))
-        .collect()
+    to.iter().map(|next| format!("{option}={}\n", name(*next))).collect()
 }
 
 proptest! {

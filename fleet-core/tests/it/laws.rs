@@ -14,12 +14,7 @@ fn parse(text: &str, strictness: Strictness) -> Result<Parsed, RequirementErrors
 fn section() -> impl Strategy<Value = String> {
     let names = prop_oneof![
         prop::sample::select(FleetOption::ALL.map(FleetOption::as_str).to_vec()),
-        prop::sample::select(vec![
-            "X-Conflicts",
-            "X-ConditionMachineID",
-            "machineof",
-            "Foo"
-        ]),
+        prop::sample::select(vec!["X-Conflicts", "X-ConditionMachineID", "machineof", "Foo"]),
     ];
     let pieces = prop::sample::select(vec![
         "",
@@ -59,27 +54,13 @@ fn write(requirements: &Requirements) -> String {
     if requirements.global {
         line("Global", "true");
     }
-    requirements
-        .machine_id
-        .iter()
-        .for_each(|id| line("MachineID", id.as_str()));
-    requirements
-        .machine_of
-        .iter()
-        .for_each(|unit| line("MachineOf", unit.as_str()));
+    requirements.machine_id.iter().for_each(|id| line("MachineID", id.as_str()));
+    requirements.machine_of.iter().for_each(|unit| line("MachineOf", unit.as_str()));
     for (key, values) in &requirements.metadata {
-        values
-            .iter()
-            .for_each(|value| line("MachineMetadata", &format!("{key}={value}")));
+        values.iter().for_each(|value| line("MachineMetadata", &format!("{key}={value}")));
     }
-    requirements
-        .conflicts
-        .iter()
-        .for_each(|pattern| line("Conflicts", pattern.as_str()));
-    requirements
-        .replaces
-        .iter()
-        .for_each(|pattern| line("Replaces", pattern.as_str()));
+    requirements.conflicts.iter().for_each(|pattern| line("Conflicts", pattern.as_str()));
+    requirements.replaces.iter().for_each(|pattern| line("Replaces", pattern.as_str()));
     text
 }
 

@@ -28,38 +28,23 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
         pattern: pattern("web@*"),
         theirs,
     };
-    let replaces = |theirs| Refusal::Replaces {
-        with: unit("old.service"),
-        theirs,
-    };
+    let replaces = |theirs| Refusal::Replaces { with: unit("old.service"), theirs };
     vec![
         (machine("c3f0aa1122334455"), conflict(false)),
         (machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), metadata(None)),
         (machine("b5"), metadata(Some("eu-1"))),
         (machine("c4"), conflict(true)),
-        (
-            machine("d6"),
-            Refusal::MachineOf {
-                peer: unit("db.service"),
-            },
-        ),
+        (machine("d6"), Refusal::MachineOf { peer: unit("db.service") }),
         (machine("e7"), replaces(false)),
         (machine("e8"), replaces(true)),
-        (
-            machine("f9"),
-            Refusal::MachineId {
-                wanted: machine("148a18ff6e95460fb2dc5b1a4b6b4d21"),
-            },
-        ),
+        (machine("f9"), Refusal::MachineId { wanted: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") }),
     ]
 }
 
 #[test]
 fn every_refusal_in_words() {
-    let texts: Vec<String> = refusals()
-        .iter()
-        .map(|(id, refusal)| format!("{}: {refusal}", id.short()))
-        .collect();
+    let texts: Vec<String> =
+        refusals().iter().map(|(id, refusal)| format!("{}: {refusal}", id.short())).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
 c3f0aa11: web@1.service is on it, and matches Conflicts=web@*
 148a18ff: the unit wants region=us-east-1 or us-west-1, the machine has no region
@@ -78,35 +63,20 @@ fn every_reason_in_words() {
     let alone = tally(refusals().into_iter().take(1));
     let reasons = [
         Reason::NoMachines,
-        Reason::NoMachineFits {
-            machines: 8,
-            tallies,
-        },
-        Reason::NoMachineFits {
-            machines: 1,
-            tallies: alone.clone(),
-        },
+        Reason::NoMachineFits { machines: 8, tallies },
+        Reason::NoMachineFits { machines: 1, tallies: alone.clone() },
         Reason::NoMachineFitsGroup {
             group: vec![unit("a.service"), unit("b.service")],
             machines: 1,
             tallies: alone,
         },
-        Reason::PeerUnknown {
-            peer: unit("db.service"),
-        },
-        Reason::PeerInactive {
-            peer: unit("db.service"),
-        },
+        Reason::PeerUnknown { peer: unit("db.service") },
+        Reason::PeerInactive { peer: unit("db.service") },
         Reason::PeersApart {
-            one: (
-                unit("a.service"),
-                machine("148a18ff6e95460fb2dc5b1a4b6b4d21"),
-            ),
+            one: (unit("a.service"), machine("148a18ff6e95460fb2dc5b1a4b6b4d21")),
             other: (unit("b.service"), machine("c3f0aa1122334455")),
         },
-        Reason::Cycle {
-            units: vec![unit("a.service"), unit("b.service")],
-        },
+        Reason::Cycle { units: vec![unit("a.service"), unit("b.service")] },
     ];
     let texts = reasons.map(|reason| reason.to_string());
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
@@ -132,10 +102,7 @@ MachineOf leads in a circle: a.service -> b.service -> a.service
 #[test]
 fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
     let tallies = tally(refusals());
-    let rules: Vec<(Rule, u32)> = tallies
-        .iter()
-        .map(|t| (t.refusal.rule(), t.machines))
-        .collect();
+    let rules: Vec<(Rule, u32)> = tallies.iter().map(|t| (t.refusal.rule(), t.machines)).collect();
     let expected = [
         (Rule::MachineId, 1),
         (Rule::MachineMetadata, 2),
@@ -144,10 +111,7 @@ fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
         (Rule::Replaces, 2),
     ];
     assert_eq!(rules, expected);
-    assert_eq!(
-        tallies[1].example.as_str(),
-        "148a18ff6e95460fb2dc5b1a4b6b4d21"
-    );
+    assert_eq!(tallies[1].example.as_str(), "148a18ff6e95460fb2dc5b1a4b6b4d21");
     assert!(tally([]).is_empty());
 }
 

@@ -169,10 +169,7 @@ line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remo
     for (one, other) in pairs {
         // The order is no excuse, and nor is the other strictness or an old spelling.
         for lines in [format!("{other}\n{one}"), format!("X-Condition{id}\n{of}")] {
-            assert!(
-                parse("a.service", &lines, Strictness::Warn).is_err(),
-                "{lines}"
-            );
+            assert!(parse("a.service", &lines, Strictness::Warn).is_err(), "{lines}");
         }
     }
 }
@@ -216,10 +213,7 @@ fn an_error_knows_its_place_to_the_byte() {
     let Span { start, end } = error.span;
     assert_eq!(&text[start..end], "b[");
     assert_eq!((error.location.line, error.location.column), (2, 14));
-    let RequirementErrorKind::Pattern {
-        option: FleetOption::Conflicts,
-        cause,
-    } = error.kind()
+    let RequirementErrorKind::Pattern { option: FleetOption::Conflicts, cause } = error.kind()
     else {
         panic!("{error:?}");
     };
@@ -237,31 +231,17 @@ fn a_value_is_found_behind_one_that_ends_like_it() {
 fn two_machine_ids_differ_in_either_order() {
     for (one, other) in [("a", "b"), ("b", "a")] {
         let lines = format!("MachineID={one}\nMachineID={other}");
-        assert!(
-            parse("a.service", &lines, Strictness::Warn).is_err(),
-            "{lines}"
-        );
+        assert!(parse("a.service", &lines, Strictness::Warn).is_err(), "{lines}");
     }
 }
 
 #[test]
 fn the_number_of_values_is_bounded() {
     let values = |count| vec!["a.service"; count].join(" ");
-    assert!(
-        parse(
-            "b.service",
-            &format!("MachineOf={}", values(256)),
-            Strictness::Refuse
-        )
-        .is_ok()
-    );
+    assert!(parse("b.service", &format!("MachineOf={}", values(256)), Strictness::Refuse).is_ok());
     let after = format!("MachineOf={0}\nMachineOf=\nMachineOf={0}", values(200));
     assert!(parse("b.service", &after, Strictness::Refuse).is_ok());
-    let split = format!(
-        "MachineOf={}\nX-ConditionMachineOf={}",
-        values(200),
-        values(57)
-    );
+    let split = format!("MachineOf={}\nX-ConditionMachineOf={}", values(200), values(57));
     let error = parse("b.service", &split, Strictness::Refuse).unwrap_err();
     insta::assert_snapshot!(wrap(&error.to_string()), @"
 line 3, column 1: MachineOf is given more than 256 values: use patterns, or leave some out
@@ -273,8 +253,6 @@ fn the_number_of_reports_is_bounded() {
     let lines = "Nonsense=1\n".repeat(1000);
     let errors = parse("b.service", &lines, Strictness::Refuse).unwrap_err();
     assert_eq!(errors.iter().len(), 100);
-    let warnings = parse("b.service", &lines, Strictness::Warn)
-        .unwrap()
-        .warnings;
+    let warnings = parse("b.service", &lines, Strictness::Warn).unwrap().warnings;
     assert_eq!(warnings.len(), 100);
 }

@@ -59,10 +59,7 @@ fn every_option_under_every_spelling() {
         ("MachineID=a\nX-ConditionMachineID=a", "id=a"),
         ("MachineOf=a.service", "of=a.service"),
         ("X-ConditionMachineOf=a.service", "of=a.service"),
-        (
-            "MachineOf=b.service\nX-ConditionMachineOf=a.service",
-            "of=b.service, of=a.service",
-        ),
+        ("MachineOf=b.service\nX-ConditionMachineOf=a.service", "of=b.service, of=a.service"),
         ("MachineMetadata=region=eu", "region=eu"),
         ("X-ConditionMachineMetadata=region=eu", "region=eu"),
         ("Conflicts=a*", "not=a*"),
@@ -70,27 +67,15 @@ fn every_option_under_every_spelling() {
         ("Replaces=a*", "for=a*"),
         ("Global=true", "global"),
     ]);
-    assert_eq!(
-        brief(&read("a.service", &format!("MachineID={ID}"))),
-        format!("id={ID}")
-    );
+    assert_eq!(brief(&read("a.service", &format!("MachineID={ID}"))), format!("id={ID}"));
 }
 
 #[test]
 fn several_values_on_a_line() {
     check(&[
-        (
-            "MachineOf=a.service b.service",
-            "of=a.service, of=b.service",
-        ),
-        (
-            "MachineOf=\"a.service\" \"b.service\"",
-            "of=a.service, of=b.service",
-        ),
-        (
-            "MachineOf=a.service \\\n  b.service",
-            "of=a.service, of=b.service",
-        ),
+        ("MachineOf=a.service b.service", "of=a.service, of=b.service"),
+        ("MachineOf=\"a.service\" \"b.service\"", "of=a.service, of=b.service"),
+        ("MachineOf=a.service \\\n  b.service", "of=a.service, of=b.service"),
         ("MachineOf=a.service a.service", "of=a.service"),
         ("Conflicts=a* b*\tc*", "not=a*, not=b*, not=c*"),
         ("Conflicts=\"a* b*\"", "not=a*, not=b*"),
@@ -117,10 +102,7 @@ fn an_assignment_of_nothing_takes_back() {
         ("MachineOf=a.service\nMachineOf=", ""),
         ("MachineOf=a.service\nMachineOf=\"\"", ""),
         ("MachineID=a\nMachineID=\nMachineID=b", "id=b"),
-        (
-            "MachineMetadata=a=b\nMachineMetadata=\nMachineMetadata=c=d",
-            "c=d",
-        ),
+        ("MachineMetadata=a=b\nMachineMetadata=\nMachineMetadata=c=d", "c=d"),
         ("Replaces=a*\nReplaces=", ""),
         ("Global=true\nGlobal=", ""),
         // What was taken back can be in nobody's way.
@@ -142,20 +124,14 @@ fn the_words_for_yes_and_no() {
 #[test]
 fn options_that_may_be_used_together() {
     check(&[
-        (
-            "Global=true\nMachineMetadata=a=b\nConflicts=c*",
-            "global, a=b, not=c*",
-        ),
+        ("Global=true\nMachineMetadata=a=b\nConflicts=c*", "global, a=b, not=c*"),
         ("Global=false\nReplaces=a*", "for=a*"),
         ("Global=false\nMachineID=a", "id=a"),
         ("MachineID=a\nMachineMetadata=b=c", "id=a, b=c"),
         ("MachineID=a\nConflicts=c*", "id=a, not=c*"),
         ("MachineOf=a.service\nConflicts=b*", "of=a.service, not=b*"),
         ("MachineOf=a.service\nReplaces=b*", "of=a.service, for=b*"),
-        (
-            "MachineOf=a.service\nMachineMetadata=b=c",
-            "of=a.service, b=c",
-        ),
+        ("MachineOf=a.service\nMachineMetadata=b=c", "of=a.service, b=c"),
         ("Replaces=a*\nMachineMetadata=b=c", "b=c, for=a*"),
         // A unit is never in its own way.
         ("Conflicts=foo*", "not=foo*"),
@@ -169,16 +145,8 @@ fn specifiers_stand_for_parts_of_the_name() {
         ("foo.service", "MachineOf=%p.socket", "of=foo.socket"),
         ("bar.service", "MachineOf=%p.socket", "of=bar.socket"),
         ("foo@1.service", "MachineOf=%p@%i.socket", "of=foo@1.socket"),
-        (
-            "foo@1.service",
-            "Conflicts=%p@*.service",
-            "not=foo@*.service",
-        ),
-        (
-            "foo@1.service",
-            "Replaces=x-%N.service",
-            "for=x-foo@1.service",
-        ),
+        ("foo@1.service", "Conflicts=%p@*.service", "not=foo@*.service"),
+        ("foo@1.service", "Replaces=x-%N.service", "for=x-foo@1.service"),
         ("foo@1.service", "Conflicts=[!x]%n", "not=[!x]foo@1.service"),
         ("foo@eu.service", "MachineMetadata=region=%i", "region=eu"),
         ("foo@eu.service", "MachineMetadata=%i=%p", "eu=foo"),
@@ -225,20 +193,14 @@ type Wanted = BTreeMap<String, BTreeSet<String>>;
 
 fn wanted(pairs: &[(&str, &[&str])]) -> Wanted {
     let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
-    pairs
-        .iter()
-        .map(|(key, values)| ((*key).to_owned(), set(values)))
-        .collect()
+    pairs.iter().map(|(key, values)| ((*key).to_owned(), set(values))).collect()
 }
 
 #[test]
 fn the_examples_of_the_unit_files_document() {
     let (east, west) = ("us-east-1", "us-west-1");
     let table: [(&str, Wanted); 6] = [
-        (
-            "MachineMetadata=location=chicago",
-            wanted(&[("location", &["chicago"])]),
-        ),
+        ("MachineMetadata=location=chicago", wanted(&[("location", &["chicago"])])),
         (
             "MachineMetadata=\"region=us-east-1\" \"diskType=SSD\"",
             wanted(&[("region", &[east]), ("diskType", &["SSD"])]),
@@ -268,10 +230,7 @@ fn the_examples_of_the_unit_files_document() {
         assert_eq!(read.metadata, expected, "{lines}");
         assert_eq!(read.global, lines.starts_with("Global"), "{lines}");
     }
-    let monitor = read(
-        "monitor.service",
-        "MachineMetadata=location=chicago\nConflicts=monitor*",
-    );
+    let monitor = read("monitor.service", "MachineMetadata=location=chicago\nConflicts=monitor*");
     assert_eq!(brief(&monitor), "location=chicago, not=monitor*");
     let sidekick = read("my_discovery.service", "MachineOf=my.service");
     assert_eq!(brief(&sidekick), "of=my.service");

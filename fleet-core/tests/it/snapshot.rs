@@ -9,10 +9,7 @@ type Reports = &'static [(&'static str, TargetState)];
 
 fn unit(name: &str, global: bool) -> Unit {
     let file = UnitFile::parse("").unwrap();
-    let requirements = Requirements {
-        global,
-        ..Requirements::default()
-    };
+    let requirements = Requirements { global, ..Requirements::default() };
     Unit::new(name.parse().unwrap(), file, requirements, Launched)
 }
 
@@ -43,11 +40,7 @@ fn the_current_state_is_what_the_machine_of_the_placement_was_asked() {
     for (placed, reports, expected) in table {
         let mut snapshot = Snapshot::default();
         if let Some(machine) = placed {
-            snapshot.place(
-                "a.service".parse().unwrap(),
-                machine.parse().unwrap(),
-                Epoch(1),
-            );
+            snapshot.place("a.service".parse().unwrap(), machine.parse().unwrap(), Epoch(1));
         }
         for (machine, asked) in reports {
             snapshot.put_state(state("a.service", machine, *asked));
@@ -70,11 +63,7 @@ fn the_current_state_of_a_global_unit_is_the_least_of_its_machines() {
         for (machine, asked) in reports {
             snapshot.put_state(state("a.service", machine, *asked));
         }
-        assert_eq!(
-            snapshot.current(&unit("a.service", true)),
-            expected,
-            "{reports:?}"
-        );
+        assert_eq!(snapshot.current(&unit("a.service", true)), expected, "{reports:?}");
     }
 }
 
@@ -83,22 +72,12 @@ fn a_fault_and_a_unit_of_one_name_exclude_each_other() {
     let name: UnitName = "a.service".parse().unwrap();
     let mut snapshot = Snapshot::default();
     snapshot.put_unit(unit("a.service", false));
-    snapshot.put_fault(
-        name.clone(),
-        Fault {
-            message: "unreadable".into(),
-        },
-    );
+    snapshot.put_fault(name.clone(), Fault { message: "unreadable".into() });
     assert!(snapshot.unit("a.service").is_none());
     assert_eq!(snapshot.fault("a.service").unwrap().message, "unreadable");
     snapshot.put_unit(unit("a.service", false));
     assert!(snapshot.fault("a.service").is_none());
-    snapshot.put_fault(
-        name,
-        Fault {
-            message: "unreadable".into(),
-        },
-    );
+    snapshot.put_fault(name, Fault { message: "unreadable".into() });
     snapshot.remove_unit("a.service");
     assert_eq!((snapshot.units().len(), snapshot.faults().len()), (0, 0));
 }
@@ -109,10 +88,7 @@ fn states_and_run_time_metadata_vanish_with_their_last_entry() {
     snapshot.put_state(state("a.service", "m1", Loaded));
     snapshot.put_state(state("a.service", "m2", Launched));
     snapshot.remove_state("a.service", "m1");
-    let left: Vec<&str> = snapshot
-        .states()
-        .map(|state| state.machine.as_str())
-        .collect();
+    let left: Vec<&str> = snapshot.states().map(|state| state.machine.as_str()).collect();
     assert_eq!(left, ["m2"]);
     snapshot.remove_state("a.service", "m2");
     assert_eq!(snapshot.states_of("a.service").count(), 0);

@@ -34,17 +34,8 @@ fn every_command_works_from_the_documented_states_only() {
 
 #[test]
 fn a_refusal_says_what_to_do_instead() {
-    let verbs = [
-        Verb::Submit,
-        Verb::Load,
-        Verb::Start,
-        Verb::Stop,
-        Verb::Unload,
-        Verb::Destroy,
-    ];
-    let pairs = verbs
-        .iter()
-        .flat_map(|verb| FROM.map(|from| verb.apply(from)));
+    let verbs = [Verb::Submit, Verb::Load, Verb::Start, Verb::Stop, Verb::Unload, Verb::Destroy];
+    let pairs = verbs.iter().flat_map(|verb| FROM.map(|from| verb.apply(from)));
     let refusals: Vec<String> = pairs.filter_map(|r| Some(r.err()?.to_string())).collect();
     insta::assert_snapshot!(refusals.join("\n"), @"
 cannot submit a unit whose desired state is loaded: use unload to take it down to inactive
@@ -70,11 +61,7 @@ fn a_unit_passes_every_state_between() {
         (Launched, Launched, &[]),
     ];
     for (from, to, expected) in table {
-        assert_eq!(
-            from.steps_to(to).collect::<Vec<_>>(),
-            expected,
-            "{from} to {to}"
-        );
+        assert_eq!(from.steps_to(to).collect::<Vec<_>>(), expected, "{from} to {to}");
     }
 }
 

@@ -52,14 +52,8 @@ fn sections_that_look_like_the_right_one_are_warned_of() {
         let file = UnitFile::parse(format!("[{section}]\nConflicts=a*\nConflicts=b*\n")).unwrap();
         let name = "a.service".parse().unwrap();
         let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
-        let kinds: Vec<_> = parsed
-            .warnings
-            .iter()
-            .map(RequirementWarning::kind)
-            .collect();
-        let expected = RequirementWarningKind::SectionName {
-            name: section.to_owned(),
-        };
+        let kinds: Vec<_> = parsed.warnings.iter().map(RequirementWarning::kind).collect();
+        let expected = RequirementWarningKind::SectionName { name: section.to_owned() };
         let expected: &[_] = if misnamed { &[&expected] } else { &[] };
         assert_eq!(kinds, expected, "{section}");
     }
@@ -110,9 +104,6 @@ fn a_lenient_reader_still_refuses_what_could_not_be_obeyed() {
         "Global=true\nReplaces=a*",
         "MachineOf=a.service\nConflicts=a*",
     ] {
-        assert!(
-            parse("foo@1.service", lines, Strictness::Warn).is_err(),
-            "{lines}"
-        );
+        assert!(parse("foo@1.service", lines, Strictness::Warn).is_err(), "{lines}");
     }
 }

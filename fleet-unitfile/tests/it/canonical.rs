@@ -16,10 +16,7 @@ fn hash(source: &str) -> String {
 fn hashes_are_those_of_fleet_v1() {
     for (source, expected) in [
         ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
-        (
-            "[Service]\nExecStart=/bin/sleep 100\n",
-            "1c6fb6f3684bafb0c173d8b8b957ceff031180c1",
-        ),
+        ("[Service]\nExecStart=/bin/sleep 100\n", "1c6fb6f3684bafb0c173d8b8b957ceff031180c1"),
         (
             "[Service]\nExecStart=/usr/bin/sleep infinity\n",
             "40ea6646945809f4b420a50475ee68503088f127",
@@ -41,11 +38,7 @@ fn what_means_nothing_does_not_change_the_hash() {
     ] {
         assert_eq!(hash(source), plain, "{source:?}");
     }
-    for source in [
-        "[A]\nL=w\nK=v\n[B]\nM=x\n",
-        "[B]\nM=x\n[A]\nK=v\nL=w\n",
-        "[A]\nK=v\n",
-    ] {
+    for source in ["[A]\nL=w\nK=v\n[B]\nM=x\n", "[B]\nM=x\n[A]\nK=v\nL=w\n", "[A]\nK=v\n"] {
         assert_ne!(hash(source), plain, "{source:?}");
     }
 }
@@ -77,10 +70,7 @@ fn canonical_text_keeps_values_as_they_are_written() {
         assert_eq!(canonical(expected), expected, "{source:?}");
         let values = |source| {
             let unit = UnitFile::parse(source).unwrap();
-            unit.options()
-                .iter()
-                .map(|option| option.value().to_owned())
-                .collect::<Vec<_>>()
+            unit.options().iter().map(|option| option.value().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(values(source), values(expected), "{source:?}");
     }
@@ -172,9 +162,7 @@ fn an_option_that_looks_odd_is_kept() {
         ("\u{feff}A", "\u{feff}K", "\u{feff}v", None),
     ] {
         let unit = UnitFile::from_options([UnitOption::new(section, name, value)]).unwrap();
-        let [option] = unit.options() else {
-            panic!("one option of {value:.40?}")
-        };
+        let [option] = unit.options() else { panic!("one option of {value:.40?}") };
         assert_eq!((option.section(), option.name()), (section, name));
         assert_eq!(option.value(), reading.unwrap_or(value));
     }

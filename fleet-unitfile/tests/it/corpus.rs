@@ -7,10 +7,7 @@ use fleet_unitfile::UnitFile;
 use crate::folded;
 
 /// The files below a folder whose names pass, in order; none where there is no such folder.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests may read files; the crate itself may not"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
 fn files(folder: &Path, passes: fn(&Path) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -18,17 +15,11 @@ fn files(folder: &Path, passes: fn(&Path) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| passes(path) && path.symlink_metadata().unwrap().is_file());
     paths.sort();
-    paths
-        .into_iter()
-        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
-        .collect()
+    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
 fn corpus(extension: fn(&Path) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
-    files(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units"),
-        extension,
-    )
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units"), extension)
 }
 
 fn is_bad(path: &Path) -> bool {
@@ -40,11 +31,7 @@ fn is_sound(path: &Path, source: &[u8]) {
     let unit =
         UnitFile::parse(source).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(unit.source(), source);
-    assert!(
-        !unit.options().is_empty(),
-        "{} says nothing",
-        path.display()
-    );
+    assert!(!unit.options().is_empty(), "{} says nothing", path.display());
     let again = UnitFile::from_options(unit.options().iter().cloned()).unwrap();
     assert_eq!(again.hash(), unit.hash(), "{}", path.display());
     assert_eq!(again.canonical(), unit.canonical(), "{}", path.display());
@@ -53,13 +40,8 @@ fn is_sound(path: &Path, source: &[u8]) {
 #[test]
 fn every_good_file_of_the_corpus_is_sound() {
     let good = corpus(|path| !is_bad(path));
-    assert_eq!(
-        good.len(),
-        7,
-        "a file of the corpus is missing, or not counted here"
-    );
-    good.iter()
-        .for_each(|(path, source)| is_sound(path, source));
+    assert_eq!(good.len(), 7, "a file of the corpus is missing, or not counted here");
+    good.iter().for_each(|(path, source)| is_sound(path, source));
 }
 
 #[test]
@@ -87,15 +69,9 @@ fn every_bad_file_of_the_corpus_is_refused_where_it_is_bad() {
 #[test]
 fn the_whole_of_a_file_is_read() {
     let corpus = corpus(|path| path.ends_with("commented.service"));
-    let [(_, source)] = &corpus[..] else {
-        panic!("one such file")
-    };
+    let [(_, source)] = &corpus[..] else { panic!("one such file") };
     let unit = UnitFile::parse(source).unwrap();
-    let lines: Vec<_> = unit
-        .options()
-        .iter()
-        .map(|option| format!("{option:?}"))
-        .collect();
+    let lines: Vec<_> = unit.options().iter().map(|option| format!("{option:?}")).collect();
     insta::assert_snapshot!(folded(&lines.join("
 ")), @r##"
     [Unit] Description="Nightly import"

@@ -8,34 +8,14 @@ fn an_option_is_set_where_it_belongs() {
         ("", "K", "v", "[A]\nK=v\n"),
         ("# c", "K", "v", "# c\n\n[A]\nK=v\n"),
         ("[B]\nL=w\n", "K", "v", "[B]\nL=w\n\n[A]\nK=v\n"),
-        (
-            "[B]\nL=w \\\n# c\n",
-            "K",
-            "v",
-            "[B]\nL=w \\\n# c\n\n[A]\nK=v\n",
-        ),
+        ("[B]\nL=w \\\n# c\n", "K", "v", "[B]\nL=w \\\n# c\n\n[A]\nK=v\n"),
         ("[A]\n K = old  \n# c\n", "K", "v", "[A]\n K = v\n# c\n"),
-        (
-            "[A]\r\nK=1\r\nK=2\r\n;c\r\n",
-            "K",
-            "v",
-            "[A]\r\nK=1\r\nK=v\r\n;c\r\n",
-        ),
+        ("[A]\r\nK=1\r\nK=2\r\n;c\r\n", "K", "v", "[A]\r\nK=1\r\nK=v\r\n;c\r\n"),
         ("[A]\nK=\nL=w\n", "K", "v", "[A]\nK=v\nL=w\n"),
         ("[A]\nK=a \\\n#c\n b\nL=w\n", "K", "v", "[A]\nK=v\nL=w\n"),
-        (
-            "[A]\nK=a\nL=w\n",
-            "K",
-            "v \\\n  w",
-            "[A]\nK=v \\\n  w\nL=w\n",
-        ),
+        ("[A]\nK=a\nL=w\n", "K", "v \\\n  w", "[A]\nK=v \\\n  w\nL=w\n"),
         ("[A]\nK=\\\n a\n", "K", "#v", "[A]\nK=#v\n"),
-        (
-            "[A]\nL=w\n\n# c\n[B]\n",
-            "K",
-            "v",
-            "[A]\nL=w\nK=v\n\n# c\n[B]\n",
-        ),
+        ("[A]\nL=w\n\n# c\n[B]\n", "K", "v", "[A]\nL=w\nK=v\n\n# c\n[B]\n"),
         ("[A]\nL=w \\", "K", "v", "[A]\nL=w \\\n\nK=v"),
         ("[A]\rK=a\r[B]\r", "K", "v \\\n", "[A]\rK=v \\\n\n\r[B]\r"),
         ("[A]\nL=w", "K", "v \\\n", "[A]\nL=w\nK=v \\\n"),
@@ -58,11 +38,7 @@ fn an_option_is_removed_with_its_lines() {
         ("[B]\nK=v\n", "[B]\nK=v\n"),
     ] {
         let unit = UnitFile::parse(source).unwrap();
-        assert_eq!(
-            unit.without("A", "K").source_str(),
-            Some(expected),
-            "{source:?}"
-        );
+        assert_eq!(unit.without("A", "K").source_str(), Some(expected), "{source:?}");
     }
 }
 

@@ -31,11 +31,7 @@ fn all_refused(table: &[(&[u8], DiagnosticKind, &str)]) {
     for &(source, kind, rest) in table {
         let shown = String::from_utf8_lossy(source);
         assert_eq!(read(source), (rest.to_owned(), vec![kind]), "{shown:?}");
-        assert_eq!(
-            UnitFile::parse(source).unwrap_err().kind(),
-            kind,
-            "{shown:?}"
-        );
+        assert_eq!(UnitFile::parse(source).unwrap_err().kind(), kind, "{shown:?}");
         assert_eq!(kind.severity(), Severity::Error);
     }
 }
@@ -117,16 +113,8 @@ fn a_byte_order_mark_at_the_start_is_skipped() {
         ("\u{feff}", ""),
     ]);
     all_refused(&[
-        (
-            "[A]\n\u{feff}[B]\n".as_bytes(),
-            DiagnosticKind::MissingEquals,
-            "",
-        ),
-        (
-            "\u{feff}\u{feff}[A]\n".as_bytes(),
-            DiagnosticKind::OutsideSection,
-            "",
-        ),
+        ("[A]\n\u{feff}[B]\n".as_bytes(), DiagnosticKind::MissingEquals, ""),
+        ("\u{feff}\u{feff}[A]\n".as_bytes(), DiagnosticKind::OutsideSection, ""),
     ]);
 }
 
@@ -191,21 +179,14 @@ fn a_line_is_shorter_than_a_mebibyte_joined_or_not() {
     let comment = |len: usize| format!("#{}\n[A]\nL=w\n", "c".repeat(len - 1));
     let joined = |len: usize| {
         let half = len / 2;
-        format!(
-            "[A]\nK={}\\\n#c\n{}\nL=w\n",
-            "v".repeat(half - 3),
-            "v".repeat(len - half)
-        )
+        format!("[A]\nK={}\\\n#c\n{}\nL=w\n", "v".repeat(half - 3), "v".repeat(len - half))
     };
     for accepted in [option(MAX), comment(MAX), joined(MAX)] {
         assert!(UnitFile::parse(&accepted).is_ok());
         assert_eq!(UnitFile::parse(accepted).unwrap().last("A", "L"), Some("w"));
     }
     for refused in [option(MAX + 1), comment(MAX + 1), joined(MAX + 1)] {
-        assert_eq!(
-            read(refused),
-            ("A.L=w".into(), vec![DiagnosticKind::LineTooLong])
-        );
+        assert_eq!(read(refused), ("A.L=w".into(), vec![DiagnosticKind::LineTooLong]));
     }
 }
 
@@ -213,26 +194,14 @@ fn a_line_is_shorter_than_a_mebibyte_joined_or_not() {
 fn suspicious_lines_are_read_with_a_warning() {
     use DiagnosticKind::{BlankAfterBackslash, SwallowedHeader, UnfinishedContinuation};
     for (source, kind, expected) in [
-        (
-            "[A]\nK=a \\ \nL=w\n",
-            BlankAfterBackslash,
-            "A.K=a \\ | A.L=w",
-        ),
+        ("[A]\nK=a \\ \nL=w\n", BlankAfterBackslash, "A.K=a \\ | A.L=w"),
         ("[A]\nK=a\\\nb \\\t\n", BlankAfterBackslash, "A.K=a b \\"),
         ("[A]\nK=a \\\n", UnfinishedContinuation, "A.K=a"),
         ("[A]\nK=a \\", UnfinishedContinuation, "A.K=a"),
         ("[A]\nK=a \\\n# c", UnfinishedContinuation, "A.K=a"),
-        (
-            "[A]\nK=a \\\n [B] \nL=w\n",
-            SwallowedHeader,
-            "A.K=a   [B] | A.L=w",
-        ),
+        ("[A]\nK=a \\\n [B] \nL=w\n", SwallowedHeader, "A.K=a   [B] | A.L=w"),
     ] {
-        assert_eq!(
-            read(source),
-            (expected.to_owned(), vec![kind]),
-            "{source:?}"
-        );
+        assert_eq!(read(source), (expected.to_owned(), vec![kind]), "{source:?}");
         assert_eq!(kind.severity(), Severity::Warning);
         assert!(UnitFile::parse(source).is_ok(), "{source:?}");
     }
@@ -244,10 +213,7 @@ fn diagnostics_are_bounded_and_keep_the_first_error() {
     let (_, diagnostics) = UnitFile::parse_collecting(format!("[A]\n{warnings}foo\nbar\n"));
     assert_eq!(diagnostics.len(), 1001);
     let last = diagnostics.last().unwrap();
-    assert_eq!(
-        (last.severity(), last.location().line),
-        (Severity::Error, 1502)
-    );
+    assert_eq!((last.severity(), last.location().line), (Severity::Error, 1502));
 }
 
 #[test]
@@ -286,33 +252,19 @@ fn messages_name_the_place_the_flaw_and_the_remedy() {
 fn spans_and_locations_point_at_the_words() {
     let source = "\u{feff}[A]\r\n  Näme = väl \\\r\n#c\r\n ue  \r\nEmpty=\r\n";
     let unit = UnitFile::parse(source).unwrap();
-    let [first, empty] = unit.options() else {
-        panic!("two options")
-    };
+    let [first, empty] = unit.options() else { panic!("two options") };
     let slice = |span: Span| &source[span.start..span.end];
     assert_eq!(slice(first.span()), "Näme = väl \\\r\n#c\r\n ue");
     assert_eq!(slice(first.value_span()), "väl \\\r\n#c\r\n ue");
-    assert_eq!(
-        (slice(empty.span()), slice(empty.value_span())),
-        ("Empty=", "")
-    );
+    assert_eq!((slice(empty.span()), slice(empty.value_span())), ("Empty=", ""));
     let at = |offset| unit.location(offset);
     assert_eq!(at(0), Location { line: 1, column: 1 });
     assert_eq!(at(first.span().start), Location { line: 2, column: 3 });
-    assert_eq!(
-        at(first.value_span().start),
-        Location {
-            line: 2,
-            column: 10
-        }
-    );
+    assert_eq!(at(first.value_span().start), Location { line: 2, column: 10 });
     assert_eq!(at(first.value_span().end), Location { line: 4, column: 4 });
     assert_eq!(at(source.len() + 9), Location { line: 5, column: 7 });
     assert_eq!(unit.line_text(first.value_span().end), " ue  ");
-    assert_eq!(
-        UnitFile::parse("").unwrap().location(3),
-        Location { line: 1, column: 1 }
-    );
+    assert_eq!(UnitFile::parse("").unwrap().location(3), Location { line: 1, column: 1 });
 }
 
 #[test]

@@ -13,68 +13,22 @@ fn a_name_falls_into_its_parts() {
     for (text, stem, prefix, instance, template) in [
         ("foo.service", "foo", "foo", None, None),
         ("foo@.service", "foo@", "foo", Some(""), None),
-        (
-            "foo@bar.service",
-            "foo@bar",
-            "foo",
-            Some("bar"),
-            Some("foo@.service"),
-        ),
-        (
-            "foo@bar@baz.service",
-            "foo@bar@baz",
-            "foo",
-            Some("bar@baz"),
-            Some("foo@.service"),
-        ),
-        (
-            "foo@@.service",
-            "foo@@",
-            "foo",
-            Some("@"),
-            Some("foo@.service"),
-        ),
-        (
-            "foo.1@2.service",
-            "foo.1@2",
-            "foo.1",
-            Some("2"),
-            Some("foo.1@.service"),
-        ),
-        (
-            "foo@a.b.service",
-            "foo@a.b",
-            "foo",
-            Some("a.b"),
-            Some("foo@.service"),
-        ),
+        ("foo@bar.service", "foo@bar", "foo", Some("bar"), Some("foo@.service")),
+        ("foo@bar@baz.service", "foo@bar@baz", "foo", Some("bar@baz"), Some("foo@.service")),
+        ("foo@@.service", "foo@@", "foo", Some("@"), Some("foo@.service")),
+        ("foo.1@2.service", "foo.1@2", "foo.1", Some("2"), Some("foo.1@.service")),
+        ("foo@a.b.service", "foo@a.b", "foo", Some("a.b"), Some("foo@.service")),
         ("a.service.timer", "a.service", "a.service", None, None),
         ("..service", ".", ".", None, None),
-        (
-            "a:b_c-d.e\\x2f.path",
-            "a:b_c-d.e\\x2f",
-            "a:b_c-d.e\\x2f",
-            None,
-            None,
-        ),
+        ("a:b_c-d.e\\x2f.path", "a:b_c-d.e\\x2f", "a:b_c-d.e\\x2f", None, None),
     ] {
         let name = name(text);
-        assert_eq!(
-            (name.as_str(), name.stem(), name.prefix()),
-            (text, stem, prefix)
-        );
+        assert_eq!((name.as_str(), name.stem(), name.prefix()), (text, stem, prefix));
         assert_eq!(name.instance(), instance, "{text}");
-        assert_eq!(
-            name.template().as_ref().map(UnitName::as_str),
-            template,
-            "{text}"
-        );
+        assert_eq!(name.template().as_ref().map(UnitName::as_str), template, "{text}");
         assert_eq!(name.is_template(), instance == Some(""), "{text}");
         assert_eq!(name.is_instance(), template.is_some(), "{text}");
-        assert!(
-            name.template()
-                .is_none_or(|template| template.is_template())
-        );
+        assert!(name.template().is_none_or(|template| template.is_template()));
     }
 }
 
@@ -109,12 +63,7 @@ fn the_first_broken_rule_is_told() {
         ("ä.service", Character { found: 'ä' }),
         ("a@%i.service", Character { found: '%' }),
         ("a\n.service", Character { found: '\n' }),
-        (
-            "a@b.mount",
-            NameErrorKind::TypeWithoutTemplates {
-                unit_type: UnitType::Mount,
-            },
-        ),
+        ("a@b.mount", NameErrorKind::TypeWithoutTemplates { unit_type: UnitType::Mount }),
         (&"ä".repeat(128), TooLong { bytes: 256 }),
     ] {
         assert_eq!(UnitName::parse(text).unwrap_err().kind(), kind, "{text:?}");
@@ -127,10 +76,7 @@ fn a_name_has_at_most_255_bytes() {
     assert_eq!(name(&of_length(255)).stem().len(), 247);
     assert!(UnitName::parse(&of_length(256)).is_err());
     let late = format!("{}@b.service", "a".repeat(245));
-    assert_eq!(
-        (name(&late).prefix().len(), name(&late).instance()),
-        (245, Some("b"))
-    );
+    assert_eq!((name(&late).prefix().len(), name(&late).instance()), (245, Some("b")));
     let error = UnitName::parse(&"ä".repeat(1000)).unwrap_err();
     assert_eq!(error.name(), "ä".repeat(127));
 }
@@ -138,15 +84,7 @@ fn a_name_has_at_most_255_bytes() {
 #[test]
 fn messages_say_what_to_write() {
     let long = format!("{}.service", "a".repeat(300));
-    let texts = [
-        "",
-        "foo",
-        "foo.conf",
-        "@x.service",
-        "a b.service",
-        "a@b.mount",
-        &long,
-    ];
+    let texts = ["", "foo", "foo.conf", "@x.service", "a b.service", "a@b.mount", &long];
     let messages = texts.map(|text| UnitName::parse(text).unwrap_err().to_string());
     insta::assert_snapshot!(folded(&messages.join("\n").replace(&"a".repeat(255), "aa…")), @r##"
     unit name "" is empty: write a name such as "web.service"
@@ -196,10 +134,7 @@ fn names_compare_as_their_texts() {
     assert_eq!(names, ["a.service", "a.timer", "a@.service", "b.service"]);
     let set = std::collections::BTreeSet::from(names);
     assert!(set.contains("a.timer"), "a name is found by its text");
-    assert_eq!(
-        format!("{:>11}|{:?}", name("a.timer"), name("a.timer")),
-        "    a.timer|\"a.timer\""
-    );
+    assert_eq!(format!("{:>11}|{:?}", name("a.timer"), name("a.timer")), "    a.timer|\"a.timer\"");
 }
 
 #[test]

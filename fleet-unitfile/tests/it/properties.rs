@@ -89,10 +89,7 @@ fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
             section = Some(name.to_owned());
         } else if !line.is_empty() {
             let (name, value) = line.split_once('=')?;
-            let (name, value) = (
-                name.trim_matches([' ', '\t']),
-                value.trim_matches([' ', '\t']),
-            );
+            let (name, value) = (name.trim_matches([' ', '\t']), value.trim_matches([' ', '\t']));
             if name.is_empty() {
                 return None;
             }
@@ -103,23 +100,14 @@ fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
 }
 
 fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
-    let triple = |it: &UnitOption| {
-        (
-            it.section().to_owned(),
-            it.name().to_owned(),
-            it.value().to_owned(),
-        )
-    };
+    let triple =
+        |it: &UnitOption| (it.section().to_owned(), it.name().to_owned(), it.value().to_owned());
     unit.options().iter().map(triple).collect()
 }
 
 /// Cases are cheap, and a failure is kept as a row of a table rather than as a file.
 fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 2000,
-        failure_persistence: None,
-        ..Default::default()
-    }
+    ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() }
 }
 
 proptest! {

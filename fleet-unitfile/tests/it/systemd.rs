@@ -51,25 +51,17 @@ fn source() -> impl Strategy<Value = String> {
 }
 
 /// What systemd says of all files of a folder; `None` where it is not installed.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test compares with another program"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let mut command = std::process::Command::new("systemd-analyze");
-    command
-        .args(["verify", "--man=no"])
-        .args(names)
-        .current_dir(folder);
+    command.args(["verify", "--man=no"]).args(names).current_dir(folder);
     let output = command.output().ok()?;
     Some(String::from_utf8(output.stderr).unwrap())
 }
 
 /// The values of `KillMode=` that are not empty, one a line, as the given file has them.
 fn read_by_systemd(report: &str, name: &str) -> String {
-    let about = report
-        .lines()
-        .filter(|line| line.contains(&format!("/{name}:")));
+    let about = report.lines().filter(|line| line.contains(&format!("/{name}:")));
     let values = about.filter_map(|line| line.split_once(TOLD));
     values.fold(String::new(), |mut text, (_, value)| {
         writeln!(text, "{value}").unwrap();
@@ -78,15 +70,11 @@ fn read_by_systemd(report: &str, name: &str) -> String {
 }
 
 fn read_by_us(unit: &UnitFile) -> String {
-    let values = unit
-        .values("Service", "KillMode")
-        .map(fleet_unitfile::UnitOption::value);
-    values
-        .filter(|value| !value.is_empty())
-        .fold(String::new(), |mut text, value| {
-            writeln!(text, "{value}").unwrap();
-            text
-        })
+    let values = unit.values("Service", "KillMode").map(fleet_unitfile::UnitOption::value);
+    values.filter(|value| !value.is_empty()).fold(String::new(), |mut text, value| {
+        writeln!(text, "{value}").unwrap();
+        text
+    })
 }
 
 /// Whether systemd reads the file to its end.
@@ -94,16 +82,11 @@ fn is_read_whole(source: &str) -> bool {
     use DiagnosticKind::{EmptySection, SectionCharacter, UnclosedHeader};
     let (_, diagnostics) = UnitFile::parse_collecting(source);
     let stops = [EmptySection, SectionCharacter, UnclosedHeader];
-    !diagnostics
-        .iter()
-        .any(|diagnostic| stops.contains(&diagnostic.kind()))
+    !diagnostics.iter().any(|diagnostic| stops.contains(&diagnostic.kind()))
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test hands files to another program"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
 fn systemd_reads_the_same_values() {
     let folder = tempfile::tempdir().unwrap();
     let mut runner = TestRunner::deterministic();
@@ -112,9 +95,7 @@ fn systemd_reads_the_same_values() {
         let source = source().new_tree(&mut runner).unwrap().current();
         sources.extend(Some(source).filter(|source| is_read_whole(source)));
     }
-    let names: Vec<_> = (0..sources.len())
-        .map(|index| format!("unit{index}.service"))
-        .collect();
+    let names: Vec<_> = (0..sources.len()).map(|index| format!("unit{index}.service")).collect();
     for (name, source) in names.iter().zip(&sources) {
         std::fs::write(folder.path().join(name), source).unwrap();
     }
@@ -127,10 +108,6 @@ fn systemd_reads_the_same_values() {
     }
     for (name, source) in names.iter().zip(&sources) {
         let unit = UnitFile::parse_collecting(source).0;
-        assert_eq!(
-            read_by_us(&unit),
-            read_by_systemd(&report, name),
-            "{source:?}"
-        );
+        assert_eq!(read_by_us(&unit), read_by_systemd(&report, name), "{source:?}");
     }
 }

@@ -12,18 +12,10 @@ fn specifiers_stand_for_parts_of_the_name() {
     for (name, text, expanded) in [
         ("web@3.service", "", ""),
         ("web@3.service", "plain", "plain"),
-        (
-            "web@3.service",
-            "%n|%N|%p|%i|%%",
-            "web@3.service|web@3|web|3|%",
-        ),
+        ("web@3.service", "%n|%N|%p|%i|%%", "web@3.service|web@3|web|3|%"),
         ("web.service", "%n|%N|%p|%i", "web.service|web|web|"),
         ("web@.service", "%N|%p|%i", "web@|web|"),
-        (
-            r"a-b\x20c@d-e\x20f.service",
-            "%p|%i|%N",
-            r"a/b c|d-e\x20f|a/b c@d/e f",
-        ),
+        (r"a-b\x20c@d-e\x20f.service", "%p|%i|%N", r"a/b c|d-e\x20f|a/b c@d/e f"),
         ("web@3.service", "%%i%%%i%", "refused"),
         ("web@3.service", "ä%iö%%", "ä3ö%"),
     ] {
@@ -38,12 +30,7 @@ fn specifiers_that_are_none_are_refused_with_their_place() {
     let name = UnitName::parse(r"a\b.service").unwrap();
     for (text, error) in [
         ("ä%H", SpecifierError::Unknown { at: 2, letter: 'H' }),
-        (
-            "%%%ä",
-            SpecifierError::Unknown {
-                at: 2, letter: 'ä'
-            },
-        ),
+        ("%%%ä", SpecifierError::Unknown { at: 2, letter: 'ä' }),
         ("%P", SpecifierError::Unknown { at: 0, letter: 'P' }),
         ("50%", SpecifierError::Unfinished { at: 2 }),
         ("% ", SpecifierError::Unknown { at: 0, letter: ' ' }),
@@ -51,19 +38,9 @@ fn specifiers_that_are_none_are_refused_with_their_place() {
         assert_eq!(expand_specifiers(text, &name), Err(error), "{text:?}");
     }
     let error = expand_specifiers("-%p", &name).unwrap_err();
-    assert!(matches!(
-        error,
-        SpecifierError::Unescape {
-            at: 1,
-            letter: 'p',
-            ..
-        }
-    ));
+    assert!(matches!(error, SpecifierError::Unescape { at: 1, letter: 'p', .. }));
     assert!(std::error::Error::source(&error).is_some());
-    assert_eq!(
-        expand_specifiers("%n", &name).as_deref(),
-        Ok(r"a\b.service")
-    );
+    assert_eq!(expand_specifiers("%n", &name).as_deref(), Ok(r"a\b.service"));
 }
 
 #[test]
@@ -77,10 +54,7 @@ fn words_are_split_at_blanks_outside_quotes() {
         (r#"a"b c"'d e'f g"#, &["ab cd ef", "g"]),
         (r#""" ''"#, &["", ""]),
         (r#""it's" 'say "x"'"#, &["it's", r#"say "x""#]),
-        (
-            r"a\sb a\x20b \101\x62 \u00e4\U0001F600",
-            &["a b", "a b", "Ab", "ä😀"],
-        ),
+        (r"a\sb a\x20b \101\x62 \u00e4\U0001F600", &["a b", "a b", "Ab", "ä😀"]),
         (r#"'\'' "\"" \\ '\\'"#, &["'", "\"", "\\", "\\"]),
         (r"\a\b\f\n\r\t\v", &["\x07\x08\x0c\n\r\t\x0b"]),
         (r"\xc3\xa4", &["ä"]),
