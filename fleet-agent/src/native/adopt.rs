@@ -70,7 +70,7 @@ fn take_back(
         }
     }
     if run.memory.spawning.is_some() {
-        let found = find(run, &read_all());
+        let found = find(run, &read_all()?);
         match found
             .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
             .transpose()?
@@ -93,7 +93,7 @@ fn find(run: &Run, all: &[Process]) -> Option<ProcessId> {
     let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(carries);
     let new = leaders
         .map(|process| process.id)
-        .filter(|id| !known.contains(&Some(*id)) && !run.groups.contains(&id.pid));
+        .filter(|id| !known.contains(&Some(*id)) && !run.leaders.contains(id));
     new.min_by_key(|id| (id.start, id.pid))
 }
 
@@ -118,7 +118,8 @@ mod tests {
         let main = ProcessId { pid: 5, start: 1 };
         let memory =
             Memory { main: Some(main), spawning: Some(Role::Control), ..Memory::default() };
-        let run = Run { invocation: "a".into(), groups: vec![4, 5], memory };
+        let leaders = vec![ProcessId { pid: 4, start: 0 }, main];
+        let run = Run { invocation: "a".into(), leaders, memory };
         let all = [
             process(4, 4, 0, "a"),
             process(5, 5, 1, "a"),

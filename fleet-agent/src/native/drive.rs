@@ -31,8 +31,8 @@ pub(crate) struct Driver {
     directory: UnitDirectory,
     log: Arc<Log>,
     invocation: String,
-    /// Process groups that the run began and that may have members.
-    groups: BTreeSet<u32>,
+    /// The leaders of process groups that the run began and that may have members.
+    leaders: BTreeSet<ProcessId>,
     /// How many runs there were.
     run: u64,
     written: Option<Run>,
@@ -59,7 +59,7 @@ impl Driver {
             directory: directory.clone(),
             log,
             invocation: String::new(),
-            groups: BTreeSet::new(),
+            leaders: BTreeSet::new(),
             run: 0,
             written: None,
             processes: FuturesUnordered::new(),
@@ -74,7 +74,7 @@ impl Driver {
     pub(crate) fn adopt(&mut self, service: Service, run: Run, running: Vec<(ProcessId, Watched)>) {
         self.service = service;
         self.invocation.clone_from(&run.invocation);
-        self.groups = run.groups.iter().copied().collect();
+        self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
         for (process, watched) in running {
             self.processes.push(Box::pin(async move {
@@ -115,7 +115,7 @@ impl Driver {
         let sweeping = self.sweep.is_some();
         tokio::select! {
             Some((process, end)) = self.processes.next() => {
-                self.forget_group(process.pid);
+                self.forget_group(process);
                 self.service.on_exited(process, end, self.machine.now());
             }
             () = async { self.sweep.as_mut().expect("only while sweeping").await }, if sweeping => {
@@ -150,7 +150,7 @@ impl Driver {
     fn begin_run(&mut self) {
         self.run += 1;
         self.invocation = new_invocation();
-        self.groups.clear();
+        self.leaders.clear();
         self.problem = None;
     }
 
@@ -175,15 +175,26 @@ impl Driver {
     fn on_spawned(&mut self, mut started: Child) {
         let now = self.machine.now();
         // A child that has ended keeps its number until it is waited for.
-        let Some(process) = started.id().and_then(child) else {
-            return self.service.on_spawn_failed(End::Unseen, now);
+        let process = match started.id().map_or(Ok(None), child) {
+            Ok(Some(process)) => process,
+            Ok(None) => return self.service.on_spawn_failed(End::Unseen, now),
+            Err(error) => return self.give_up(started, &error),
         };
-        self.groups.insert(process.pid);
+        self.leaders.insert(process);
         self.processes.push(Box::pin(async move {
             let end = started.wait().await.map_or(End::Unseen, end_of);
             (process, end)
         }));
         self.service.on_spawned(process, now);
+    }
+
+    /// Ends a process that cannot be told from a later one of its number: nobody could watch it.
+    fn give_up(&mut self, mut started: Child, error: &io::Error) {
+        if let Err(error) = started.start_kill() {
+            tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
+        }
+        let words = format!("cannot watch it: {error}");
+        self.on_spawn_failed(SpawnProblem { words, end: End::NeverWas });
     }
 
     fn on_spawn_failed(&mut self, problem: SpawnProblem) {
@@ -224,25 +235,25 @@ impl Driver {
                 Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
             }
             Reach::All => {
-                Targets::Run { invocation: self.invocation.clone(), groups: self.groups.clone() }
+                Targets::Run { invocation: self.invocation.clone(), leaders: self.leaders.clone() }
             }
         };
         self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signal)));
     }
 
     /// Once a group has no member its number may be given to strangers.
-    fn forget_group(&mut self, group: u32) {
-        let pid = i32::try_from(group).ok().and_then(Pid::from_raw);
+    fn forget_group(&mut self, leader: ProcessId) {
+        let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
         let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
         if pid.is_none_or(empty) {
-            self.groups.remove(&group);
+            self.leaders.remove(&leader);
         }
     }
 
     fn save(&mut self) -> io::Result<()> {
         let run = Run {
             invocation: self.invocation.clone(),
-            groups: self.groups.iter().copied().collect(),
+            leaders: self.leaders.iter().copied().collect(),
             memory: self.service.memory().clone(),
         };
         if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {

@@ -183,6 +183,11 @@ impl NativeManager {
         lock(&self.handles).get(unit).cloned()
     }
 
+    /// Whether this is still the task of the unit: one that ends as it should takes itself out.
+    fn is_present(&self, unit: &UnitName, handle: &Handle) -> bool {
+        self.handle(unit).is_some_and(|now| Arc::ptr_eq(&now.shown, &handle.shown))
+    }
+
     /// Asks the task of a unit; `None` when there is none, or it ended before it answered.
     async fn ask(
         handle: &Handle,
@@ -239,6 +244,12 @@ impl ServiceManager for NativeManager {
             if let Some(answer) = asked.await {
                 return answer;
             }
+            if handle.task.is_finished() && self.is_present(unit, &handle) {
+                return Err(ServiceError::Unavailable(format!(
+                    "what sees to {unit} has ended by a defect: restart the daemon"
+                )));
+            }
+            tokio::task::yield_now().await;
         }
     }
 
@@ -327,4 +338,26 @@ fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
 
 fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
     move |source| ServiceError::Io { action: action.into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_unit_whose_task_has_broken_off_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let opened = NativeManager::open(NativeConfig::new(directory.path())).await;
+        let manager = opened.expect("it opens");
+        let unit = UnitName::parse("a.service").expect("it is a name");
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
+        manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
+        let task = manager.handle(&unit).expect("it is known").task;
+        task.abort();
+        while !task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let refused = manager.load(&unit, &file, Epoch(2)).await;
+        assert!(matches!(refused, Err(ServiceError::Unavailable(_))), "{refused:?}");
+    }
 }

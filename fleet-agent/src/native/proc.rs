@@ -28,13 +28,13 @@ pub(crate) struct Process {
 }
 
 /// The process of that number; `None` when none runs.
-pub(crate) fn started(pid: u32) -> Option<ProcessId> {
-    stat(pid).filter(|(_, runs)| *runs).map(|(process, _)| process.id)
+pub(crate) fn started(pid: u32) -> io::Result<Option<ProcessId>> {
+    Ok(stat(pid)?.filter(|(_, runs)| *runs).map(|(process, _)| process.id))
 }
 
 /// The child of that number, also when it has ended and was not waited for.
-pub(crate) fn child(pid: u32) -> Option<ProcessId> {
-    stat(pid).map(|(process, _)| process.id)
+pub(crate) fn child(pid: u32) -> io::Result<Option<ProcessId>> {
+    Ok(stat(pid)?.map(|(process, _)| process.id))
 }
 
 /// The boot that this machine is in.
@@ -42,13 +42,14 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// All processes that belong to a run: those that carry its identity, those in the groups that it
-/// began with unless they carry another, and everything that these have started.
+/// All processes that belong to a run: those that carry its identity, those in the groups of the
+/// leaders that it began with unless they carry another, and everything that these have started.
 pub(crate) fn members<'a>(
     all: &'a [Process],
     invocation: &str,
-    groups: &BTreeSet<u32>,
+    leaders: &BTreeSet<ProcessId>,
 ) -> Vec<&'a Process> {
+    let groups = own_groups(all, leaders);
     let mut inside: BTreeSet<u32> = BTreeSet::new();
     for process in all {
         let carries = process.invocation.as_deref() == Some(invocation);
@@ -69,6 +70,15 @@ pub(crate) fn members<'a>(
     all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
 }
 
+/// The groups that are still those of the leaders. The kernel gives a number to a new process only
+/// when its group is empty, so a later process of that number shows that the group is a stranger's.
+fn own_groups(all: &[Process], leaders: &BTreeSet<ProcessId>) -> BTreeSet<u32> {
+    let is_reused = |leader: &ProcessId| {
+        all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
+    };
+    leaders.iter().filter(|leader| !is_reused(leader)).map(|leader| leader.pid).collect()
+}
+
 /// Reads all processes of the machine, once for everybody who asks at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
@@ -78,28 +88,31 @@ pub(crate) struct Census {
 
 impl Census {
     /// All processes, read after this was called.
-    pub(crate) async fn take(&self) -> Arc<Vec<Process>> {
+    pub(crate) async fn take(&self) -> io::Result<Arc<Vec<Process>>> {
         let asked = self.begun.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
         if last.0 <= asked {
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
             let read = tokio::task::spawn_blocking(read_all).await;
-            *last = (number, Arc::new(read.unwrap_or_default()));
+            *last = (number, Arc::new(read.map_err(io::Error::other)??));
         }
-        Arc::clone(&last.1)
+        Ok(Arc::clone(&last.1))
     }
 }
 
-/// Reads all processes of the machine.
-pub(crate) fn read_all() -> Vec<Process> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let running = pids.filter_map(|pid| stat(pid).filter(|(_, runs)| *runs));
-    let seen = |(process, _): (Process, bool)| Process {
-        invocation: invocation(process.id.pid),
-        ..process
-    };
-    running.map(seen).collect()
+/// Reads all processes of the machine. A list that is not complete is an error: whoever is missing
+/// from it would be taken for ended.
+pub(crate) fn read_all() -> io::Result<Vec<Process>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some((process, true)) = stat(pid)? {
+            all.push(Process { invocation: invocation(pid)?, ..process });
+        }
+    }
+    Ok(all)
 }
 
 /// A process that can be waited for and signalled, and cannot be mistaken for another.
@@ -120,7 +133,7 @@ impl Watched {
             Err(error) => return Err(error.into()),
         };
         // The number may have been given to another process before the descriptor was made.
-        if started(process.pid) != Some(process) {
+        if started(process.pid)? != Some(process) {
             return Ok(None);
         }
         let descriptor = readable(descriptor)?;
@@ -142,9 +155,23 @@ impl Watched {
 }
 
 /// A process, and whether it runs.
-fn stat(pid: u32) -> Option<(Process, bool)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(pid, &text)
+fn stat(pid: u32) -> io::Result<Option<(Process, bool)>> {
+    let read = there(std::fs::read(format!("/proc/{pid}/stat")))?;
+    Ok(read.and_then(|text| parse_stat(pid, &String::from_utf8_lossy(&text))))
+}
+
+/// What was read of a process; `None` if it is not there, or hidden from us. That this daemon has
+/// no more files or memory says nothing of the process.
+fn there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    use rustix::io::Errno;
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if Errno::from_io_error(&error).is_some_and(|no| scarce.contains(&no)) => {
+            Err(error)
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// Reads a line of `/proc/PID/stat`. The name of the program stands in brackets and may hold
@@ -164,12 +191,12 @@ fn parse_stat(pid: u32, text: &str) -> Option<(Process, bool)> {
     Some((process, runs))
 }
 
-fn invocation(pid: u32) -> Option<String> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+fn invocation(pid: u32) -> io::Result<Option<String>> {
+    let environment = there(std::fs::read(format!("/proc/{pid}/environ")))?.unwrap_or_default();
     let value = environment
         .split(|&byte| byte == 0)
-        .find_map(|variable| variable.strip_prefix(INVOCATION_ID.as_bytes())?.strip_prefix(b"="))?;
-    Some(String::from_utf8_lossy(value).into_owned())
+        .find_map(|variable| variable.strip_prefix(INVOCATION_ID.as_bytes())?.strip_prefix(b"="));
+    Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
 }
 
 #[cfg(test)]
@@ -193,11 +220,28 @@ mod tests {
             process(15, 1, 10, Some("b")),
         ];
         let pids = |groups: &[u32]| {
-            let groups = groups.iter().copied().collect();
-            members(&all, "a", &groups).iter().map(|p| p.id.pid).collect::<Vec<_>>()
+            let leaders = groups.iter().map(|&pid| ProcessId { pid, start: 0 }).collect();
+            members(&all, "a", &leaders).iter().map(|p| p.id.pid).collect::<Vec<_>>()
         };
         assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
         assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
+        let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
+        let leaders = BTreeSet::from([ProcessId { pid: 9, start: 0 }]);
+        assert_eq!(members(&all, "a", &leaders).len(), 2);
+        all[0].id.start = 5;
+        assert_eq!(members(&all, "a", &leaders), Vec::<&Process>::new());
+    }
+
+    #[test]
+    fn want_of_files_is_not_the_end_of_a_process() {
+        let errno = |no: rustix::io::Errno| there::<()>(Err(no.into()));
+        assert!(errno(rustix::io::Errno::MFILE).is_err());
+        assert!(matches!(errno(rustix::io::Errno::NOENT), Ok(None)));
+        assert!(matches!(errno(rustix::io::Errno::SRCH), Ok(None)));
     }
 
     #[test]
@@ -212,8 +256,9 @@ mod tests {
 
     #[test]
     fn this_very_process_runs() {
-        let own = started(std::process::id()).expect("this process runs");
-        assert!(read_all().iter().any(|process| process.id == own));
-        assert_eq!(started(u32::MAX), None);
+        let own = started(std::process::id()).expect("it can be read").expect("it runs");
+        let all = read_all().expect("they can be read");
+        assert!(all.iter().any(|process| process.id == own));
+        assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
     }
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::life::Memory;
+use super::life::{Memory, ProcessId};
 
 /// What was asked of the service manager about a unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ pub(crate) struct Asked {
 pub(crate) struct Run {
     /// The identity of the run, which all its processes carry; empty before the first.
     pub(crate) invocation: String,
-    /// Process groups that the run has begun and that were not seen to end.
-    pub(crate) groups: Vec<u32>,
+    /// The leaders of process groups that the run has begun and that were not seen to end.
+    pub(crate) leaders: Vec<ProcessId>,
     pub(crate) memory: Memory,
 }
 
@@ -130,7 +130,7 @@ mod tests {
         assert!(directory.read().expect("nothing is there").is_none());
         let asked = Asked { epoch: 7, generation: 2, launched: true };
         directory.write_unit(b"[Service]\n\xff", asked).expect("it can be written");
-        let run = Run { groups: vec![4], ..Run::default() };
+        let run = Run { leaders: vec![ProcessId { pid: 4, start: 1 }], ..Run::default() };
         directory.write_run(&run).expect("it can be written");
         let read = directory.read().expect("it can be read").expect("it is there");
         assert_eq!(read, (b"[Service]\n\xff".to_vec(), asked, run));

@@ -21,7 +21,7 @@ pub(crate) enum Targets {
     /// These processes.
     Leaders(Vec<ProcessId>),
     /// Everything that belongs to the run.
-    Run { invocation: String, groups: BTreeSet<u32> },
+    Run { invocation: String, leaders: BTreeSet<ProcessId> },
 }
 
 /// Signals each target once, those that appear later too, and returns when none is left.
@@ -30,11 +30,12 @@ pub(crate) enum Targets {
 pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signal: Sig) {
     let mut signalled = BTreeSet::new();
     loop {
-        let left = targets.left(&machine).await;
-        if left.is_empty() {
-            return;
-        }
-        if let Err(error) = signal_and_wait(&left, signal, &mut signalled).await {
+        let done = match targets.left(&machine).await {
+            Ok(left) if left.is_empty() => return,
+            Ok(left) => signal_and_wait(&left, signal, &mut signalled).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
             tracing::warn!(%error, "cannot end a process; trying again");
             machine.clock.sleep(PAUSE).await;
         }
@@ -42,17 +43,19 @@ pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signal: Sig) 
 }
 
 impl Targets {
-    async fn left(&self, machine: &Machine) -> Vec<ProcessId> {
+    async fn left(&self, machine: &Machine) -> io::Result<Vec<ProcessId>> {
         match self {
             Self::Leaders(leaders) => {
-                let running = |leader: &&ProcessId| started(leader.pid) == Some(**leader);
-                leaders.iter().filter(running).copied().collect()
+                let running = |leader: &ProcessId| {
+                    started(leader.pid).map(|now| (now == Some(*leader)).then_some(*leader))
+                };
+                leaders.iter().filter_map(|leader| running(leader).transpose()).collect()
             }
-            Self::Run { invocation, groups } => {
-                let all = machine.census.take().await;
+            Self::Run { invocation, leaders } => {
+                let all = machine.census.take().await?;
                 let own = std::process::id();
-                let members = members(&all, invocation, groups).into_iter();
-                members.map(|process| process.id).filter(|id| id.pid != own).collect()
+                let members = members(&all, invocation, leaders).into_iter();
+                Ok(members.map(|process| process.id).filter(|id| id.pid != own).collect())
             }
         }
     }

@@ -137,7 +137,7 @@ async fn a_process_that_was_started_but_not_written_down_is_found() {
     let path = dead.path("native/units/a.service/run.json");
     let text = std::fs::read_to_string(&path).expect("there is a record");
     let mut run: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    run["groups"] = serde_json::json!([]);
+    run["leaders"] = serde_json::json!([]);
     run["memory"]["main"] = serde_json::Value::Null;
     run["memory"]["phase"] = "start".into();
     run["memory"]["spawning"] = "main".into();
