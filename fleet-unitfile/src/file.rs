@@ -6,10 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
 use crate::edit;
+use crate::grammar::{byte_order_mark_len, column};
 use crate::hash::UnitHash;
 use crate::lines::Lines;
 use crate::option::UnitOption;
-use crate::parse::{Parsed, byte_order_mark_len, column, parse};
+use crate::parse::{Parsed, parse};
+use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
 /// The text of a unit and the options in it.
@@ -29,9 +31,8 @@ use crate::write::{OptionError, canonical, check};
 pub struct UnitFile(Arc<Inner>);
 
 struct Inner {
-    source: Box<[u8]>,
-    sections: Vec<Arc<str>>,
-    options: Vec<UnitOption>,
+    text: Arc<Text>,
+    options: Box<[UnitOption]>,
     hash: OnceLock<UnitHash>,
 }
 
@@ -45,14 +46,10 @@ impl UnitFile {
     ///
     /// The first error of the source.
     pub fn parse(source: impl AsRef<[u8]>) -> Result<Self, ParseError> {
-        let source = source.as_ref();
-        let mut parsed = parse(source, true);
-        match parsed
-            .diagnostics
-            .pop_if(|last| last.severity() == Severity::Error)
-        {
+        let mut parsed = parse(source.as_ref(), true);
+        match parsed.diagnostics.pop_if(|last| last.severity() == Severity::Error) {
             Some(error) => Err(ParseError::new(error)),
-            None => Ok(Self::new(source, parsed).0),
+            None => Ok(Self::new(parsed).0),
         }
     }
 
@@ -62,8 +59,7 @@ impl UnitFile {
     /// where the first error comes after those. Where a section header cannot be read, the
     /// options below it are left out: they belong to no section that is known.
     pub fn parse_collecting(source: impl AsRef<[u8]>) -> (Self, Vec<Diagnostic>) {
-        let source = source.as_ref();
-        Self::new(source, parse(source, false))
+        Self::new(parse(source.as_ref(), false))
     }
 
     /// Writes a unit file that holds the given options; its source is their canonical text.
@@ -103,12 +99,12 @@ impl UnitFile {
 
     /// The source, byte for byte as it was given.
     pub fn source(&self) -> &[u8] {
-        &self.0.source
+        self.0.text.source.as_bytes()
     }
 
     /// The source as text; `None` where a comment of it is not UTF-8.
     pub fn source_str(&self) -> Option<&str> {
-        str::from_utf8(&self.0.source).ok()
+        self.0.text.source.as_text()
     }
 
     /// Every option, in the order of the source.
@@ -118,7 +114,7 @@ impl UnitFile {
 
     /// The names of the sections in the order of their first headers, those without options too.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
-        self.0.sections.iter().map(|section| &**section)
+        self.0.text.sections.iter().map(|section| &**section)
     }
 
     /// Whether the source has a header of this section.
@@ -138,18 +134,13 @@ impl UnitFile {
 
     /// The value of the last option of this name in this section.
     pub fn last(&self, section: &str, name: &str) -> Option<&str> {
-        let last = self
-            .options()
-            .iter()
-            .rfind(|it| it.name() == name && it.section() == section);
+        let last = self.options().iter().rfind(|it| it.name() == name && it.section() == section);
         last.map(UnitOption::value)
     }
 
     /// The first `Description=` of section `Unit`, or an empty text.
     pub fn description(&self) -> &str {
-        self.values("Unit", "Description")
-            .next()
-            .map_or("", UnitOption::value)
+        self.values("Unit", "Description").next().map_or("", UnitOption::value)
     }
 
     /// The canonical text: only what means something, in one way of writing it.
@@ -176,10 +167,7 @@ impl UnitFile {
             return Location { line: 1, column: 1 };
         };
         let at = offset.saturating_sub(line.start).min(line.text.len());
-        Location {
-            line: line.number,
-            column: column(line.text, at),
-        }
+        Location { line: line.number, column: column(line.text, at) }
     }
 
     /// The whole physical line that a byte offset of the source stands in, without its end.
@@ -191,36 +179,21 @@ impl UnitFile {
     }
 
     fn line_at(&self, offset: usize) -> Option<crate::lines::Line<'_>> {
-        let mut lines = Lines::new(&self.0.source, byte_order_mark_len(&self.0.source));
+        let mut lines = Lines::new(self.source(), byte_order_mark_len(self.source()));
         let first = lines.next()?;
         let before = lines.take_while(|line| line.start <= offset);
         Some(before.last().unwrap_or(first))
     }
 
-    fn new(source: &[u8], parsed: Parsed) -> (Self, Vec<Diagnostic>) {
-        let Parsed {
-            sections,
-            options,
-            diagnostics,
-        } = parsed;
-        let hash = OnceLock::new();
-        (
-            Self(Arc::new(Inner {
-                source: source.into(),
-                sections,
-                options,
-                hash,
-            })),
-            diagnostics,
-        )
+    fn new(parsed: Parsed) -> (Self, Vec<Diagnostic>) {
+        let inner = Inner { text: parsed.text, options: parsed.options, hash: OnceLock::new() };
+        (Self(Arc::new(inner)), parsed.diagnostics)
     }
 }
 
 impl fmt::Debug for UnitFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UnitFile")
-            .field(&String::from_utf8_lossy(self.source()))
-            .finish()
+        f.debug_tuple("UnitFile").field(&String::from_utf8_lossy(self.source())).finish()
     }
 }
 

@@ -3,44 +3,67 @@
 use std::borrow::Cow;
 
 use crate::diagnostic::Span;
-use crate::lines::{Line, Lines, ends_in_open_backslash, trim_end, trim_start};
+use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim_end, trim_start};
 
 /// A physical line with those that continue it; comments between them are left out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Logical<'a> {
     pub(crate) first: Line<'a>,
     /// The lines after the first; most logical lines have none, and then this allocates nothing.
-    pub(crate) rest: Vec<Line<'a>>,
+    /// Those past the length that a line may have are not kept.
+    rest: Vec<Line<'a>>,
+    last: Line<'a>,
+    len: usize,
     /// Whether the source ends where another line was to follow.
     pub(crate) unfinished: bool,
 }
 
 impl<'a> Logical<'a> {
-    /// Takes the next logical line; comment lines are skipped.
-    pub(crate) fn next(lines: &mut Lines<'a>) -> Option<Self> {
-        let first = lines.find(|line| !line.is_comment())?;
-        Some(Self::starting_with(first, lines))
-    }
-
     /// Takes the lines that continue `first`.
     pub(crate) fn starting_with(first: Line<'a>, lines: &mut Lines<'a>) -> Self {
-        let mut logical = Self {
-            first,
-            rest: Vec::new(),
-            unfinished: false,
-        };
-        while logical.last().continues() {
+        let mut logical =
+            Self { first, rest: Vec::new(), last: first, len: first.text.len(), unfinished: false };
+        while logical.last.continues() {
             let Some(line) = lines.find(|line| !line.is_comment()) else {
                 logical.unfinished = true;
                 break;
             };
-            logical.rest.push(line);
+            logical.last = line;
+            logical.len = logical.len.saturating_add(line.text.len());
+            if !logical.is_too_long() {
+                logical.rest.push(line);
+            }
         }
         logical
     }
 
     pub(crate) fn last(&self) -> &Line<'a> {
-        self.rest.last().unwrap_or(&self.first)
+        &self.last
+    }
+
+    /// The lines after the first.
+    pub(crate) fn rest(&self) -> &[Line<'a>] {
+        &self.rest
+    }
+
+    /// Whether this is one physical line that does not ask for another.
+    pub(crate) fn is_single(&self) -> bool {
+        self.rest.is_empty() && !self.unfinished
+    }
+
+    /// Whether this is longer than a line may be.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.len >= MAX_LINE
+    }
+
+    /// Whether the first character that is not a blank would begin a section header.
+    pub(crate) fn starts_like_header(&self) -> bool {
+        let mut bytes = self.lines().flat_map(|line| {
+            let continued = line.continues();
+            let text = line.text.strip_suffix(b"\\").filter(|_| continued);
+            text.unwrap_or(line.text)
+        });
+        bytes.find(|&&byte| !is_blank(byte)) == Some(&b'[')
     }
 
     /// The line as systemd sees it: each backslash that continues it is one space.
@@ -48,10 +71,10 @@ impl<'a> Logical<'a> {
     /// A byte of it has the same place as the byte of the physical line that it comes from,
     /// counted over the physical lines without their ends.
     pub(crate) fn joined(&self) -> Cow<'a, [u8]> {
-        if self.rest.is_empty() && !self.unfinished {
+        if self.is_single() {
             return Cow::Borrowed(self.first.text);
         }
-        let mut joined = Vec::new();
+        let mut joined = Vec::with_capacity(self.len);
         for line in self.lines() {
             joined.extend_from_slice(line.text);
             if line.continues() {
@@ -64,7 +87,7 @@ impl<'a> Logical<'a> {
 
     /// The length of the joined line.
     pub(crate) fn len(&self) -> usize {
-        self.lines().map(|line| line.text.len()).sum()
+        self.len
     }
 
     /// The physical line, and the offset in it, of the byte at offset `at` of the joined line.
@@ -75,31 +98,28 @@ impl<'a> Logical<'a> {
             }
             at -= line.text.len();
         }
-        (self.rest.len(), self.last().text.len())
+        let last = self.line(self.rest.len());
+        (self.rest.len(), last.text.len())
     }
 
     /// Where the bytes from offset `start` to `end` of the joined line stand in the source.
     pub(crate) fn span(&self, start: usize, end: usize) -> Span {
+        if self.is_single() || self.is_too_long() && end == self.len {
+            let end = self.last.start + end - (self.len - self.last.text.len());
+            let start = self.first.start + start;
+            return Span { start, end };
+        }
         let place = |at| {
             let (index, offset) = self.locate(at);
             self.line(index).start + offset
         };
-        let last = if end > start {
-            place(end - 1) + 1
-        } else {
-            place(start)
-        };
-        Span {
-            start: place(start),
-            end: last,
-        }
+        let last = if end > start { place(end - 1) + 1 } else { place(start) };
+        Span { start: place(start), end: last }
     }
 
     /// The physical line with the given index.
     pub(crate) fn line(&self, index: usize) -> &Line<'a> {
-        index
-            .checked_sub(1)
-            .map_or(&self.first, |index| &self.rest[index])
+        index.checked_sub(1).map_or(&self.first, |index| &self.rest[index])
     }
 
     /// The text from offset `at` of the joined line on, with backslashes and line ends kept.

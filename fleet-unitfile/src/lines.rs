@@ -42,11 +42,7 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// The lines from the offset `at` on, which is where line 1 begins.
     pub(crate) fn new(source: &'a [u8], at: usize) -> Self {
-        Self {
-            source,
-            at,
-            number: 0,
-        }
+        Self { source, at, number: 0 }
     }
 }
 
@@ -56,18 +52,34 @@ impl<'a> Iterator for Lines<'a> {
     fn next(&mut self) -> Option<Line<'a>> {
         let start = self.at;
         let rest = self.source.get(start..).filter(|rest| !rest.is_empty())?;
-        let length = rest
-            .iter()
-            .position(|&byte| is_line_end(byte))
-            .unwrap_or(rest.len());
+        let length = line_length(rest);
         self.at = start + length + line_end_length(&rest[length..]);
         self.number += 1;
-        Some(Line {
-            text: &rest[..length],
-            start,
-            number: self.number,
-        })
+        Some(Line { text: &rest[..length], start, number: self.number })
     }
+}
+
+/// How many bytes stand before the first line end, or in all where there is none.
+fn line_length(text: &[u8]) -> usize {
+    // Eight bytes at a time: a byte becomes zero where it is the wanted one, and only a zero, or
+    // a byte after one, borrows from its highest bit. So the first mark is always true.
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHEST: u64 = 0x8080_8080_8080_8080;
+    let marks = |word: u64| word.wrapping_sub(ONES) & !word & HIGHEST;
+    let (words, _) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = marks(word)
+            | marks(word ^ ONES * u64::from(b'\n'))
+            | marks(word ^ ONES * u64::from(b'\r'));
+        if found != 0 {
+            let before = usize::try_from(found.trailing_zeros() / 8);
+            return index * 8 + before.expect("a number below eight");
+        }
+    }
+    let tail = &text[words.len() * 8..];
+    let end = tail.iter().position(|&byte| is_line_end(byte));
+    end.map_or(text.len(), |end| words.len() * 8 + end)
 }
 
 /// Whether the backslash that a text ends in, if any, is not itself escaped by one before it.
@@ -88,11 +100,7 @@ pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
 
 /// Without the blanks at the end.
 pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
-    let blanks = text
-        .iter()
-        .rev()
-        .take_while(|&&byte| is_blank(byte))
-        .count();
+    let blanks = text.iter().rev().take_while(|&&byte| is_blank(byte)).count();
     &text[..text.len() - blanks]
 }
 

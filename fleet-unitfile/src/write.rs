@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::grammar::{BLANKS, is_clean, section_flaw};
 use crate::join::{Logical, trimmed_end};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::UnitOption;
-use crate::parse::{BLANKS, is_clean, section_flaw};
 
 /// Why an option cannot be written into a unit file and read back as the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

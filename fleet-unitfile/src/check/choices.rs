@@ -1,0 +1,166 @@
+//! The words that directives with a choice take.
+
+type Words = &'static [&'static str];
+
+pub(super) const ACTIONS: Words = &[
+    "none",
+    "reboot",
+    "reboot-force",
+    "reboot-immediate",
+    "poweroff",
+    "poweroff-force",
+    "poweroff-immediate",
+    "exit",
+    "exit-force",
+    "soft-reboot",
+    "soft-reboot-force",
+    "kexec",
+    "kexec-force",
+    "halt",
+    "halt-force",
+    "halt-immediate",
+];
+pub(super) const BIND_IPV6_ONLY: Words = &["default", "both", "ipv6-only"];
+pub(super) const CAPABILITIES: Words = &[
+    "CAP_AUDIT_CONTROL",
+    "CAP_AUDIT_READ",
+    "CAP_AUDIT_WRITE",
+    "CAP_BLOCK_SUSPEND",
+    "CAP_BPF",
+    "CAP_CHECKPOINT_RESTORE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_DAC_READ_SEARCH",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_IPC_LOCK",
+    "CAP_IPC_OWNER",
+    "CAP_KILL",
+    "CAP_LEASE",
+    "CAP_LINUX_IMMUTABLE",
+    "CAP_MAC_ADMIN",
+    "CAP_MAC_OVERRIDE",
+    "CAP_MKNOD",
+    "CAP_NET_ADMIN",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_BROADCAST",
+    "CAP_NET_RAW",
+    "CAP_PERFMON",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_BOOT",
+    "CAP_SYS_CHROOT",
+    "CAP_SYSLOG",
+    "CAP_SYS_MODULE",
+    "CAP_SYS_NICE",
+    "CAP_SYS_PACCT",
+    "CAP_SYS_PTRACE",
+    "CAP_SYS_RAWIO",
+    "CAP_SYS_RESOURCE",
+    "CAP_SYS_TIME",
+    "CAP_SYS_TTY_CONFIG",
+    "CAP_WAKE_ALARM",
+];
+pub(super) const COLLECT_MODES: Words = &["inactive", "inactive-or-failed"];
+pub(super) const CONTROLLERS: Words = &[
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "io",
+    "blkio",
+    "memory",
+    "devices",
+    "pids",
+    "bpf-firewall",
+    "bpf-devices",
+    "bpf-foreign",
+    "bpf-socket-bind",
+    "bpf-restrict-network-interfaces",
+];
+pub(super) const CPU_POLICIES: Words = &["other", "batch", "idle", "fifo", "rr", "ext"];
+pub(super) const DEFER_TRIGGER: Words = &["patient"];
+pub(super) const DEVICE_POLICIES: Words = &["auto", "closed", "strict"];
+pub(super) const EXIT_TYPES: Words = &["main", "cgroup"];
+pub(super) const FACILITIES: Words = &[
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+    "ftp", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+];
+pub(super) const IDLE: Words = &["idle"];
+pub(super) const INPUTS: Words =
+    &["null", "tty", "tty-force", "tty-fail", "data", "socket", "fd", "file:", "fd:"];
+pub(super) const IO_CLASSES: Words = &["none", "realtime", "best-effort", "idle"];
+pub(super) const JOB_MODES: Words = &[
+    "fail",
+    "lenient",
+    "replace",
+    "replace-irreversibly",
+    "isolate",
+    "flush",
+    "ignore-dependencies",
+    "ignore-requirements",
+    "triggering",
+    "restart-dependencies",
+];
+pub(super) const KEYRING_MODES: Words = &["inherit", "private", "shared"];
+pub(super) const KILL_MODES: Words = &["control-group", "mixed", "process", "none"];
+pub(super) const LEVELS: Words =
+    &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+pub(super) const MANAGED_OOM: Words = &["auto", "kill"];
+pub(super) const MANAGED_OOM_PREFERENCES: Words = &["none", "avoid", "omit"];
+pub(super) const MOUNT_FLAGS: Words = &["shared", "slave", "private"];
+pub(super) const NAMESPACES: Words = &["cgroup", "ipc", "net", "mnt", "pid", "user", "uts", "time"];
+pub(super) const NOTIFY_ACCESS: Words = &["none", "main", "exec", "all"];
+pub(super) const NUMA_POLICIES: Words =
+    &["default", "preferred", "bind", "interleave", "local", "preferred-many"];
+pub(super) const OOM_POLICIES: Words = &["continue", "stop", "kill"];
+pub(super) const OUTPUTS: Words = &[
+    "inherit",
+    "null",
+    "tty",
+    "journal",
+    "journal+console",
+    "kmsg",
+    "kmsg+console",
+    "syslog",
+    "syslog+console",
+    "socket",
+    "fd",
+    "file:",
+    "append:",
+    "truncate:",
+    "fd:",
+];
+pub(super) const PRESERVE: Words = &["restart"];
+pub(super) const PRESSURE_WATCH: Words = &["auto", "skip"];
+pub(super) const PRIVATE_TMP: Words = &["connected", "disconnected"];
+pub(super) const PRIVATE_USERS: Words = &["self", "identity", "full", "managed"];
+pub(super) const PROC_SUBSETS: Words = &["all", "pid"];
+pub(super) const PROTECT_CONTROL_GROUPS: Words = &["private", "strict"];
+pub(super) const PROTECT_HOME: Words = &["read-only", "tmpfs"];
+pub(super) const PROTECT_PROC: Words = &["default", "noaccess", "invisible", "ptraceable"];
+pub(super) const PROTECT_SYSTEM: Words = &["full", "strict"];
+pub(super) const RESTARTS: Words =
+    &["no", "on-success", "on-failure", "on-abnormal", "on-watchdog", "on-abort", "always"];
+pub(super) const RESTART_MODES: Words = &["normal", "direct", "debug"];
+pub(super) const SECURE_BITS: Words = &[
+    "keep-caps",
+    "keep-caps-locked",
+    "no-setuid-fixup",
+    "no-setuid-fixup-locked",
+    "noroot",
+    "noroot-locked",
+];
+pub(super) const SERVICE_TYPES: Words =
+    &["simple", "exec", "forking", "oneshot", "dbus", "notify", "notify-reload", "idle"];
+pub(super) const SIGNALS: Words = &[
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+pub(super) const SOCKET_PROTOCOLS: Words = &["udplite", "sctp", "mptcp"];
+pub(super) const TIMEOUT_MODES: Words = &["terminate", "abort", "kill"];
+pub(super) const TIMESTAMPING: Words = &["off", "us", "usec", "µs", "ns", "nsec"];
+pub(super) const UTMP_MODES: Words = &["init", "login", "user"];

@@ -1,0 +1,82 @@
+//! The word that was probably meant.
+
+/// The candidate that is most like a word; `None` where none is like it enough.
+///
+/// Case does not count. About one letter in four may be missing, added, wrong or swapped with its
+/// neighbour. Of several that are equally like it, the first counts.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = lower(word);
+    let most = (word.len() / 4).clamp(1, 4);
+    // Nothing that long is a name, and comparing it would take its time.
+    if word.len() > 64 {
+        return None;
+    }
+    let near = candidates.into_iter().filter_map(|candidate| {
+        let other = lower(candidate);
+        let may_be = other.len().abs_diff(word.len()) <= most;
+        let distance = may_be.then(|| distance(&word, &other))?;
+        (distance <= most && distance < word.len()).then_some((distance, candidate))
+    });
+    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+fn lower(text: &str) -> Vec<char> {
+    text.chars().map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// How many letters have to be added, removed, changed or swapped with the next one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let change = last[j] + usize::from(x != y);
+            let mut best = change.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(a: &str, b: &str) -> usize {
+        distance(&lower(a), &lower(b))
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("Type", "type", 0),
+            ("ExecStrat", "ExecStart", 1),
+            ("Enviroment", "Environment", 1),
+            ("Aftre", "After", 1),
+            ("Descriptiom", "Description", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!((of(a, b), of(b, a)), (expected, expected), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_word_is_found_and_nothing_far_away() {
+        let words = ["After", "Before", "Requires", "Restart"];
+        assert_eq!(nearest("afetr", words), Some("After"));
+        assert_eq!(nearest("Require", words), Some("Requires"));
+        assert_eq!(nearest("Banana", words), None);
+        assert_eq!(nearest("", words), None);
+        assert_eq!(nearest("b", ["a"]), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Every directive that systemd knows, by section, with the kind of its value.
+
+mod sections;
+mod shared;
+
+use super::kind::Kind;
+use crate::unit_type::UnitType;
+
+/// Names and the kinds of their values, sorted by name.
+pub(super) type Table = &'static [(&'static str, Kind)];
+
+/// Every section that systemd reads, with the tables of its directives.
+const SECTIONS: [(&str, &[Table]); 14] = [
+    ("Automount", &[sections::AUTOMOUNT]),
+    ("Device", &[]),
+    ("Install", &[sections::INSTALL]),
+    ("Mount", &[sections::MOUNT, shared::EXEC, shared::CGROUP, shared::KILL]),
+    ("Path", &[sections::PATH]),
+    ("Scope", &[sections::SCOPE, shared::CGROUP, shared::KILL]),
+    ("Service", &[sections::SERVICE, shared::EXEC, shared::CGROUP, shared::KILL]),
+    ("Slice", &[sections::SLICE, shared::CGROUP]),
+    ("Socket", &[sections::SOCKET, shared::EXEC, shared::CGROUP, shared::KILL]),
+    ("Swap", &[sections::SWAP, shared::EXEC, shared::CGROUP, shared::KILL]),
+    ("Target", &[]),
+    ("Timer", &[sections::TIMER]),
+    ("Unit", &[sections::UNIT]),
+    ("BusName", &[]),
+];
+
+/// The section of a unit type's own; `None` for snapshots, which have none.
+pub(super) const fn own_section(unit_type: UnitType) -> Option<&'static str> {
+    Some(match unit_type {
+        UnitType::Automount => "Automount",
+        UnitType::Busname => "BusName",
+        UnitType::Device => "Device",
+        UnitType::Mount => "Mount",
+        UnitType::Path => "Path",
+        UnitType::Scope => "Scope",
+        UnitType::Service => "Service",
+        UnitType::Slice => "Slice",
+        UnitType::Snapshot => return None,
+        UnitType::Socket => "Socket",
+        UnitType::Swap => "Swap",
+        UnitType::Target => "Target",
+        UnitType::Timer => "Timer",
+    })
+}
+
+/// The names of all sections.
+pub(super) fn section_names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
+/// The kind of a directive's value; `None` where the section has no such directive.
+pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
+    tables(section).iter().find_map(|table| {
+        let at = table.binary_search_by_key(&name, |(name, _)| name).ok()?;
+        Some(table[at].1)
+    })
+}
+
+/// The names of all directives of a section, table by table.
+pub(super) fn names(section: &str) -> impl Iterator<Item = &'static str> {
+    tables(section).iter().flat_map(|table| table.iter().map(|(name, _)| *name))
+}
+
+fn tables(section: &str) -> &'static [Table] {
+    let found = SECTIONS.iter().find(|(name, _)| *name == section);
+    found.map_or(&[], |(_, tables)| tables)
+}
+
+/// Every directive as `(section, name, newer)`: whether only a systemd newer than the list's one
+/// knows it.
+pub fn directives() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    section_names().flat_map(|section| {
+        names(section).map(move |name| (section, name, sections::NEWER.contains(&name)))
+    })
+}
+
+/// The version of systemd whose list of directives is built in.
+pub fn directives_version() -> &'static str {
+    sections::VERSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_sorted_and_no_section_has_a_name_twice() {
+        for (section, tables) in SECTIONS {
+            for table in tables {
+                assert!(table.is_sorted_by(|a, b| a.0 < b.0), "{section}");
+            }
+            let mut all: Vec<_> = names(section).collect();
+            all.sort_unstable();
+            let count = all.len();
+            all.dedup();
+            assert_eq!(all.len(), count, "{section}");
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_found_in_each_section_and_nowhere_else() {
+        assert_eq!(kind("Service", "Nice"), kind("Swap", "Nice"));
+        assert_eq!(kind("Slice", "Nice"), None);
+        assert!(kind("Slice", "MemoryMax").is_some());
+        assert_eq!(kind("Service", "memorymax"), None);
+        assert_eq!(kind("Nothing", "Nice"), None);
+    }
+}
