@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::history::History;
 use crate::host::Host;
 use crate::safety::Safety;
-use crate::spy::{Author, Authors, Spy, Wire};
+use crate::spy::{Author, Authors, Spy};
 use crate::units::{file, name};
 
 /// How long a machine stays present, and a leader leads, without a sign of life.
@@ -189,7 +189,7 @@ impl Cluster {
 
 impl Daemon {
     fn start(machine: usize, host: &Host) -> Self {
-        let registry = Registry::new(Arc::new(Wire(host.link().clone())), Layout::DEFAULT_PREFIX);
+        let registry = Registry::new(Arc::new(host.wire().clone()), Layout::DEFAULT_PREFIX);
         // Each loop has a mirror of its own here. Which of two tasks that wait for one signal wakes
         // first is chance that no seed governs.
         let mirror = Mirror::start(&registry);

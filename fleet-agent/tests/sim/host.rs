@@ -15,6 +15,8 @@ use futures_util::FutureExt as _;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::spy::Wire;
+
 /// A call to the service manager, with what was true when it was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
@@ -37,7 +39,7 @@ pub(crate) struct Host(Arc<Shared>);
 struct Shared {
     id: MachineId,
     fake: Arc<FakeManager>,
-    link: FaultyStore,
+    wire: Wire,
     store: Arc<MemoryStore>,
     state: Mutex<State>,
 }
@@ -64,8 +66,8 @@ impl Host {
             well_since: Instant::now(),
             boots: 1,
         };
-        let (fake, state) = (FakeManager::new(), Mutex::new(state));
-        Self(Arc::new(Shared { id, fake, link, store, state }))
+        let (fake, state, wire) = (FakeManager::new(), Mutex::new(state), Wire::new(link));
+        Self(Arc::new(Shared { id, fake, wire, store, state }))
     }
 
     pub(crate) fn id(&self) -> &MachineId {
@@ -78,8 +80,13 @@ impl Host {
     }
 
     /// The machine's way to the store.
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.0.wire
+    }
+
+    /// What is wrong with that way.
     pub(crate) fn link(&self) -> &FaultyStore {
-        &self.0.link
+        self.0.wire.link()
     }
 
     /// What tells this boot of the machine from others.
@@ -109,7 +116,7 @@ impl Host {
 
     /// Cuts the machine off from the store, or connects it again.
     pub(crate) fn set_away(&self, away: bool) {
-        self.0.link.set_away(away);
+        self.link().set_away(away);
         self.set_trouble(AWAY, away);
     }
 
@@ -132,10 +139,10 @@ impl Host {
     /// Ends all troubles. A daemon has to be started by whoever starts daemons.
     pub(crate) fn heal(&self) {
         self.set_away(false);
-        self.0.link.set_delay(Duration::ZERO);
-        self.0.link.fail_next(0);
-        self.0.link.lose_answers(0);
-        self.0.link.lose_requests(0);
+        self.link().set_delay(Duration::ZERO);
+        self.link().fail_next(0);
+        self.link().lose_answers(0);
+        self.link().lose_requests(0);
         for unit in crate::units::all() {
             self.0.fake.release(&unit);
             self.0.fake.mend(&unit);

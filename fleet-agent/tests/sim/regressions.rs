@@ -127,3 +127,18 @@ async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
     assert!(cluster.history.now().placement("l.socket").is_none());
     cluster.heal_and_rest().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.wait(Duration::from_secs(1)).await;
+    let unit = name("a.service");
+    cluster.hosts[0].wire().hold_up_next(Duration::from_secs(20));
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(5)).await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.registry.set_desired(&unit, TargetState::Inactive).await.expect("it is there");
+    cluster.wait(Duration::from_secs(30)).await;
+    assert!(cluster.history.now().placement("a.service").is_none());
+    cluster.rest().await;
+}

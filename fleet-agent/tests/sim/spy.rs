@@ -64,33 +64,66 @@ impl Store for Spy {
 
 /// A daemon's way to the store: a write that was sent arrives, even if the daemon that sent it has
 /// ended, or has given up on it.
-pub(crate) struct Wire(pub(crate) FaultyStore);
+#[derive(Clone)]
+pub(crate) struct Wire {
+    link: FaultyStore,
+    late: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Wire {
+    pub(crate) fn new(link: FaultyStore) -> Self {
+        Self { link, late: Arc::default() }
+    }
+
+    /// The link, to be tampered with.
+    pub(crate) fn link(&self) -> &FaultyStore {
+        &self.link
+    }
+
+    /// Lets the next write arrive so much later; whoever sent it hears at once that nobody knows.
+    pub(crate) fn hold_up_next(&self, time: Duration) {
+        *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+}
+
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
+}
 
 #[async_trait]
 impl Store for Wire {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        self.0.read(prefix).await
+        self.link.read(prefix).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        let link = self.0.clone();
-        let sent = tokio::spawn(async move { link.commit(transaction).await });
-        sent.await.expect("a store does not panic")
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let link = self.link.clone();
+        let sent = tokio::spawn(async move {
+            if let Some(time) = late {
+                wait(time).await;
+            }
+            link.commit(transaction).await
+        });
+        match late {
+            Some(_) => Err(StoreError::Unknown("the answer is late".into())),
+            None => sent.await.expect("a store does not panic"),
+        }
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        self.0.watch(prefix, after).await
+        self.link.watch(prefix, after).await
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.0.grant(ttl).await
+        self.link.grant(ttl).await
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.0.renew(lease).await
+        self.link.renew(lease).await
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.0.revoke(lease).await
+        self.link.revoke(lease).await
     }
 }

@@ -1,7 +1,9 @@
 //! What is written to the store: who decides (I-3), by which rules (I-4, I-5), and what outlives
 //! its unit (I-7).
 
-use fleet_core::{Placement, Revision, Snapshot, Unit};
+use std::collections::BTreeMap;
+
+use fleet_core::{Epoch, Placement, Revision, Snapshot, Unit};
 use fleet_scheduler::{Action, check, plan};
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
@@ -15,6 +17,8 @@ pub(super) struct Writes {
     leader: Option<Author>,
     /// Since which revision.
     elected: Revision,
+    /// The latest placement of each unit.
+    latest: BTreeMap<UnitName, Epoch>,
 }
 
 impl Writes {
@@ -31,7 +35,7 @@ impl Writes {
         for moment in history.since(before) {
             let revision = moment.snapshot.revision;
             let found = self.authority(moment).into_iter();
-            let found = found.chain(self.hindsight(moment));
+            let found = found.chain(self.hindsight(moment)).chain(self.overtaken(moment));
             let found = found.chain(orphans(&moment.snapshot));
             let found: Vec<String> = found.chain(decisions(moment, history)).collect();
             violations.extend(found.into_iter().map(|text| format!("revision {revision}: {text}")));
@@ -75,6 +79,20 @@ impl Writes {
             format!("I-5: decided at {}, by who leads since {}", old.epoch, self.elected)
         };
         old.map(text).collect()
+    }
+
+    /// A later placement of a unit has a higher epoch.
+    fn overtaken(&mut self, moment: &Moment) -> Vec<String> {
+        let mut violations = Vec::new();
+        for (key, _) in &moment.written {
+            let Key::Placement(unit) = key else { continue };
+            let Some(placement) = moment.snapshot.placement(unit.as_str()) else { continue };
+            let before = self.latest.insert(unit.clone(), placement.epoch);
+            if before.is_some_and(|before| before >= placement.epoch) {
+                violations.push(format!("I-2: {unit} is placed by an order that was overtaken"));
+            }
+        }
+        violations
     }
 }
 

@@ -118,7 +118,8 @@ async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
     assert_eq!(cluster.active_on("b.service"), [0]);
     let now = cluster.history.now();
     let state = now.state("a.service", "m0").expect("its state is published");
-    insta::assert_snapshot!(state.problem.as_deref().unwrap_or_default(), @"a.service, line 1: it is broken");
+    let problem = state.problem.as_deref().unwrap_or_default();
+    insta::assert_snapshot!(problem, @"a.service, line 1: it is broken");
     cluster.wait(Duration::from_secs(600)).await;
     cluster.hosts[0].fake().mend(&bad);
     cluster.rest().await;
