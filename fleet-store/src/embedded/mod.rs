@@ -30,6 +30,9 @@ use writer::{Failure, Request, Shown, Writer};
 /// changes of the past are not: a watch from before the opening is refused as
 /// [`StoreError::Compacted`].
 ///
+/// A store that is held up itself, by a slow disk or because the process was stopped, ends no lease
+/// for that: whoever could not renew one in that time has its whole time again.
+///
 /// When the file cannot be written, the writes under way end as [`StoreError::Unknown`], and all
 /// later ones as [`StoreError::Unavailable`] until the store is opened anew; leases do not end
 /// meanwhile. Reads go on, and show what is in the file.

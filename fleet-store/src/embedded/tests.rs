@@ -103,6 +103,27 @@ async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
     store.close().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_held_up_ends_no_lease_for_that() {
+    let store = store_on(&Frail::new(), true);
+    let ttl = Duration::from_secs(10);
+    let lease = store.grant(ttl).await.unwrap();
+    let bound = Transaction::new().put_leased("bound", "1", lease);
+    store.commit(bound).await.unwrap();
+    let before = store.read("").await.unwrap();
+    let mut watch = store.watch("", before.revision).await.unwrap();
+
+    // The clock goes on, and nothing else does, as when the process is stopped.
+    tokio::time::advance(ttl * 3).await;
+    store.renew(lease).await.unwrap();
+    assert_eq!(store.read("").await.unwrap(), before);
+
+    // From now on it is served, so it ends in its time.
+    let ended = watch.next().await.unwrap();
+    assert_eq!(ended.changes.iter().map(|change| &*change.key).collect::<Vec<_>>(), ["bound"]);
+    assert!(ended.changes[0].value.is_none());
+}
+
 #[tokio::test]
 async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
     let file = Frail::new();

@@ -56,6 +56,10 @@ pub(super) struct Writer {
 /// How many requests one write of the file may serve.
 const MOST_AT_ONCE: usize = 256;
 
+/// How much later than due the writer may come to end a lease. If it comes later, the disk or the
+/// whole process was held up, so renewals could not be taken in time either: none ends then.
+const LATE: Duration = Duration::from_secs(1);
+
 impl Writer {
     pub(super) fn new(
         disk: Disk,
@@ -94,8 +98,7 @@ impl Writer {
         let mut batch = Batch::default();
         let mut owed = Vec::new();
         if self.disk.is_ok() {
-            let over = self.keyspace.expire(now);
-            over.into_iter().for_each(|ended| batch.end(ended));
+            self.end_leases(now, &mut batch);
         }
         for request in requests {
             owed.push(self.apply(now, request, &mut batch));
@@ -103,6 +106,15 @@ impl Writer {
         self.make_durable(batch).await;
         let failure = self.disk.as_ref().err();
         owed.into_iter().for_each(|answer| answer(failure));
+    }
+
+    /// Ends the leases that nobody has renewed, although they could have.
+    fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
+        if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > LATE) {
+            tracing::warn!("the store was held up: every lease has its whole time again");
+            self.keyspace.renew_all(now);
+        }
+        self.keyspace.expire(now).into_iter().for_each(|ended| batch.end(ended));
     }
 
     /// Applies a request to the state ahead; its effect is noted in the batch.

@@ -57,6 +57,12 @@ impl Leases {
         Ok(())
     }
 
+    /// Renews every lease that nobody ended, be its time over or not.
+    pub(super) fn renew_all(&mut self, now: Timestamp) {
+        let all: Vec<_> = self.leases.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
+        all.into_iter().for_each(|(id, ttl)| self.insert(now, id, ttl));
+    }
+
     /// Ends a lease and returns its keys; nothing if there is no such lease.
     pub(super) fn end(&mut self, id: LeaseId) -> Option<BTreeSet<Arc<str>>> {
         let lease = self.leases.remove(&id)?;

@@ -180,6 +180,11 @@ impl Keyspace {
         self.leases.renew(now, lease)
     }
 
+    /// Gives every lease its whole time to live again, for when nobody could have renewed one.
+    pub fn renew_all(&mut self, now: Timestamp) {
+        self.leases.renew_all(now);
+    }
+
     /// Ends a lease and deletes the keys bound to it; nothing if it has ended before.
     pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
         let keys = self.leases.end(lease)?;

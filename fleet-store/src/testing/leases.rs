@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::support::{apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
-/// Short enough to be waited for.
-const TTL: Duration = Duration::from_millis(400);
+/// Short enough to be waited for, and long enough for a busy machine to renew it in time.
+const TTL: Duration = Duration::from_secs(1);
 /// Long enough not to end in a test.
 const LONG: Duration = Duration::from_secs(3600);
 
