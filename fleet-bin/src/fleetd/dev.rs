@@ -35,17 +35,22 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     let endpoints: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
     let wiring = wiring(&args, data_dir, listeners)?;
     let mut running = wiring.start().await?;
-    tokio::select! {
-        result = bring_up(&mut running, units, &endpoints) => result?,
-        () = ends.next() => return finish(running).await,
-    }
-    ends.next().await;
-    finish(running).await
+    let result = tokio::select! {
+        error = live(&mut running, units, &endpoints) => Err(error),
+        () = ends.next() => Ok(()),
+    };
+    // Whatever the reason for the end, no process is left behind.
+    say("\nEnding all units");
+    let ended = running.end_with_units().await;
+    result.and(ended)
 }
 
-async fn finish(running: Running) -> Result<(), StartError> {
-    say("\nEnding all units");
-    running.end_with_units().await
+/// Brings the units up, and returns when the cluster cannot go on.
+async fn live(running: &mut Running, units: Vec<NewUnit>, endpoints: &[Listen]) -> StartError {
+    match bring_up(running, units, endpoints).await {
+        Ok(()) => running.broken().await,
+        Err(error) => error,
+    }
 }
 
 async fn bring_up(

@@ -23,17 +23,20 @@ pub(crate) fn configure(file: Option<&Path>, flags: Low) -> Result<Config, Start
     })
 }
 
-/// Runs until a signal asks for the end. The units stay as they are.
+/// Runs until a signal asks for the end, or it cannot go on. The units stay as they are.
 pub(crate) async fn run(config: Config) -> Result<(), StartError> {
     for remark in &config.remarks {
         tracing::warn!("{remark}");
     }
     let mut ends = Ends::listen()?;
-    let running = wiring(&config).await?.start().await?;
+    let mut running = wiring(&config).await?.start().await?;
     tell_ready();
-    ends.next().await;
+    let result = tokio::select! {
+        () = ends.next() => Ok(()),
+        error = running.broken() => Err(error),
+    };
     running.end().await;
-    Ok(())
+    result
 }
 
 async fn wiring(config: &Config) -> Result<Wiring, StartError> {

@@ -51,7 +51,8 @@ pub(crate) struct Running {
 }
 
 impl Wiring {
-    /// Starts everything. Nothing has been started when this fails.
+    /// Starts everything. When this fails, what was begun is dropped again, and units that ran
+    /// before run on.
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let store = self.open_store().await?;
         let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
@@ -153,6 +154,16 @@ impl Running {
         }
     }
 
+    /// Returns when the engine or a server has ended that nobody told to: a daemon without it would
+    /// only look well.
+    pub(crate) async fn broken(&mut self) -> StartError {
+        match self.loops.join_next().await {
+            Some(Err(error)) => StartError::new(format!("a part of the daemon broke off: {error}")),
+            Some(Ok(())) => StartError::new("a part of the daemon has ended by itself"),
+            None => std::future::pending().await,
+        }
+    }
+
     /// Ends all loops and leaves the units as they are.
     pub(crate) async fn end(mut self) {
         self.end_loops().await;
@@ -183,5 +194,31 @@ impl Running {
         for agent in self.agents.drain(..) {
             agent.ended().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_breaks_off_is_noticed() {
+        let wiring = Wiring {
+            store: StoreKind::Memory,
+            service_manager: ServiceManagerKind::Native,
+            data_dir: PathBuf::new(),
+            machines: Vec::new(),
+            listeners: Vec::new(),
+            engine: false,
+            agent_ttl: Duration::from_secs(1),
+            engine_ttl: Duration::from_secs(1),
+            token_limit: 1,
+            strictness: Strictness::Refuse,
+        };
+        let mut running = wiring.start().await.unwrap();
+        running.loops.spawn(async { panic!("a defect, for the test") });
+        let error = running.broken().await;
+        assert!(error.to_string().starts_with("a part of the daemon broke off: "), "{error}");
+        running.end().await;
     }
 }
