@@ -7,6 +7,8 @@
 //! | a process was about to be started | one carries the identity of the run | that one is it |
 //! | a process was about to be started | none does | it ended unseen |
 //!
+//! What was asked and not yet done when the earlier daemon ended is done now.
+//!
 //! How a process ended that nobody watched is not known. It counts as a failure, so the unit's own
 //! restart policy decides what follows. After the machine was booted nothing of this happens:
 //! nothing runs, and no unit is known.
@@ -14,6 +16,7 @@
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::Timestamp;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::compile::{Compiled, Host, compile};
@@ -22,7 +25,7 @@ use super::life::ProcessId;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
-use super::record::{Run, UnitDirectory};
+use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
 use super::spec::ServiceSpec;
 use super::supervise::Loaded;
@@ -48,8 +51,10 @@ pub(crate) fn adopt(
     ));
     let log = machine.open_log(directory.log())?;
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
-    let (service, running) = take_back(machine, spec, &run)?;
+    let (mut service, running) = take_back(machine, spec, &run)?;
+    catch_up(&mut service, asked, run.asked, machine.now());
     driver.adopt(service, run, running);
+    driver.asked(asked);
     Ok(Some(Loaded { driver, hash: file.hash(), asked }))
 }
 
@@ -83,6 +88,16 @@ fn take_back(
         }
     }
     Ok((service, running))
+}
+
+/// Does what was asked of the earlier daemon, and that it did not live to do.
+fn catch_up(service: &mut Service, asked: Asked, done: Asked, now: Timestamp) {
+    match asked {
+        _ if asked.is_done(done) => {}
+        Asked { launched: false, .. } => service.stop(now),
+        Asked { launched: true, .. } if done.launched => service.restart(now),
+        Asked { launched: true, .. } => service.start(now),
+    }
 }
 
 /// The process that was about to be started: it carries the identity of the run, leads a group, and
@@ -119,7 +134,7 @@ mod tests {
         let memory =
             Memory { main: Some(main), spawning: Some(Role::Control), ..Memory::default() };
         let leaders = vec![ProcessId { pid: 4, start: 0 }, main];
-        let run = Run { invocation: "a".into(), leaders, memory };
+        let run = Run { invocation: "a".into(), leaders, memory, ..Run::default() };
         let all = [
             process(4, 4, 0, "a"),
             process(5, 5, 1, "a"),

@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{INVOCATION_ID, Watched, child};
 use super::process::{SpawnProblem, end_of, spawn};
-use super::record::{Run, UnitDirectory};
+use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
 use super::signals::{Sig, short_name};
 use super::spec::{Command, ServiceSpec};
@@ -33,6 +33,8 @@ pub(crate) struct Driver {
     invocation: String,
     /// The leaders of process groups that the run began and that may have members.
     leaders: BTreeSet<ProcessId>,
+    /// What was asked last, and told to `service`.
+    asked: Asked,
     /// How many runs there were.
     run: u64,
     written: Option<Run>,
@@ -60,6 +62,7 @@ impl Driver {
             log,
             invocation: String::new(),
             leaders: BTreeSet::new(),
+            asked: Asked::default(),
             run: 0,
             written: None,
             processes: FuturesUnordered::new(),
@@ -73,6 +76,7 @@ impl Driver {
     /// processes that still run.
     pub(crate) fn adopt(&mut self, service: Service, run: Run, running: Vec<(ProcessId, Watched)>) {
         self.service = service;
+        self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
         self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
@@ -84,6 +88,11 @@ impl Driver {
                 (process, End::Unseen)
             }));
         }
+    }
+
+    /// Remembers that `service` has been told what is asked; it is written down with the effect.
+    pub(crate) fn asked(&mut self, asked: Asked) {
+        self.asked = asked;
     }
 
     /// From now on the unit is run by another unit file.
@@ -252,6 +261,7 @@ impl Driver {
 
     fn save(&mut self) -> io::Result<()> {
         let run = Run {
+            asked: self.asked,
             invocation: self.invocation.clone(),
             leaders: self.leaders.iter().copied().collect(),
             memory: self.service.memory().clone(),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `unit` | the unit file, byte for byte |
 //! | `asked.json` | what was asked: epoch, generation, loaded or launched |
-//! | `run.json` | what runs: phase, processes, identity of the run |
+//! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
 //! | `log` | what the unit writes |
 //!
 //! The first two are synced to the disk when something is asked; `run.json` is written before and
@@ -31,9 +31,20 @@ pub(crate) struct Asked {
     pub(crate) launched: bool,
 }
 
+impl Asked {
+    /// Whether a daemon that wrote down `before` with a run had nothing left to do for this.
+    pub(crate) fn is_done(self, before: Self) -> bool {
+        (self.launched, self.generation) == (before.launched, before.generation)
+    }
+}
+
 /// What runs of a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
+    /// What had been asked, and was acted upon, when this was written. A daemon that ends between
+    /// writing down what is asked and doing it leaves the rest to the next.
+    #[serde(default)]
+    pub(crate) asked: Asked,
     /// The identity of the run, which all its processes carry; empty before the first.
     pub(crate) invocation: String,
     /// The leaders of process groups that the run has begun and that were not seen to end.

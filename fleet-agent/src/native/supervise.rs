@@ -230,6 +230,7 @@ impl Supervisor {
             }
             loaded.asked = asked;
         }
+        loaded.driver.asked(asked);
         let (service, now) = (&mut loaded.driver.service, self.machine.now());
         match ask {
             Ask::Start => service.start(now),

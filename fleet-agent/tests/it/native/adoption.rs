@@ -148,6 +148,51 @@ async fn a_process_that_was_started_but_not_written_down_is_found() {
 }
 
 #[tokio::test]
+async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
+    let bench = Bench::new().await;
+    for unit in ["start.service", "stop.service", "restart.service", "stay.service"] {
+        bench.run(unit, FOREVER).await;
+    }
+    let (stop, restart) = (bench.pid("stop.service").await, bench.pid("restart.service").await);
+    let stay = bench.pid("stay.service").await;
+    bench.stop("start.service").await;
+    let dead = bench.kill().await;
+    // The records as they are when a daemon ends right after it wrote down what is asked.
+    let ask = |unit: &str, generation: u64, launched: bool| {
+        let asked = serde_json::json!({"epoch": 1, "generation": generation, "launched": launched});
+        let path = dead.path(&format!("native/units/{unit}/asked.json"));
+        std::fs::write(path, asked.to_string()).expect("it can be written");
+    };
+    ask("start.service", 1, true);
+    ask("stop.service", 1, false);
+    ask("restart.service", 2, true);
+    let bench = dead.revive().await;
+    bench.wait_for_sub("start.service", "running").await;
+    bench.wait_for_sub("stop.service", "failed").await; // for nobody saw how it ended
+    assert!(!runs(stop));
+    let again = |state: &SystemdState| state.sub == "running" && state.main_pid != Some(restart);
+    bench.wait_for("restart.service", again).await;
+    assert!(!runs(restart), "it ran twice");
+    assert_eq!(bench.pid("stay.service").await, stay);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_time() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    bench.stop("a.service").await;
+    let dead = bench.kill().await;
+    let of = |file: &str| dead.path(&format!("native/units/a.service/{file}"));
+    std::fs::remove_file(of("run.json")).expect("there is a record");
+    let asked = r#"{"epoch":1,"generation":1,"launched":true}"#;
+    std::fs::write(of("asked.json"), asked).expect("it can be written");
+    let bench = dead.revive().await;
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn a_stop_that_was_under_way_is_finished() {
     let bench = Bench::new().await;
     let ready = bench.path("ready");
