@@ -26,8 +26,8 @@ use crate::Watch;
 ///   cut off beyond that; it never holds a writer up.
 /// * **Leases** end when they were not renewed for their time to live, as measured by the store.
 ///   All keys bound to a lease are deleted in one revision when it ends, and no name of a lease is
-///   given twice. After a restart of the store, or a time in which it could not serve anybody, every
-///   lease has its whole time to live again.
+///   given twice. After a restart of the store, or a time in which it could not serve anybody,
+///   every lease has its whole time to live again.
 /// * **Bounds**: a transaction within those of [`Transaction::check`] is never too large.
 /// * **Errors** never mean *absent*. [`StoreError::Unknown`] says that a commit may or may not have
 ///   happened; everything else says that it did not. Reads, renewals and watches may be repeated
