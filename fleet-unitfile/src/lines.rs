@@ -70,8 +70,8 @@ fn line_length(text: &[u8]) -> usize {
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         let found = marks(word)
-            | marks(word ^ ONES * u64::from(b'\n'))
-            | marks(word ^ ONES * u64::from(b'\r'));
+            | marks(word ^ (ONES * u64::from(b'\n')))
+            | marks(word ^ (ONES * u64::from(b'\r')));
         if found != 0 {
             let before = usize::try_from(found.trailing_zeros() / 8);
             return index * 8 + before.expect("a number below eight");

@@ -6,6 +6,7 @@ mod edit;
 mod grammar;
 mod names;
 mod properties;
+mod reader;
 mod systemd;
 mod values;
 

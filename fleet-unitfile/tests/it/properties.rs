@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Sources that are mostly nearly right, from pieces that fall apart in interesting places.
-fn source() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn source() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => prop::sample::select(vec![
             "[A]", "[B]", "[", "]", "K=v", "L=", "=", "\\", "\\\\", "#", ";", " ", "\t", "\n",
@@ -106,7 +106,7 @@ fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
 }
 
 /// Cases are cheap, and a failure is kept as a row of a table rather than as a file.
-fn config() -> ProptestConfig {
+pub(crate) fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() }
 }
 

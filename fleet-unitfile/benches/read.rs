@@ -1,0 +1,104 @@
+//! How fast unit files are read, beside other crates that read files of this look.
+//!
+//! `cargo bench -p fleet-unitfile --bench read`
+//!
+//! Reads the unit files of this machine as one text, or those of the tests where it has none. The
+//! other crates read less of the grammar: `ini_core` knows no continuations and does not trim,
+//! `configparser` keeps one value of a name. The table shows each as bytes a second.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use divan::counter::BytesCount;
+use divan::{AllocProfiler, Bencher};
+use fleet_unitfile::{Reader, UnitFile};
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+static SOURCE: LazyLock<String> = LazyLock::new(|| {
+    let machine = concatenated(Path::new("/usr/lib/systemd"));
+    if machine.is_empty() {
+        concatenated(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units"))
+    } else {
+        machine
+    }
+});
+
+fn main() {
+    divan::main();
+}
+
+/// The borrowing reader: every option looked at, none kept.
+#[divan::bench]
+fn reader(bencher: Bencher<'_, '_>) {
+    bench(bencher, |source| {
+        let options = Reader::new(source).options();
+        options.fold(0, |sum, it| sum + it.name().len() + it.value().len())
+    });
+}
+
+/// The whole unit file, with its own copy of the source.
+#[divan::bench]
+fn unit_file(bencher: Bencher<'_, '_>) {
+    bench(bencher, |source| UnitFile::parse_collecting(source).0);
+}
+
+/// A million lines that are as short as an option can be.
+#[divan::bench]
+fn unit_file_of_short_lines(bencher: Bencher<'_, '_>) {
+    let source = "[A]\n".to_owned() + &"K=v\n".repeat(1_000_000);
+    let bencher = bencher.counter(BytesCount::of_str(&source));
+    bencher.bench_local(|| UnitFile::parse_collecting(black_box(&source)).0);
+}
+
+#[divan::bench]
+fn ini_core_parser(bencher: Bencher<'_, '_>) {
+    bench(bencher, |source| {
+        ini_core::Parser::new(source).fold(0, |sum, item| match item {
+            ini_core::Item::Property(name, value) => {
+                sum + name.len() + value.unwrap_or_default().len()
+            }
+            _ => sum,
+        })
+    });
+}
+
+#[divan::bench]
+fn configparser_ini(bencher: Bencher<'_, '_>) {
+    bench(bencher, |source| {
+        let mut ini = configparser::ini::Ini::new_cs();
+        ini.set_multiline(true);
+        ini.read(source.to_owned())
+    });
+}
+
+fn bench<T>(bencher: Bencher<'_, '_>, read: impl Fn(&str) -> T) {
+    let source: &str = &SOURCE;
+    let bencher = bencher.counter(BytesCount::of_str(source));
+    bencher.bench_local(|| read(black_box(source)));
+}
+
+/// The text of every unit file below a folder that is text, in the order of their paths.
+#[expect(clippy::disallowed_methods, reason = "a benchmark may read the files of the machine")]
+fn concatenated(folder: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return String::new();
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let texts = paths.iter().map(|path| {
+        let is_unit = path.extension().is_some_and(|extension| {
+            let types = ["service", "socket", "timer", "target", "mount", "path", "slice"];
+            types.iter().any(|unit_type| extension == *unit_type)
+        });
+        match path {
+            _ if path.is_symlink() => String::new(),
+            _ if path.is_dir() => concatenated(path),
+            _ if is_unit => std::fs::read_to_string(path).unwrap_or_default(),
+            _ => String::new(),
+        }
+    });
+    texts.collect()
+}

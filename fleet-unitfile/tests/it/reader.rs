@@ -1,0 +1,103 @@
+//! The borrowing reader: what it tells, and that it says the same as the unit file.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use fleet_unitfile::{Event, Reader, UnitFile};
+use proptest::prelude::*;
+
+use crate::properties::{config, source};
+
+/// Every event as a line, with the part of the source that it is about.
+fn told(source: &str) -> String {
+    let mut told = String::new();
+    for event in Reader::new(source) {
+        match event {
+            Event::Comment { text, span } => {
+                assert_eq!(text, &source.as_bytes()[span.start..span.end]);
+                writeln!(told, "comment {:?}", &source[span.start..span.end])
+            }
+            Event::Section { name, span } => {
+                writeln!(told, "section {name} {:?}", &source[span.start..span.end])
+            }
+            Event::Option(it) => {
+                let written = &source[it.value_span().start..it.value_span().end];
+                writeln!(told, "option {it:?} reads {:?} of {written:?}", it.value())
+            }
+            Event::Diagnostic(it) => writeln!(told, "{} {}", it.severity(), it.message()),
+            _ => unreachable!("there are four kinds of event"),
+        }
+        .unwrap();
+    }
+    told
+}
+
+#[test]
+fn events_come_in_the_order_of_the_source() {
+    let source = "# top\nEarly=1\n[A]\nK = v \nL=a \\\n; inside\n b\n[B\\\nC]\n\nK=\nno\n[D]\nE=\\";
+    insta::assert_snapshot!(told(source), @r##"
+    comment "# top"
+    error option before the first section in "Early=1"
+    section A "[A]"
+    option [A] K="v" reads "v" of "v"
+    option [A] L="a \\\n b" reads "a   b" of "a \\\n; inside\n b"
+    section B C "[B\\\nC]"
+    option [B C] K="" reads "" of ""
+    error missing "=" in "no"
+    section D "[D]"
+    warning backslash at the end of the file in "E=\"
+    option [D] E="\\\n" reads "" of ""
+    "##);
+}
+
+#[test]
+fn what_stands_in_the_source_is_borrowed() {
+    let source = "[A]\nK = v\nL=a\\\nb\n";
+    let options: Vec<_> = Reader::new(source).options().collect();
+    assert!(matches!(options[0].name(), Cow::Borrowed("K")));
+    assert!(matches!(options[0].value(), Cow::Borrowed("v")));
+    assert!(matches!(options[1].value(), Cow::Owned(value) if value == "a b"));
+}
+
+#[test]
+fn a_line_that_goes_on_forever_is_refused_once_and_reading_goes_on() {
+    let source = "[A]\nK=".to_owned() + &"\\\n[x]".repeat(2_000_000) + "\nL=w\n";
+    let events: Vec<_> = Reader::new(&source).collect();
+    assert_eq!(events.len(), 3);
+    let Event::Diagnostic(diagnostic) = &events[1] else { panic!("a line of 8 MB is told") };
+    assert_eq!(diagnostic.span().end, source.len() - "\nL=w\n".len());
+    assert_eq!(diagnostic.location().line, 2);
+    let Event::Option(option) = &events[2] else { panic!("what follows is read") };
+    assert_eq!(option.value(), "w");
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_reader_says_what_the_unit_file_says(source in source()) {
+        let (unit, diagnostics) = UnitFile::parse_collecting(&source);
+        let (mut options, mut told) = (unit.options().iter(), diagnostics.iter());
+        let mut sections: Vec<String> = Vec::new();
+        for event in Reader::new(&source) {
+            match event {
+                Event::Option(it) => {
+                    let option = options.next().expect("as many options");
+                    prop_assert_eq!(it.section(), option.section());
+                    prop_assert_eq!(it.name(), option.name());
+                    prop_assert_eq!(it.value(), option.value());
+                    prop_assert_eq!(it.verbatim(), option.verbatim());
+                    prop_assert_eq!(it.span(), option.span());
+                    prop_assert_eq!(it.value_span(), option.value_span());
+                }
+                Event::Diagnostic(it) => prop_assert_eq!(Some(&it), told.next()),
+                Event::Section { name, .. } if !sections.iter().any(|it| *it == name) => {
+                    sections.push(name.into_owned());
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(options.next().is_none() && told.next().is_none());
+        prop_assert!(unit.sections().eq(sections.iter().map(String::as_str)));
+    }
+}
