@@ -49,13 +49,26 @@ pub(crate) fn adopt(
         },
         |Compiled { spec, .. }| spec,
     ));
+    let driver = resume(machine, unit, directory, spec, asked, run)?;
+    Ok(Some(Loaded { driver, hash: file.hash(), asked }))
+}
+
+/// Goes on with a run that was begun by another daemon, as is asked by now.
+pub(crate) fn resume(
+    machine: &Arc<Machine>,
+    unit: &UnitName,
+    directory: &UnitDirectory,
+    spec: Arc<ServiceSpec>,
+    asked: Asked,
+    run: Run,
+) -> io::Result<Driver> {
     let log = machine.open_log(directory.log())?;
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
     let (mut service, running) = take_back(machine, spec, &run)?;
     catch_up(&mut service, asked, run.asked, machine.now());
     driver.adopt(service, run, running);
     driver.asked(asked);
-    Ok(Some(Loaded { driver, hash: file.hash(), asked }))
+    Ok(driver)
 }
 
 type Running = Vec<(ProcessId, Watched)>;

@@ -92,8 +92,13 @@ impl UnitDirectory {
             return Ok(None);
         };
         let source = std::fs::read(self.path.join("unit"))?;
-        let run = read_json(&self.path.join("run.json"))?.unwrap_or_default();
+        let run = self.read_run()?.unwrap_or_default();
         Ok(Some((source, asked, run)))
+    }
+
+    /// Reads what runs; `None` when nothing ever ran.
+    pub(crate) fn read_run(&self) -> io::Result<Option<Run>> {
+        read_json(&self.path.join("run.json"))
     }
 
     /// Removes everything of the unit. What was asked goes first: without it there is no unit.

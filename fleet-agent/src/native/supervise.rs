@@ -9,6 +9,7 @@ use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use super::adopt::resume;
 use super::drive::Driver;
 use super::life::Phase;
 use super::log::Log;
@@ -194,17 +195,23 @@ impl Supervisor {
             (loaded.hash, loaded.asked) = (file.hash(), asked);
             return Ok(());
         }
-        let log = self.open_log()?;
-        let driver = Driver::new(&self.machine, &self.shown.unit, &self.directory, log, spec);
+        let driver = self.driver(spec, asked).map_err(|source| ServiceError::Io {
+            action: format!("begin to see to {}", self.shown.unit),
+            source,
+        })?;
         self.loaded = Some(Loaded { driver, hash: file.hash(), asked });
         Ok(())
     }
 
-    fn open_log(&self) -> Result<Arc<Log>, ServiceError> {
-        self.machine.open_log(self.directory.log()).map_err(|source| ServiceError::Io {
-            action: format!("open the log of {}", self.shown.unit),
-            source,
-        })
+    /// Begins with a unit that was not known. It may run all the same, if its other records could
+    /// not be read when this daemon began; then that run is ended first.
+    fn driver(&self, spec: Arc<ServiceSpec>, asked: Asked) -> io::Result<Driver> {
+        let (machine, unit, directory) = (&self.machine, &self.shown.unit, &self.directory);
+        if let Some(run) = directory.read_run()? {
+            return resume(machine, unit, directory, spec, asked, run);
+        }
+        let log = machine.open_log(directory.log())?;
+        Ok(Driver::new(machine, unit, directory, log, spec))
     }
 
     /// Records what is asked, and only then tells the state machine.

@@ -11,6 +11,7 @@ use fleet_agent::{
 };
 use fleet_core::{Epoch, Generation, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// How long a test waits for what must happen at all.
@@ -44,7 +45,7 @@ pub(crate) fn hasty() -> Arc<dyn Clock> {
 pub(crate) struct Bench {
     pub(crate) manager: Arc<NativeManager>,
     config: NativeConfig,
-    directory: TempDir,
+    directory: Home,
 }
 
 impl Bench {
@@ -53,9 +54,9 @@ impl Bench {
     }
 
     pub(crate) async fn with(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
-        let directory = tempfile::tempdir().expect("a directory can be made");
-        let mut config = NativeConfig::new(directory.path().join("native"));
-        let mark = directory.path().display().to_string();
+        let directory = Home(tempfile::tempdir().expect("a directory can be made"));
+        let mut config = NativeConfig::new(directory.0.path().join("native"));
+        let mark = directory.0.path().display().to_string();
         config.environment.push(("BENCH".to_owned(), mark));
         set_up(&mut config);
         let manager = NativeManager::open(config.clone()).await.expect("it opens");
@@ -64,7 +65,7 @@ impl Bench {
 
     /// A place for files of the test.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.0.path().join(name)
     }
 
     /// Ends the manager, as the end of the daemon would.
@@ -162,15 +163,34 @@ impl Bench {
     /// Ends everything, and sees that nothing is left.
     pub(crate) async fn clean_up(self) {
         self.manager.shutdown().await.expect("all units stop");
-        let mark = format!("BENCH={}", self.directory.path().display());
-        assert_eq!(processes_with(&mark), [0; 0], "processes were left behind");
+        assert_eq!(self.directory.processes(), [0; 0], "processes were left behind");
+    }
+}
+
+/// The directory of a machine. Its end ends what a test that failed has left running.
+struct Home(TempDir);
+
+impl Home {
+    /// The processes of the machine's units.
+    fn processes(&self) -> Vec<u32> {
+        processes_with(&format!("BENCH={}", self.0.path().display()))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // It may have ended by itself meanwhile.
+            let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+        }
     }
 }
 
 /// A machine whose daemon has ended.
 pub(crate) struct Dead {
     config: NativeConfig,
-    directory: TempDir,
+    directory: Home,
 }
 
 impl Dead {
@@ -182,7 +202,7 @@ impl Dead {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.0.path().join(name)
     }
 }
 

@@ -244,6 +244,22 @@ async fn one_record_that_cannot_be_read_harms_no_other() {
     bench.clean_up().await;
 }
 
+#[tokio::test]
+async fn a_unit_that_could_not_be_taken_back_does_not_run_twice() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    let pid = bench.pid("a.service").await;
+    let dead = bench.kill().await;
+    let record = dead.path("native/units/a.service/asked.json");
+    std::fs::write(record, "{").expect("it can be written");
+    let bench = dead.revive().await;
+    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    assert!(runs(pid), "what cannot be read is no reason to end anything");
+    bench.run("a.service", FOREVER).await;
+    assert!(!runs(pid) && bench.pid("a.service").await != pid);
+    bench.clean_up().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_directory_has_one_manager() {
     let bench = Bench::new().await;
