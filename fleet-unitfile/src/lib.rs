@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod check;
 mod diagnostic;
 mod edit;
 mod escape;
@@ -21,6 +22,7 @@ mod value;
 mod words;
 mod write;
 
+pub use check::{Finding, FindingCode, check, directives, directives_version};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
 pub use escape::{EscapeError, escape, unescape};
 pub use file::UnitFile;

@@ -112,6 +112,8 @@ pub(super) const MANAGED_OOM: Words = &["auto", "kill"];
 pub(super) const MANAGED_OOM_PREFERENCES: Words = &["none", "avoid", "omit"];
 pub(super) const MOUNT_FLAGS: Words = &["shared", "slave", "private"];
 pub(super) const NAMESPACES: Words = &["cgroup", "ipc", "net", "mnt", "pid", "user", "uts", "time"];
+/// For a boolean that may also be left open, with an empty value.
+pub(super) const NONE: Words = &[];
 pub(super) const NOTIFY_ACCESS: Words = &["none", "main", "exec", "all"];
 pub(super) const NUMA_POLICIES: Words =
     &["default", "preferred", "bind", "interleave", "local", "preferred-many"];
@@ -135,6 +137,7 @@ pub(super) const OUTPUTS: Words = &[
 ];
 pub(super) const PRESERVE: Words = &["restart"];
 pub(super) const PRESSURE_WATCH: Words = &["auto", "skip"];
+pub(super) const PRIVATE: Words = &["private"];
 pub(super) const PRIVATE_TMP: Words = &["connected", "disconnected"];
 pub(super) const PRIVATE_USERS: Words = &["self", "identity", "full", "managed"];
 pub(super) const PROC_SUBSETS: Words = &["all", "pid"];

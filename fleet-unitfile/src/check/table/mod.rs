@@ -59,6 +59,11 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
+/// Whether the options of a section are not known: it is of an older systemd.
+pub(super) fn is_open(section: &str) -> bool {
+    section == "BusName"
+}
+
 /// The names of all directives of a section, table by table.
 pub(super) fn names(section: &str) -> impl Iterator<Item = &'static str> {
     tables(section).iter().flat_map(|table| table.iter().map(|(name, _)| *name))

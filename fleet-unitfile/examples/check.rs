@@ -1,0 +1,51 @@
+//! Tells what is wrong with unit files.
+//!
+//! `cargo run -p fleet-unitfile --example check -- FILE…`
+//!
+//! Findings go to standard output, each with the line that it is about. The name of a file is the
+//! name of the unit. Exit code: 0 where no file has an error, 1 where one has or cannot be read, 2
+//! for a wrong call.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use fleet_unitfile::{Finding, Severity, UnitFile, UnitName, check};
+
+fn main() -> ExitCode {
+    let paths: Vec<String> = std::env::args().skip(1).collect();
+    if paths.is_empty() {
+        complain("usage: check FILE...");
+        return ExitCode::from(2);
+    }
+    let sound = paths.iter().filter(|path| match tell(path) {
+        Ok(is_sound) => is_sound,
+        Err(error) => {
+            complain(&format!("{path}: {error}"));
+            false
+        }
+    });
+    ExitCode::from(u8::from(sound.count() < paths.len()))
+}
+
+/// Prints all that is wrong with a file; whether none of it is an error.
+fn tell(path: &str) -> io::Result<bool> {
+    let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    let name = UnitName::parse(&name).map_err(io::Error::other)?;
+    #[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
+    let source = std::fs::read(path)?;
+    let (file, diagnostics) = UnitFile::parse_collecting(source);
+    let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
+    findings.extend(check(&name, &file));
+    findings.sort_by_key(|finding| finding.span().start);
+    let mut stdout = io::stdout().lock();
+    for finding in &findings {
+        writeln!(stdout, "{}", finding.render(path, file.source()))?;
+    }
+    Ok(findings.iter().all(|finding| finding.severity() < Severity::Error))
+}
+
+fn complain(message: &str) {
+    // Where standard error is closed, the exit code has to say it alone.
+    drop(writeln!(io::stderr(), "{message}"));
+}

@@ -1,0 +1,123 @@
+//! The codes of all that can be found: what each means and how much it weighs.
+
+use std::fmt;
+
+use crate::diagnostic::{DiagnosticKind, Severity};
+
+/// Declares every code once: its name, number, severity and meaning.
+macro_rules! codes {
+    ($($name:ident $number:literal $severity:ident $meaning:literal)*) => {
+        /// What was found. The text of a code stays the same in later versions.
+        ///
+        /// An error is what makes systemd refuse the unit, or what makes strict parsing refuse the
+        /// file; a warning is what systemd ignores, or takes in another way than it looks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum FindingCode {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        impl FindingCode {
+            /// Every code, in order.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The text that stands for it, such as `U0103`.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $number,)*
+                }
+            }
+
+            /// How much it weighs.
+            pub const fn severity(self) -> Severity {
+                match self {
+                    $(Self::$name => Severity::$severity,)*
+                }
+            }
+
+            /// What it means, in one sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => $meaning,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    LineTooLong "U0001" Error "A line is longer than systemd reads."
+    InvalidUtf8 "U0002" Error "A line is not UTF-8."
+    UnclosedHeader "U0003" Error "A section header does not end in `]`."
+    EmptySection "U0004" Error "A section has no name."
+    SectionCharacter "U0005" Error "The name of a section has a character that it must not have."
+    OutsideSection "U0006" Error "An option stands before the first section."
+    MissingEquals "U0007" Error "A line is neither header, option nor comment."
+    EmptyName "U0008" Error "Nothing stands before the `=`."
+    BlankAfterBackslash "U0009" Warning "Blanks after a backslash keep the line from going on."
+    UnfinishedContinuation "U0010" Warning "The last line says that another one follows."
+    SwallowedHeader "U0011" Warning "A section header is part of the value above it."
+    UnknownSection "U0101" Warning "systemd has no such section, and ignores all in it."
+    ForeignSection "U0102" Warning "A section of another unit type, which systemd ignores here."
+    UnknownKey "U0103" Warning "The section has no such option, and systemd ignores it."
+    MisplacedKey "U0104" Warning "The option belongs into another section, and is ignored here."
+    OutdatedKey "U0105" Warning "systemd asks for another option in place of this one."
+    Repeated "U0106" Warning "An option with one value is set again; the last one counts."
+    Boolean "U0201" Warning "A value is neither yes nor no."
+    Timespan "U0202" Warning "A value is not a span of time."
+    Size "U0203" Warning "A value is not a size in bytes."
+    Number "U0204" Warning "A value is not a number, or not one that is allowed."
+    Mode "U0205" Warning "A value is not a file mode in octal digits."
+    Signal "U0206" Warning "A value is not a signal."
+    UnitName "U0207" Warning "A value is not the name of a unit, or of the wrong type."
+    Path "U0208" Warning "A value is not a path of the kind that is asked for."
+    Choice "U0209" Warning "A value is none of the words that the option takes."
+    Limit "U0210" Warning "A value is not a resource limit."
+    Environment "U0211" Warning "A word is not an assignment to an environment variable."
+    Address "U0212" Warning "A value is not the address of a socket."
+    Url "U0213" Warning "A value is not the place of a document."
+    Quotes "U0214" Warning "A quote is not closed, so the value is ignored."
+    Specifier "U0215" Warning "A percent sign begins no specifier, so the value is ignored."
+    Template "U0216" Warning "A template is named where a unit is meant."
+    Calendar "U0217" Warning "A value is not a moment or rhythm of the calendar."
+    Escape "U0218" Warning "A backslash in a command begins no escape, and is kept."
+    IgnoredCommand "U0219" Warning "A command that may fail cannot be read, and is ignored."
+    ExitStatus "U0220" Warning "A value is not an exit status or signal."
+    Program "U0301" Error "A program is neither an absolute path nor a plain name."
+    Command "U0302" Error "A command cannot be read."
+    FatalSpecifier "U0303" Error "A percent sign begins no specifier, where systemd insists on one."
+    User "U0304" Error "A value is not the name or number of a user or group."
+    FatalPath "U0305" Error "A path is not absolute, where systemd insists on it."
+    NoCommand "U0401" Error "A service has nothing to run."
+    SeveralCommands "U0402" Error "A service that is not `oneshot` has several `ExecStart=`."
+    NoBusName "U0403" Error "A service of type `dbus` has no `BusName=`."
+    OneshotRestart "U0404" Error "A `oneshot` service has a `Restart=` or `ExitType=` that it must not."
+    NoTrigger "U0405" Error "A timer, path or socket has nothing that sets it off."
+    NoSource "U0406" Error "A mount does not say what it mounts."
+    NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."
+    NoFile "U0408" Error "systemd reads no unit files of this type."
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl From<DiagnosticKind> for FindingCode {
+    fn from(kind: DiagnosticKind) -> Self {
+        match kind {
+            DiagnosticKind::LineTooLong => Self::LineTooLong,
+            DiagnosticKind::InvalidUtf8 => Self::InvalidUtf8,
+            DiagnosticKind::UnclosedHeader => Self::UnclosedHeader,
+            DiagnosticKind::EmptySection => Self::EmptySection,
+            DiagnosticKind::SectionCharacter => Self::SectionCharacter,
+            DiagnosticKind::OutsideSection => Self::OutsideSection,
+            DiagnosticKind::MissingEquals => Self::MissingEquals,
+            DiagnosticKind::EmptyName => Self::EmptyName,
+            DiagnosticKind::BlankAfterBackslash => Self::BlankAfterBackslash,
+            DiagnosticKind::UnfinishedContinuation => Self::UnfinishedContinuation,
+            DiagnosticKind::SwallowedHeader => Self::SwallowedHeader,
+        }
+    }
+}

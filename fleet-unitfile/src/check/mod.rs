@@ -1,0 +1,168 @@
+//! Checking: what systemd would refuse, ignore, or take in another way than it looks.
+
+mod calendar;
+mod choices;
+mod code;
+mod command;
+mod finding;
+mod flaw;
+mod kind;
+mod lists;
+mod near;
+mod numbers;
+mod render;
+mod sections;
+mod specifiers;
+mod table;
+mod values;
+mod whole;
+
+use std::collections::BTreeMap;
+
+pub use code::FindingCode;
+pub use finding::Finding;
+pub use table::{directives, directives_version};
+
+use self::flaw::Flaw;
+use crate::diagnostic::{Severity, Span};
+use crate::file::UnitFile;
+use crate::name::UnitName;
+use crate::option::UnitOption;
+
+/// How many findings are kept. Past that, only errors are added, and as many of them at most.
+const MOST: usize = 200;
+
+/// Checks a unit file against all that systemd knows about options and their values.
+///
+/// Errors are what systemd refuses the unit for; warnings are what it ignores, or takes in another
+/// way than it looks. Findings are in the order of the source; what is missing comes first. At most
+/// two hundred are kept, and as many errors of those that come after them.
+///
+/// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
+/// options that begin with `X-` are left alone. Of a few options the values are not checked:
+/// those that depend on the machine, such as names of system calls and devices. That a user, a
+/// program or another unit exists is never checked.
+///
+/// The grammar is not checked again: what
+/// [`parse_collecting`](UnitFile::parse_collecting) found can be added as it is, see
+/// [`Finding`]'s `From<&Diagnostic>`.
+///
+/// ```
+/// use fleet_unitfile::{FindingCode, Severity, UnitFile, UnitName, check};
+///
+/// let name = UnitName::parse("web.service")?;
+/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nRestrat=always\n")?;
+/// let findings = check(&name, &file);
+/// assert_eq!(findings.len(), 1);
+/// assert_eq!(findings[0].code(), FindingCode::UnknownKey);
+/// assert_eq!(findings[0].severity(), Severity::Warning);
+/// assert_eq!(findings[0].help(), "write Restart");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
+    let mut checker = Checker { file, raw: Vec::new(), errors: 0 };
+    for (section, flaw) in sections::check(name, file) {
+        checker.keep(sections::header(file.source(), section), flaw);
+    }
+    for option in file.options() {
+        checker.option(name, option);
+    }
+    checker.repeated();
+    for (option, flaw) in whole::check(name, file) {
+        match option {
+            Some(option) => checker.value(option, flaw),
+            None => checker.keep(Span::default(), flaw),
+        }
+    }
+    checker.finish()
+}
+
+struct Checker<'a> {
+    file: &'a UnitFile,
+    raw: Vec<(Span, Flaw)>,
+    errors: usize,
+}
+
+impl Checker<'_> {
+    /// Checks one option by its name and, if that is known, by its value.
+    fn option(&mut self, name: &UnitName, option: &UnitOption) {
+        let section = option.section();
+        if sections::is_ignored(name, section) || option.name().starts_with("X-") {
+            return;
+        }
+        let start = option.span().start;
+        let at = Span { start, end: start + option.name().len() };
+        match table::kind(section, option.name()) {
+            Some(kind) => {
+                if let Some(flaw) = sections::outdated(section, option.name()) {
+                    self.keep(at, flaw);
+                }
+                for flaw in kind.check(option.value(), name) {
+                    self.value(option, flaw);
+                }
+            }
+            None if table::is_open(section) => {}
+            None => self.keep(at, sections::unknown_key(name, section, option.name())),
+        }
+    }
+
+    /// Tells of options with one value that are set again.
+    fn repeated(&mut self) {
+        let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (index, option) in self.file.options().iter().enumerate() {
+            let key = (option.section(), option.name());
+            if !table::kind(key.0, key.1).is_some_and(kind::Kind::is_single) {
+                continue;
+            }
+            if option.value().is_empty() {
+                seen.remove(&key);
+            } else if let Some(first) = seen.insert(key, index) {
+                let line = self.file.location(self.file.options()[first].span().start).line;
+                let message = format!("{} is set in line {line}, too", option.name());
+                let flaw =
+                    Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
+                let start = option.span().start;
+                self.keep(Span { start, end: start + option.name().len() }, flaw);
+            }
+        }
+    }
+
+    /// Keeps what is wrong with a value, at the part of it that is wrong where that is known.
+    fn value(&mut self, option: &UnitOption, flaw: Flaw) {
+        let whole = match option.value() {
+            "" => option.span(),
+            _ => option.value_span(),
+        };
+        let written = self.file.source().get(whole.start..whole.end);
+        // A value of several lines reads in another way than it is written.
+        let is_plain = written == Some(option.value().as_bytes());
+        let span = match &flaw.at {
+            at if at.is_empty() || !is_plain => whole,
+            at => Span { start: whole.start + at.start, end: whole.start + at.end },
+        };
+        let message = format!("{}: {}", option.name(), flaw.message);
+        self.keep(span, Flaw { message, ..flaw });
+    }
+
+    fn keep(&mut self, span: Span, flaw: Flaw) {
+        let is_error = flaw.code.severity() == Severity::Error;
+        if self.raw.len() < MOST || (is_error && self.errors < MOST) {
+            self.errors += usize::from(is_error);
+            self.raw.push((span, flaw));
+        }
+    }
+
+    /// Puts all findings in order and finds their lines.
+    fn finish(mut self) -> Vec<Finding> {
+        self.raw.sort_by_key(|(span, flaw)| (span.start, flaw.code));
+        let file = self.file;
+        let findings = self.raw.into_iter().map(|(span, flaw)| Finding {
+            code: flaw.code,
+            span,
+            location: file.location(span.start),
+            message: flaw.message,
+            help: flaw.help,
+        });
+        findings.collect()
+    }
+}

@@ -1,0 +1,73 @@
+//! How a finding is shown: the place, the line, a mark below it, and what to write instead.
+
+use std::fmt;
+
+use super::finding::Finding;
+
+/// How much of a line is shown, in characters, and how much of it before the mark.
+const MOST: usize = 120;
+const BEFORE: usize = 60;
+
+pub(super) struct Rendered<'a> {
+    pub(super) finding: &'a Finding,
+    pub(super) file: &'a str,
+    pub(super) source: &'a [u8],
+}
+
+impl fmt::Display for Rendered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let finding = self.finding;
+        let (line, column) = (finding.location.line, finding.location.column);
+        let gutter = line.to_string().len();
+        writeln!(f, "{}[{}]: {}", finding.severity(), finding.code, finding.message)?;
+        writeln!(f, "{:gutter$}--> {}:{line}:{column}", "", self.file)?;
+        let (text, blanks, marks) = self.marked();
+        if !text.is_empty() {
+            writeln!(f, "{:gutter$} |", "")?;
+            writeln!(f, "{line} | {text}")?;
+            writeln!(f, "{:gutter$} | {:blanks$}{}", "", "", "^".repeat(marks))?;
+        }
+        writeln!(f, "{:gutter$} = help: {}", "", finding.help)
+    }
+}
+
+impl Rendered<'_> {
+    /// The line, cut where it is long; how many blanks stand below it before the mark; and how
+    /// long the mark is. A mark ends with its line.
+    fn marked(&self) -> (String, usize, usize) {
+        let (start, end) = self.line();
+        let at = |offset: usize| {
+            let offset = offset.clamp(start, end);
+            String::from_utf8_lossy(&self.source[start..offset]).chars().count()
+        };
+        let span = self.finding.span;
+        let (first, last) = (at(span.start), at(span.end.max(span.start)));
+        let line = String::from_utf8_lossy(&self.source[start..end]);
+        let skipped = if line.chars().count() > MOST { first.saturating_sub(BEFORE) } else { 0 };
+        let mut text: String = if skipped > 0 { "…".into() } else { String::new() };
+        text.extend(line.chars().skip(skipped + text.chars().count()).take(MOST).map(shown));
+        if line.chars().count() > skipped + MOST {
+            text.push('…');
+        }
+        let room = text.chars().count().saturating_sub(first - skipped);
+        (text.trim_end().to_owned(), first - skipped, (last - first).clamp(1, room.max(1)))
+    }
+
+    /// The bytes of the line in which the finding begins.
+    fn line(&self) -> (usize, usize) {
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
+        let from = self.finding.span.start.min(self.source.len());
+        let start = self.source[..from].iter().rposition(ends).map_or(0, |at| at + 1);
+        let len = self.source[from..].iter().position(ends);
+        (start, len.map_or(self.source.len(), |len| from + len))
+    }
+}
+
+/// A character that takes one column, whatever it is.
+fn shown(character: char) -> char {
+    match character {
+        '\u{feff}' => ' ',
+        _ if character.is_control() => ' ',
+        _ => character,
+    }
+}

@@ -1,0 +1,102 @@
+//! Sections and names of options: which there are, where they belong, and what was meant.
+
+use super::code::FindingCode;
+use super::flaw::{Flaw, quoted};
+use super::near::nearest;
+use super::table;
+use crate::diagnostic::Span;
+use crate::file::UnitFile;
+use crate::name::UnitName;
+
+/// Options that systemd takes and asks to replace, and what to write in their place.
+const OUTDATED: [(&str, &str); 11] = [
+    ("BlockIOAccounting", "IOAccounting"),
+    ("BlockIODeviceWeight", "IODeviceWeight"),
+    ("BlockIOReadBandwidth", "IOReadBandwidthMax"),
+    ("BlockIOWeight", "IOWeight"),
+    ("BlockIOWriteBandwidth", "IOWriteBandwidthMax"),
+    ("CPUShares", "CPUWeight"),
+    ("MemoryLimit", "MemoryMax"),
+    ("RequiresOverridable", "Requires"),
+    ("RequisiteOverridable", "Requisite"),
+    ("StartupBlockIOWeight", "StartupIOWeight"),
+    ("StartupCPUShares", "StartupCPUWeight"),
+];
+
+/// What is wrong with the sections of a file.
+pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<(&'a str, Flaw)> {
+    let odd = file.sections().filter(|section| is_ignored(name, section));
+    let odd = odd.filter(|section| !section.starts_with("X-"));
+    odd.map(|section| (section, flaw(name, section))).collect()
+}
+
+/// Whether systemd skips a section in a unit of this name.
+pub(super) fn is_ignored(name: &UnitName, section: &str) -> bool {
+    let is_own = table::own_section(name.unit_type()) == Some(section);
+    !is_own && section != "Unit" && section != "Install"
+}
+
+fn flaw(name: &UnitName, section: &str) -> Flaw {
+    let unit_type = name.unit_type();
+    if table::section_names().any(|known| known == section) {
+        let message = format!("section [{section}] means nothing in a {unit_type} unit");
+        let help = format!("put it into a unit of type {}", section.to_lowercase());
+        return Flaw::whole(FindingCode::ForeignSection, message, help);
+    }
+    let message = format!("there is no section [{section}]");
+    let own = table::own_section(unit_type);
+    let allowed = own.into_iter().chain(["Unit", "Install", "X-Fleet"]);
+    let help = match nearest(section, allowed.clone()) {
+        Some(near) => format!("write [{near}]"),
+        None => format!("write one of [{}]", allowed.collect::<Vec<_>>().join("], [")),
+    };
+    Flaw::whole(FindingCode::UnknownSection, message, help)
+}
+
+/// Where the first header of a section stands in the source.
+pub(super) fn header(source: &[u8], section: &str) -> Span {
+    let mut start = 0;
+    for line in source.split_inclusive(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
+        let text = line.trim_ascii();
+        let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
+        if inner == Some(section.as_bytes()) {
+            let start = start + line.len() - line.trim_ascii_start().len();
+            return Span { start, end: start + text.len() };
+        }
+        start += line.len();
+    }
+    Span::default()
+}
+
+/// What to say of a name that the section has no option of.
+pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> Flaw {
+    let own = table::own_section(name.unit_type());
+    let here = own.into_iter().chain(["Unit", "Install"]).filter(|it| *it != section);
+    let has_key = |section: &&'static str| table::kind(section, key).is_some();
+    let message = format!("[{section}] has no option {}", quoted(key));
+    if let Some(other) = here.clone().find(has_key) {
+        let help = format!("put it into [{other}]");
+        return Flaw::whole(FindingCode::MisplacedKey, message, help);
+    }
+    if let Some(near) = nearest(key, table::names(section)) {
+        return Flaw::whole(FindingCode::UnknownKey, message, format!("write {near}"));
+    }
+    if let Some(other) = table::section_names().find(has_key) {
+        let help = format!("it is an option of {} units, in [{other}]", other.to_lowercase());
+        return Flaw::whole(FindingCode::MisplacedKey, message, help);
+    }
+    let near = here.filter_map(|other| Some((other, nearest(key, table::names(other))?))).next();
+    let help = match near {
+        Some((other, near)) => format!("write {near}, and put it into [{other}]"),
+        None => format!("remove it, or write X-{key} if it is for another program"),
+    };
+    Flaw::whole(FindingCode::UnknownKey, message, help)
+}
+
+/// What to say of an option that systemd asks to replace.
+pub(super) fn outdated(section: &str, key: &str) -> Option<Flaw> {
+    let (_, other) = OUTDATED.iter().find(|(old, _)| *old == key)?;
+    table::kind(section, key)?;
+    let message = format!("{key} is from an older systemd, and a newer one ignores it");
+    Some(Flaw::whole(FindingCode::OutdatedKey, message, format!("write {other}")))
+}

@@ -1,0 +1,230 @@
+//! Values that are one word, path or name.
+
+use super::code::FindingCode;
+use super::flaw::{Flaw, listed, one_of, quoted};
+use super::{choices, near};
+use crate::name::{NameErrorKind, UnitName};
+use crate::unit_type::UnitType;
+use crate::value::parse_bool;
+
+/// Yes, no or one of some further words.
+pub(super) fn boolean(value: &str, words: &[&str]) -> Option<Flaw> {
+    if parse_bool(value).is_some() || words.contains(&value) {
+        return None;
+    }
+    let message = match value {
+        "" => "a boolean must not be empty".to_owned(),
+        _ => format!("{} is neither yes nor no", quoted(value)),
+    };
+    let help = match near::nearest(value, words.iter().copied()) {
+        Some(near) => format!("write {near}"),
+        None => format!("write {}", listed(&[&["yes", "no"], words].concat())),
+    };
+    let code = if words.is_empty() { FindingCode::Boolean } else { FindingCode::Choice };
+    Some(Flaw::whole(code, message, help))
+}
+
+pub(super) fn choice(value: &str, words: &[&str]) -> Option<Flaw> {
+    (!words.contains(&value)).then(|| {
+        let message = format!("{} is none of the words for it", quoted(value));
+        Flaw::whole(FindingCode::Choice, message, one_of(value, words))
+    })
+}
+
+/// One of some words; one that ends in a colon has something after it.
+pub(super) fn stream(value: &str, words: &[&str]) -> Option<Flaw> {
+    let fits = |word: &&str| match word.strip_suffix(':') {
+        Some("fd") => value.starts_with("fd:"),
+        Some(_) => value.strip_prefix(word).is_some_and(|path| path.starts_with(['/', '%'])),
+        None => value == *word,
+    };
+    if words.iter().any(fits) {
+        return None;
+    }
+    let file = words.iter().find(|word| word.ends_with(':') && value.starts_with(**word));
+    if let Some(word) = file {
+        let message = format!("{} is not an absolute path", quoted(&value[word.len()..]));
+        let flaw = Flaw::whole(FindingCode::Path, message, "write the whole path, from / on");
+        return Some(flaw.of_word((word.len(), &value[word.len()..])));
+    }
+    choice(value, words)
+}
+
+pub(super) fn signal(value: &str) -> Option<Flaw> {
+    (!is_signal(value)).then(|| {
+        let message = format!("{} is not a signal", quoted(value));
+        let near = near::nearest(
+            value.strip_prefix("SIG").unwrap_or(value),
+            choices::SIGNALS.iter().copied(),
+        );
+        let help = near.map_or_else(
+            || "write a name such as SIGTERM, or a number".to_owned(),
+            |near| format!("write SIG{near}"),
+        );
+        Flaw::whole(FindingCode::Signal, message, help)
+    })
+}
+
+/// A signal's number, its name, or a place after the first or before the last real-time one.
+pub(super) fn is_signal(value: &str) -> bool {
+    if let Ok(number) = value.parse::<u8>() {
+        return (1..=64).contains(&number);
+    }
+    let name = value.strip_prefix("SIG").unwrap_or(value);
+    let real_time = ["RTMIN", "RTMAX"].iter().find_map(|word| name.strip_prefix(word));
+    match real_time {
+        Some(place) => {
+            let digits = place.strip_prefix(['+', '-']).unwrap_or("0");
+            place.is_empty() || digits.parse::<u8>().is_ok_and(|digits| digits <= 34)
+        }
+        None => choices::SIGNALS.contains(&name),
+    }
+}
+
+pub(super) fn path(value: &str) -> Option<Flaw> {
+    (!is_absolute(value)).then(|| {
+        let message = format!("{} is not an absolute path", quoted(value));
+        Flaw::whole(FindingCode::Path, message, "write the whole path, from / on")
+    })
+}
+
+pub(super) fn root_path(value: &str) -> Option<Flaw> {
+    path(value).map(|flaw| Flaw { code: FindingCode::FatalPath, ..flaw })
+}
+
+/// An absolute path or the home of the user, with a dash before it if it may be missing.
+pub(super) fn working_directory(value: &str) -> Option<Flaw> {
+    let path = value.strip_prefix('-').unwrap_or(value);
+    (path != "~" && !is_absolute(path)).then(|| {
+        let message = format!("{} is not an absolute path", quoted(path));
+        // With the dash systemd only warns.
+        let code =
+            if path.len() < value.len() { FindingCode::Path } else { FindingCode::FatalPath };
+        Flaw::whole(code, message, "write the whole path, from / on, or ~ for the user's home")
+    })
+}
+
+/// Whether a path begins at the root; one that begins with a specifier may.
+pub(super) fn is_absolute(path: &str) -> bool {
+    path.starts_with(['/', '%'])
+}
+
+pub(super) fn user(value: &str) -> Option<Flaw> {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if is_number {
+        // The two numbers that mean nobody in particular.
+        let number = value.parse::<u32>().ok();
+        let is_fine = number.is_some_and(|it| it != u32::MAX && it != 0xffff);
+        (!is_fine).then_some("is not a number that a user or group may have")
+    } else if value.starts_with(['-', '+']) {
+        Some("begins like a number with a sign")
+    } else if value.contains([':', '/']) || value.chars().any(char::is_control) {
+        Some("has a character that no name of a user or group may have")
+    } else if value == "." || value == ".." {
+        Some("is no name of a user or group")
+    } else {
+        None
+    };
+    why.map(|why| {
+        let message = format!("{} {why}", quoted(value));
+        Flaw::whole(FindingCode::User, message, "write a name such as www-data, or a number")
+    })
+}
+
+/// The name of one unit, of a given type if there is one.
+pub(super) fn unit(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Option<Flaw> {
+    if let Some(flaw) = unit_name(value, own) {
+        return Some(flaw);
+    }
+    let wanted = unit_type.filter(|it| !value.ends_with(&format!(".{it}")))?;
+    let has_open_type = value.rsplit('.').next().is_some_and(|word| word.contains('%'));
+    (!has_open_type).then(|| {
+        let message = format!("{} is not a {wanted} unit", quoted(value));
+        Flaw::whole(FindingCode::UnitName, message, format!("write a name that ends in .{wanted}"))
+    })
+}
+
+/// What is wrong with a text as the name of a unit that the unit `own` has to do with.
+pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<Flaw> {
+    let plain = without_specifiers(value)?;
+    let error = match UnitName::parse(&plain) {
+        Ok(name) if name.is_template() && !own.is_template() && !own.is_instance() => {
+            return Some(template(value, own));
+        }
+        Ok(_) => return None,
+        Err(error) => error,
+    };
+    let help = match error.kind() {
+        // Such names hold for systemd; only fleet runs no templates of these types.
+        NameErrorKind::TypeWithoutTemplates { .. } => return None,
+        NameErrorKind::NoType => format!("write {value}.service, or with another type"),
+        NameErrorKind::UnknownType => {
+            let (stem, word) = value.rsplit_once('.').unwrap_or((value, ""));
+            match near::nearest(word, UnitType::ALL.map(UnitType::as_str)) {
+                Some(near) => format!("write {stem}.{near}"),
+                None => format!("write {value}.service, or with another type"),
+            }
+        }
+        _ => "write a name such as web.service".to_owned(),
+    };
+    let message = format!("{} is not the name of a unit", quoted(value));
+    Some(Flaw::whole(FindingCode::UnitName, message, help))
+}
+
+fn template(value: &str, own: &UnitName) -> Flaw {
+    let message = format!("{} is a template, which cannot run itself", quoted(value));
+    let named = value.replacen("@.", &format!("@{}.", own.prefix()), 1);
+    let help = format!("name an instance; systemd may take it for {named}");
+    Flaw::whole(FindingCode::Template, message, help)
+}
+
+/// The name with a letter in place of each specifier; `None` where the type depends on one.
+fn without_specifiers(value: &str) -> Option<String> {
+    if !value.contains('%') {
+        return Some(value.to_owned());
+    }
+    let (stem, unit_type) = value.rsplit_once('.')?;
+    if unit_type.contains('%') {
+        return None;
+    }
+    let mut plain = String::new();
+    let mut characters = stem.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '%' => {
+                characters.next();
+                plain.push('x');
+            }
+            _ => plain.push(character),
+        }
+    }
+    Some(format!("{plain}.{unit_type}"))
+}
+
+/// A port, an address with a port, a path, an abstract name or a virtual machine's address.
+pub(super) fn address(value: &str) -> Option<Flaw> {
+    let is_fine = match value.as_bytes() {
+        [b'/' | b'@' | b'%', ..] => true,
+        _ if value.contains('%') || value.starts_with("vsock:") => true,
+        _ => is_port(value) || is_internet(value),
+    };
+    (!is_fine).then(|| {
+        let message = format!("{} is not the address of a socket", quoted(value));
+        let help = "write a port, ADDRESS:PORT, a path from / on, or @NAME";
+        Flaw::whole(FindingCode::Address, message, help)
+    })
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|it| it > 0)
+}
+
+fn is_internet(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let six = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host_is_fine = match six {
+        Some(six) => six.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => host.parse::<std::net::Ipv4Addr>().is_ok(),
+    };
+    host_is_fine && is_port(port)
+}
