@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod command;
 mod diagnostic;
 mod edit;
 mod escape;
+mod facts;
 mod file;
 mod grammar;
 mod hash;
@@ -23,8 +25,10 @@ mod words;
 mod write;
 
 pub use check::{Finding, FindingCode, check, directives, directives_version};
+pub use command::{CommandError, CommandLine, Privileges};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
-pub use escape::{EscapeError, escape, unescape};
+pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
+pub use facts::{Fact, Facts, PathNameError};
 pub use file::UnitFile;
 pub use hash::{ParseHashError, UnitHash};
 pub use name::{NameError, NameErrorKind, UnitName};
@@ -34,5 +38,5 @@ pub use specifier::{SpecifierError, expand_specifiers};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use unit_type::{UnitType, UnknownUnitType};
 pub use value::parse_bool;
-pub use words::{WordError, split_words, split_words_relaxed};
+pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use write::{OptionError, OptionErrorKind};

@@ -1,12 +1,14 @@
 //! Tests of the crate's public interface.
 
 mod canonical;
+mod commands;
 mod corpus;
 mod edit;
 mod grammar;
 mod names;
 mod properties;
 mod reader;
+mod specifiers;
 mod systemd;
 mod values;
 
@@ -28,4 +30,11 @@ fn folded(text: &str) -> String {
         folded.push('\n');
     }
     folded
+}
+
+/// Says that a comparison was left out, for want of the program to compare with.
+fn left_out(program: &str) {
+    use std::io::Write as _;
+    let told = writeln!(std::io::stderr(), "left out: {program} is not installed, or is another");
+    told.expect("a test can write to its standard error");
 }

@@ -1,0 +1,128 @@
+//! Command lines: what systemd runs, what it refuses, and that they can be written.
+
+use fleet_unitfile::{
+    CommandError, CommandLine, Fact, Facts, Privileges, UnitName, WordError, quote_word,
+    split_words,
+};
+use proptest::prelude::*;
+
+use crate::properties::config;
+
+/// The commands of a value as the text that they are written as, or the refusal.
+fn read(value: &str) -> String {
+    match CommandLine::parse(value) {
+        Ok(commands) => {
+            let lines: Vec<_> = commands.iter().map(ToString::to_string).collect();
+            lines.join(" | ")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_value_is_read_as_systemd_reads_it() {
+    for (value, expected) in [
+        ("", ""),
+        ("  ", ""),
+        ("/bin/a", "/bin/a"),
+        ("/bin/a  b\t'c d'", "/bin/a b \"c d\""),
+        ("a ; b c ; ; d", "a | b c | d"),
+        ("; a", "a"),
+        ("a ;", "a"),
+        ("a b;c", "a b;c"),
+        (r"a \; b", "a \";\" b"),
+        (r"a \;; b", r#"a "\\;;" b"#),
+        (r#"a ";" b"#, "a \";\" b"),
+        (r"a \x3b b", "a \";\" b"),
+        ("-@/bin/a zero", "-@/bin/a zero"),
+        ("+-:/bin/a", "-:+/bin/a"),
+        ("!!/bin/a", "!!/bin/a"),
+        // The second dash is a part of the name.
+        ("-- a", "-- a"),
+        (r#""-/bin/a b""#, r#""-/bin/a b""#),
+        (r"/bin/sed s/\./,/", r#"/bin/sed "s/\\./,/""#),
+        ("%h/bin/a", "%h/bin/a"),
+    ] {
+        assert_eq!(read(value), expected, "{value:?}");
+    }
+}
+
+#[test]
+fn prefixes_say_how_a_command_runs() {
+    let one = |value: &str| CommandLine::parse(value).unwrap().remove(0);
+    assert_eq!(one("a").privileges(), Privileges::Unit);
+    assert_eq!(one("+a").privileges(), Privileges::Full);
+    assert_eq!(one("!a").privileges(), Privileges::KeepUser);
+    assert_eq!(one("!!a").privileges(), Privileges::KeepUserWithoutAmbient);
+    assert!(one("-a").ignores_failure() && !one("a").ignores_failure());
+    assert!(one("a").expands_variables() && !one(":a").expands_variables());
+    assert!(one("@a b").names_itself());
+    assert_eq!(one("@a b c").argv().collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(one("a b c").argv().collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_where_it_stands() {
+    for (value, expected) in [
+        ("-", CommandError::NoPath { at: 0 }),
+        ("a ; - b", CommandError::NoPath { at: 4 }),
+        ("\"\"", CommandError::NoPath { at: 0 }),
+        ("bin/a", CommandError::RelativePath { at: 0 }),
+        ("..", CommandError::RelativePath { at: 0 }),
+        ("/bin/", CommandError::Directory { at: 0 }),
+        ("'/bin/\"a'", CommandError::PathCharacter { at: 0 }),
+        ("@/bin/a", CommandError::NoName { at: 0 }),
+        ("a ; @/bin/a \"\"", CommandError::NoName { at: 4 }),
+        ("a 'b", CommandError::Word(WordError::OpenQuote { at: 2 })),
+    ] {
+        assert_eq!(CommandLine::parse(value), Err(expected), "{value:?}");
+    }
+}
+
+#[test]
+fn words_know_where_they_stand() {
+    let value = r#" -"/bin/a" 'b c'  \; d ; e"#;
+    let commands = CommandLine::parse(value).unwrap();
+    let text = |span: fleet_unitfile::Span| &value[span.start..span.end];
+    assert_eq!(text(commands[0].span()), r#"-"/bin/a" 'b c'  \; d"#);
+    assert_eq!(text(commands[0].path_span()), r#"-"/bin/a""#);
+    let arguments: Vec<_> = commands[0].argument_spans().map(text).collect();
+    assert_eq!(arguments, ["'b c'", r"\;", "d"]);
+    assert_eq!(text(commands[1].span()), "e");
+}
+
+#[test]
+fn specifiers_are_replaced_word_by_word() {
+    let name = UnitName::parse("web@a b.service".replace(' ', r"\x20").as_str()).unwrap();
+    let facts = Facts::system_manager().with(Fact::HostName, "two words");
+    let command = CommandLine::parse("%h/run --as %I --on %H").unwrap().remove(0);
+    let expanded = command.expand(&facts, &name).unwrap();
+    let argv: Vec<_> = expanded.argv().collect();
+    assert_eq!(argv, ["/root/run", "--as", "a b", "--on", "two words"]);
+    let command = CommandLine::parse("a %b").unwrap().remove(0);
+    let error = command.expand(&facts, &name).unwrap_err();
+    assert!(matches!(error, CommandError::Specifier { at: 2, .. }), "{error:?}");
+    let command = CommandLine::parse("%i/b").unwrap().remove(0);
+    let error = command.expand(&facts, &name).unwrap_err();
+    assert_eq!(error, CommandError::PathCharacter { at: 0 });
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_word_that_is_quoted_reads_back(word in any::<String>()) {
+        prop_assume!(!word.contains('\0'));
+        prop_assert_eq!(split_words(&quote_word(&word)), Ok(vec![word]));
+    }
+
+    #[test]
+    fn a_command_that_is_written_reads_back(
+        value in "([-@:+!]{0,3}/?[a%\"' \\\\;x3b\t]{0,6} ?){0,4}"
+    ) {
+        if let Ok(commands) = CommandLine::parse(&value) {
+            let written: Vec<_> = commands.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(CommandLine::parse(&written.join(" ; ")), Ok(commands));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! All of systemd's specifiers, and paths and escapes in names.
+
+use std::process::Command;
+
+use fleet_unitfile::{
+    EscapeError, Fact, Facts, SpecifierError, UnitName, UnitType, cescape, cunescape, escape_path,
+    unescape_path,
+};
+use proptest::prelude::*;
+
+use crate::left_out;
+use crate::properties::config;
+
+#[test]
+fn every_specifier_of_the_name_is_known() {
+    let template = UnitName::parse(r"a\x20b-c\x2dd@srv-x\x20y.service").unwrap();
+    let plain = UnitName::parse("srv-data.mount").unwrap();
+    let facts = Facts::new();
+    for (text, of_instance, of_plain) in [
+        ("%n", r"a\x20b-c\x2dd@srv-x\x20y.service", "srv-data.mount"),
+        ("%N", r"a\x20b-c\x2dd@srv-x\x20y", "srv-data"),
+        ("%p", r"a\x20b-c\x2dd", "srv-data"),
+        ("%P", "a b/c-d", "srv/data"),
+        ("%i", r"srv-x\x20y", ""),
+        ("%I", "srv/x y", ""),
+        ("%j", r"c\x2dd", "data"),
+        ("%J", "c-d", "data"),
+        ("%f", "/srv/x y", "/srv/data"),
+        ("100%%n", "100%n", "100%n"),
+    ] {
+        assert_eq!(facts.expand(text, &template).as_deref(), Ok(of_instance), "{text}");
+        assert_eq!(facts.expand(text, &plain).as_deref(), Ok(of_plain), "{text}");
+    }
+}
+
+#[test]
+fn every_other_specifier_is_what_was_told() {
+    let name = UnitName::parse("a.service").unwrap();
+    for &fact in Fact::ALL {
+        let text = format!("<%{}>", fact.letter());
+        let told = Facts::new().with(fact, "it").expand(&text, &name);
+        assert_eq!(told.as_deref(), Ok("<it>"), "{fact}");
+        let unknown = Facts::new().expand(&text, &name);
+        let letter = fact.letter();
+        assert_eq!(unknown, Err(SpecifierError::UnknownFact { at: 1, letter, fact }));
+    }
+    // Those of the manual of systemd 252, in its order, without those of the name.
+    let mut letters: Vec<_> = Fact::ALL.iter().map(|fact| fact.letter()).chain(['Y']).collect();
+    letters.sort_unstable();
+    assert_eq!(letters.iter().collect::<String>(), "ABCEGHLMSTUVWYabdghlmoqstuvwy");
+}
+
+#[test]
+fn some_facts_follow_from_others() {
+    let name = UnitName::parse("a.service").unwrap();
+    let facts = Facts::system_manager()
+        .with(Fact::HostName, "web1.example.com")
+        .with(Fact::Fragment, "/etc/systemd/system/a.service");
+    let text = "%l %q %d %Y";
+    let expected = "web1 web1 /run/credentials/a.service /etc/systemd/system";
+    assert_eq!(facts.expand(text, &name).as_deref(), Ok(expected));
+    let facts = facts.with(Fact::ShortHostName, "w").with(Fact::CredentialsDirectory, "/c");
+    assert_eq!(facts.expand("%l %q %d", &name).as_deref(), Ok("w w /c"));
+}
+
+#[test]
+fn what_has_no_meaning_is_an_error_with_its_place() {
+    let name = UnitName::parse(r"a\x-.service").unwrap();
+    let facts = Facts::new();
+    let unknown = SpecifierError::NoSpecifier { at: 2, letter: 'z' };
+    assert_eq!(facts.expand("a %z", &name), Err(unknown));
+    assert_eq!(facts.expand("ä%", &name), Err(SpecifierError::Unfinished { at: 2 }));
+    let source = EscapeError::Malformed { at: 1 };
+    let error = SpecifierError::Unescape { at: 0, letter: 'P', source };
+    assert_eq!(facts.expand("%P", &name), Err(error));
+}
+
+#[test]
+fn paths_become_parts_of_names_and_back() {
+    for (path, part) in [
+        ("/", "-"),
+        ("", "-"),
+        ("/srv", "srv"),
+        ("srv/", "srv"),
+        ("//a/./b//c/", "a-b-c"),
+        ("/.hidden", r"\x2ehidden"),
+        ("/a-b/ä", r"a\x2db-\xc3\xa4"),
+    ] {
+        assert_eq!(escape_path(path).as_deref(), Ok(part), "{path}");
+    }
+    assert_eq!(escape_path("/a/../b"), Err(EscapeError::NotNormal));
+    for wrong in ["", "-a", "a-", "a--b", r"\x2e\x2e", r"a-\x2e-b"] {
+        assert_eq!(unescape_path(wrong), Err(EscapeError::NotNormal), "{wrong:?}");
+    }
+    let mount = UnitName::for_path("/srv/my data", UnitType::Mount).unwrap();
+    assert_eq!(mount, r"srv-my\x20data.mount");
+}
+
+/// What `systemd-escape` prints for each text; `None` where it is not installed.
+#[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
+fn systemd_escape(options: &[&str], texts: &[String]) -> Option<Vec<String>> {
+    let mut printed = Vec::new();
+    for text in texts {
+        let mut command = Command::new("systemd-escape");
+        let output = command.args(options).arg("--").arg(text).output().ok()?;
+        let text = String::from_utf8(output.stdout).unwrap();
+        printed.push(text.trim_end_matches('\n').to_owned());
+    }
+    Some(printed)
+}
+
+#[test]
+fn systemd_escapes_the_same_paths() {
+    let pieces = ["/", "a", "-", ".", "..", "/./", "ä", " ", "\\", "@"];
+    let both = pieces.iter().flat_map(|a| pieces.iter().map(move |b| format!("/x{a}{b}")));
+    let texts: Vec<String> = both.chain(["/".into(), "/./".into(), "/..".into()]).collect();
+    let Some(printed) = systemd_escape(&["--path"], &texts) else {
+        return left_out("systemd-escape");
+    };
+    for (text, printed) in texts.iter().zip(printed) {
+        assert_eq!(escape_path(text).unwrap_or_default(), printed, "{text:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_path_reads_back_in_its_plain_form(parts in prop::collection::vec("[a-c.\\-ä ]{1,3}", 0..4)) {
+        let is_plain = |part: &String| part != "." && part != "..";
+        prop_assume!(parts.iter().all(is_plain));
+        let path = format!("/{}", parts.join("/"));
+        prop_assert_eq!(unescape_path(&escape_path(&path).unwrap()), Ok(path));
+    }
+
+    #[test]
+    fn c_escapes_are_undone(text in any::<String>()) {
+        prop_assume!(!text.contains('\0'));
+        prop_assert_eq!(cunescape(&cescape(&text)), Ok(text));
+    }
+}
