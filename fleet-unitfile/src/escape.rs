@@ -51,6 +51,57 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
     String::from_utf8(bytes).map_err(|_| EscapeError::NotUtf8)
 }
 
+/// Writes a path as a part of a unit name, as `systemd-escape --path` does.
+///
+/// Slashes at both ends do not count, several in a row are one, and components that are a single
+/// dot are left out. The root is `-`.
+///
+/// # Errors
+///
+/// The path has a component `..`, which means another path on each machine.
+///
+/// ```
+/// use fleet_unitfile::{escape_path, unescape_path};
+///
+/// assert_eq!(escape_path("/srv//my-data/")?, r"srv-my\x2ddata");
+/// assert_eq!(unescape_path(r"srv-my\x2ddata")?, "/srv/my-data");
+/// assert_eq!(escape_path("/")?, "-");
+/// # Ok::<(), fleet_unitfile::EscapeError>(())
+/// ```
+pub fn escape_path(path: &str) -> Result<String, EscapeError> {
+    let parts: Vec<&str> = components(path).collect();
+    if parts.contains(&"..") {
+        return Err(EscapeError::NotNormal);
+    }
+    Ok(match &parts[..] {
+        [] => "-".to_owned(),
+        parts => escape(&parts.join("/")),
+    })
+}
+
+/// Reads a part of a unit name back as an absolute path.
+///
+/// # Errors
+///
+/// What [`unescape`] refuses; a text that stands for no path in its plain form, as one with a
+/// slash at an end, two in a row, or a component `.` or `..`.
+pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
+    if text == "-" {
+        return Ok("/".to_owned());
+    }
+    let path = unescape(text)?;
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+    if !path.split('/').all(is_plain) {
+        return Err(EscapeError::NotNormal);
+    }
+    Ok(format!("/{path}"))
+}
+
+/// The parts of a path that say where it leads.
+fn components(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !matches!(*part, "" | "."))
+}
+
 /// Why a part of a unit name cannot be read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +115,9 @@ pub enum EscapeError {
     /// The escapes stand for bytes that are not UTF-8.
     #[error("escapes stand for bytes that are not UTF-8: escape UTF-8 text byte by byte")]
     NotUtf8,
+    /// A path that has more than one way of writing it.
+    #[error("path with \"..\", or not in its plain form: write /one/component/after/another")]
+    NotNormal,
 }
 
 /// The byte that `xHH` stands for, and what follows it.

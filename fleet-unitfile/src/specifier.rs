@@ -1,6 +1,7 @@
 //! Specifiers: percent signs that stand for parts of the unit's own name.
 
 use crate::escape::{EscapeError, unescape};
+use crate::facts::Fact;
 use crate::name::UnitName;
 
 /// Replaces the specifiers of a value by parts of the unit's name.
@@ -58,6 +59,24 @@ pub enum SpecifierError {
          percent sign"
     )]
     Unknown {
+        /// The offset of the percent sign.
+        at: usize,
+        /// What follows it.
+        letter: char,
+    },
+    /// A specifier that stands for something which is not known here.
+    #[error("specifier \"%{letter}\" at byte {at} stands for the {fact}, which is not known")]
+    UnknownFact {
+        /// The offset of the percent sign.
+        at: usize,
+        /// The specifier.
+        letter: char,
+        /// What it stands for.
+        fact: Fact,
+    },
+    /// A letter that systemd has no specifier for.
+    #[error("unknown specifier \"%{letter}\" at byte {at}: write %% for a percent sign")]
+    NoSpecifier {
         /// The offset of the percent sign.
         at: usize,
         /// What follows it.

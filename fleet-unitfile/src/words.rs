@@ -1,5 +1,8 @@
 //! Words: how a value such as a command line falls apart, with quotes and escapes.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 /// Splits a value into words as systemd does, with quotes and escapes of C.
 ///
 /// Blanks part words. Single and double quotes keep blanks together, may open inside a word,
@@ -33,6 +36,92 @@ pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
     Splitter { text, at: 0, relaxed: true }.collect()
 }
 
+/// Writes a text as one word that [`split_words`] reads as the same.
+///
+/// A word without blanks, quotes, backslashes and control characters is written as it is, any
+/// other in double quotes with escapes. A percent sign is left as it is: double it where
+/// specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine). A zero
+/// byte has no escape in systemd's grammar, so a text with one does not read back.
+///
+/// ```
+/// use fleet_unitfile::quote_word;
+///
+/// assert_eq!(quote_word("--verbose"), "--verbose");
+/// assert_eq!(quote_word(r#"say "hi""#), r#""say \"hi\"""#);
+/// ```
+pub fn quote_word(word: &str) -> Cow<'_, str> {
+    let needs_quotes =
+        |c: char| c.is_control() || matches!(c, ' ' | '"' | '\'' | '\\') || c.is_whitespace();
+    if !word.is_empty() && word != ";" && !word.contains(needs_quotes) {
+        return Cow::Borrowed(word);
+    }
+    let mut quoted = String::with_capacity(word.len() + 2);
+    quoted.push('"');
+    cescape_into(word, &mut quoted);
+    quoted.push('"');
+    Cow::Owned(quoted)
+}
+
+/// Writes a text with the escapes of C, as systemd shows texts: `\\`, `\"`, `\'`, `\n` and so on.
+///
+/// Control characters without a name become `\xHH`; every other character stays.
+///
+/// ```
+/// use fleet_unitfile::{cescape, cunescape};
+///
+/// assert_eq!(cescape("a\tb\\"), r"a\tb\\");
+/// assert_eq!(cunescape(r"a\tb\x21")?, "a\tb!");
+/// # Ok::<(), fleet_unitfile::WordError>(())
+/// ```
+pub fn cescape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    cescape_into(text, &mut escaped);
+    escaped
+}
+
+/// Reads the escapes that [`split_words`] knows, in a text that is not split.
+///
+/// # Errors
+///
+/// An escape that is unknown, or a text that is not UTF-8 once it is read.
+pub fn cunescape(text: &str) -> Result<String, WordError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut splitter = Splitter::new(text, false);
+    while let Some(&byte) = text.as_bytes().get(splitter.at) {
+        match byte {
+            b'\\' => splitter.escape(&mut bytes)?,
+            _ => bytes.push(byte),
+        }
+        splitter.at += 1;
+    }
+    String::from_utf8(bytes).map_err(|_| WordError::NotUtf8 { at: 0 })
+}
+
+fn cescape_into(text: &str, escaped: &mut String) {
+    for character in text.chars() {
+        let name = match character {
+            '\u{7}' => 'a',
+            '\u{8}' => 'b',
+            '\u{b}' => 'v',
+            '\u{c}' => 'f',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\t' => 't',
+            '\\' | '"' | '\'' => character,
+            '\0'..=' ' | '\u{7f}' if character != ' ' => {
+                let code = u32::from(character);
+                write!(escaped, "\\x{code:02x}").expect("writing to a String cannot fail");
+                continue;
+            }
+            _ => {
+                escaped.push(character);
+                continue;
+            }
+        };
+        escaped.extend(['\\', name]);
+    }
+}
+
 /// Why a value cannot be split into words; offsets are in bytes of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -57,7 +146,8 @@ pub enum WordError {
     },
 }
 
-struct Splitter<'a> {
+/// Takes words off the front of a text.
+pub(crate) struct Splitter<'a> {
     text: &'a str,
     at: usize,
     relaxed: bool,
@@ -67,13 +157,37 @@ impl Iterator for Splitter<'_> {
     type Item = Result<String, WordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = &self.text.as_bytes()[self.at..];
-        self.at += rest.iter().take_while(|&&byte| is_separator(byte)).count();
+        self.skip_blanks();
         (self.at < self.text.len()).then(|| self.word())
     }
 }
 
-impl Splitter<'_> {
+impl<'a> Splitter<'a> {
+    pub(crate) fn new(text: &'a str, relaxed: bool) -> Self {
+        Self { text, at: 0, relaxed }
+    }
+
+    /// The offset of what was not taken yet.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was not taken yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// Goes on after so many bytes, which are whole characters.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    /// Goes on at what is no blank.
+    pub(crate) fn skip_blanks(&mut self) {
+        let rest = &self.text.as_bytes()[self.at..];
+        self.at += rest.iter().take_while(|&&byte| is_separator(byte)).count();
+    }
+
     fn word(&mut self) -> Result<String, WordError> {
         let start = self.at;
         let mut word = Vec::new();
@@ -162,6 +276,7 @@ fn number(digits: &str, radix: u32) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|_| plain)
 }
 
-fn is_separator(byte: u8) -> bool {
+/// Whether a byte parts words.
+pub(crate) fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
