@@ -156,8 +156,10 @@ impl Leadership {
     }
 
     /// Writes what was decided: first what goes, then the placements, then the reasons, each in the
-    /// order given. Much is written in several steps. Each step is whole, no placement is ever half
-    /// changed, and the result is the revision of the last step.
+    /// order given. Much is written in several steps. Each step is whole, and the result is the
+    /// revision of the last step. Where placements take more than one step, every unit that moves
+    /// leaves, the last one first, before any comes: between two steps no two units are placed on
+    /// one machine of which one is yet to leave it for the other.
     ///
     /// # Errors
     ///
@@ -165,17 +167,15 @@ impl Leadership {
     /// placement is no longer what the decision saw, or a unit is gone: decide again. Earlier steps
     /// are done then. [`RegistryError::Encode`] when a reason cannot be stored: nothing is done.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
-        let unplace = writes.unplace.iter().map(|unplace| self.unplacing(unplace));
-        let place = writes.place.iter().map(|place| self.placing(place));
         let placed: BTreeSet<&UnitName> = writes.place.iter().map(|place| &place.unit).collect();
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed.contains(unit));
         let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
-        let groups: Vec<_> =
-            unplace.map(Ok).chain(place.map(Ok)).chain(reasons).collect::<Result<_, _>>()?;
+        let reasons: Vec<_> = reasons.collect::<Result<_, _>>()?;
         let leader = self.registry.key(&Key::Leader);
         let fence = Transaction::new().when(Condition::value(leader, self.claim.clone()));
+        let steps = self.steps(&fence, writes, reasons);
         let mut revision = self.elected;
-        for transaction in pack(&fence, groups) {
+        for transaction in steps {
             revision = match self.registry.store.commit(transaction).await? {
                 Commit::Applied(revision) => revision,
                 Commit::Refused { condition: 0, .. } => {
@@ -187,15 +187,38 @@ impl Leadership {
         Ok(revision)
     }
 
+    /// The transactions of a commit. A move is one write if all placements fit into one transaction.
+    fn steps(
+        &self,
+        fence: &Transaction,
+        writes: &PlacementWrites,
+        reasons: Vec<Transaction>,
+    ) -> Vec<Transaction> {
+        let unplace = || writes.unplace.iter().map(|unplace| self.unplacing(unplace));
+        let moved = writes.place.iter().map(|place| self.placing(place, place.was.as_ref()));
+        let placements: Vec<_> = unplace().chain(moved).collect();
+        if pack(fence, placements.iter().cloned()).len() <= 1 {
+            return pack(fence, placements.into_iter().chain(reasons));
+        }
+        let leaving = writes.place.iter().rev().filter_map(|place| {
+            let (unit, was) = (place.unit.clone(), place.was.clone()?);
+            Some(self.unplacing(&Unplace { unit, was }))
+        });
+        let coming = writes.place.iter().map(|place| self.placing(place, None));
+        let mut steps = pack(fence, unplace().chain(leaving));
+        steps.extend(pack(fence, coming.chain(reasons)));
+        steps
+    }
+
     fn unplacing(&self, unplace: &Unplace) -> Transaction {
         let key = self.registry.key(&Key::Placement(unplace.unit.clone()));
         let as_seen = Condition::value(&key, encode_placement(&unplace.was));
         Transaction::new().when(as_seen).delete(key)
     }
 
-    fn placing(&self, place: &Place) -> Transaction {
+    fn placing(&self, place: &Place, was: Option<&Placement>) -> Transaction {
         let key = self.registry.key(&Key::Placement(place.unit.clone()));
-        let as_seen = match &place.was {
+        let as_seen = match was {
             Some(was) => Condition::value(&key, encode_placement(was)),
             None => Condition::absent(&key),
         };

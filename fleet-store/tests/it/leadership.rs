@@ -1,5 +1,7 @@
 //! One engine at a time, and only its writes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fleet_core::{Epoch, Placement, Reason, Refusal, Revision, Tally, Term};
 use fleet_store::{
     Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, Transaction,
@@ -226,4 +228,50 @@ async fn nobody_leads_while_the_term_cannot_be_read() {
     }
     let leader = store.read(&registry.layout().key(&Key::Leader)).await.unwrap();
     assert_eq!(leader.entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_the_steps_of_many_moves_no_two_meet_that_change_places() {
+    const MANY: usize = 150;
+    let registry = registry();
+    let leader = lead(&registry, "m-1").await;
+    let at = |unit: usize, epoch| placed(&format!("m-{}", unit % MANY), epoch);
+    let place = |unit: usize, to: Placement, was| Place {
+        unit: name(&format!("u-{unit}.service")),
+        machine: to.machine,
+        epoch: to.epoch,
+        was,
+    };
+    for unit in 0..MANY {
+        submit(&registry, &format!("u-{unit}.service")).await;
+    }
+    let first = (0..MANY).map(|unit| place(unit, at(unit, 1), None)).collect();
+    leader.commit(&PlacementWrites { place: first, ..PlacementWrites::default() }).await.unwrap();
+    let from = registry.store().read("").await.unwrap().revision;
+    let mut watch = registry.store().watch("/fleet/placements/", from).await.unwrap();
+    let moves = (0..MANY).map(|unit| place(unit, at(unit + 1, 2), Some(at(unit, 1)))).collect();
+    let moves = PlacementWrites { place: moves, ..PlacementWrites::default() };
+    let written = leader.commit(&moves).await.unwrap();
+
+    let machine = |value: &[u8]| {
+        let value: serde_json::Value = serde_json::from_slice(value).unwrap();
+        value["machine"].as_str().unwrap().to_owned()
+    };
+    let mut machines: BTreeMap<String, String> =
+        (0..MANY).map(|u| (format!("/fleet/placements/u-{u}.service"), format!("m-{u}"))).collect();
+    loop {
+        let step = soon(watch.next()).await.unwrap();
+        for change in &step.changes {
+            match &change.value {
+                Some(value) => machines.insert(change.key.to_string(), machine(value)),
+                None => machines.remove(&*change.key),
+            };
+        }
+        let taken: BTreeSet<_> = machines.values().collect();
+        assert_eq!(taken.len(), machines.len(), "two are on one machine at {}", step.revision);
+        if step.revision == written {
+            break;
+        }
+    }
+    assert_eq!(machines.len(), MANY);
 }
