@@ -37,6 +37,9 @@ pub enum ListenError {
     /// The file of the unix socket is there, and is no socket.
     #[error("{} is there and is no socket: remove it, or choose another path", .0.display())]
     NotASocket(PathBuf),
+    /// The path of the unix socket is longer than the system allows.
+    #[error("the path of {0} is too long: a socket's path has at most 107 bytes, choose another")]
+    PathTooLong(Listen),
     /// Other hosts could reach it.
     #[error(
         "{0} can be reached from other hosts, and there is no authentication and no TLS yet: \
@@ -56,6 +59,9 @@ pub enum ListenError {
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// How many bytes of a path an address of Linux has room for, besides the zero at its end.
+const LONGEST_PATH: usize = 107;
 
 /// Owner and group may use a unix socket, others may not.
 const MODE: u32 = 0o660;
@@ -142,6 +148,9 @@ fn check_loopback(address: SocketAddr) -> Result<(), ListenError> {
 
 async fn bind_unix(path: &Path) -> Result<Listener, ListenError> {
     let at = Listen::Unix(path.to_owned());
+    if path.as_os_str().len() > LONGEST_PATH {
+        return Err(ListenError::PathTooLong(at));
+    }
     remove_stale(path, &at).await?;
     let socket = listen_unix(path).map_err(|cause| io_error(&at, cause))?;
     let file = SocketFile::of(path);

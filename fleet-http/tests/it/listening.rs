@@ -45,6 +45,16 @@ async fn a_socket_that_was_left_behind_is_taken_over() {
 }
 
 #[tokio::test]
+async fn a_path_that_no_socket_can_have_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = 107 - folder.path().as_os_str().len() - 1;
+    let path = |length: usize| folder.path().join("s".repeat(length));
+    let _listener = Listener::bind(&unix(&path(room))).await.unwrap();
+    let error = Listener::bind(&unix(&path(room + 1))).await.unwrap_err();
+    assert!(matches!(error, ListenError::PathTooLong(_)), "{error}");
+}
+
+#[tokio::test]
 async fn a_file_that_is_no_socket_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
