@@ -63,11 +63,13 @@ async fn bring_up(
     for unit in units {
         let name = unit.name.clone();
         let put = running.registry.put_unit(unit, ExpectUnit::Any).await;
-        put.context(|| format!("cannot launch {name}"))?;
+        let revision = put.context(|| format!("cannot launch {name}"))?;
+        // What is waited for below is looked up in the mirror.
+        running.mirror.wait_for(revision).await.context(|| format!("cannot see {name}"))?;
     }
     let _late = tokio::time::timeout(PATIENCE, summary::settled(&running.mirror)).await.is_err();
     say(&summary::units(&running.mirror.snapshot()));
-    say(&summary::next_steps(endpoints));
+    say(&summary::next_steps(&running.mirror.snapshot(), endpoints));
     Ok(())
 }
 

@@ -58,18 +58,69 @@ fn line(text: &mut String, unit: &str, what: &str) {
     let _ = writeln!(text, "  {unit}: {what}");
 }
 
-/// How to go on, with the paths that hold here.
-pub(crate) fn next_steps(endpoints: &[Listen]) -> String {
+/// How to go on, with paths and units that are there, ready to be pasted into a shell.
+pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[Listen]) -> String {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name("fleetctl"));
     let program = beside.filter(|path| path.exists());
     let fleetctl = program.map_or("fleetctl".to_owned(), |path| path.display().to_string());
     let endpoint = endpoints.first().map(ToString::to_string).unwrap_or_default();
-    format!(
-        "In another terminal:\n\
-         \x20 export FLEETCTL_ENDPOINT={endpoint}\n\
-         \x20 {fleetctl} list-units\n\
-         \x20 {fleetctl} status UNIT\n\
-         \x20 {fleetctl} journal -f UNIT\n\
-         Ctrl-C ends the cluster and its units."
-    )
+    let mut text = "In another terminal:\n".to_owned();
+    step(&mut text, &["export", &format!("FLEETCTL_ENDPOINT={endpoint}")]);
+    step(&mut text, &[&fleetctl, "list-units"]);
+    match to_look_at(snapshot) {
+        Some(unit) => {
+            step(&mut text, &[&fleetctl, "status", unit]);
+            step(&mut text, &[&fleetctl, "journal", "-f", unit]);
+        }
+        None => step(&mut text, &[&fleetctl, "help", "start"]),
+    }
+    text.push_str("Ctrl-C ends the cluster and its units.");
+    text
+}
+
+/// A unit of which there is something to see, on one machine; the first that runs, if one does.
+fn to_look_at(snapshot: &Snapshot) -> Option<&str> {
+    let names = || snapshot.units().map(|unit| unit.name.as_str());
+    let runs = |name: &&str| {
+        let mut states = snapshot.states_of(name);
+        let only = states.next().filter(|_| states.next().is_none());
+        only.is_some_and(|state| state.systemd.sub == "running")
+    };
+    let placed = |name: &&str| snapshot.placement(name).is_some();
+    names().find(runs).or_else(|| names().find(placed))
+}
+
+/// A command line, indented, its words quoted where a shell would take them apart.
+fn step(text: &mut String, words: &[&str]) {
+    let words: Vec<String> = words.iter().copied().map(quoted).collect();
+    text.extend(["  ", &words.join(" "), "\n"]);
+}
+
+/// A word as a POSIX shell reads it back.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_pasted_is_quoted_where_it_must_be() {
+        for (word, expected) in [
+            (
+                "FLEETCTL_ENDPOINT=unix:///run/fleet.sock",
+                "FLEETCTL_ENDPOINT=unix:///run/fleet.sock",
+            ),
+            ("/home/a b/fleetctl", "'/home/a b/fleetctl'"),
+            ("it's", r"'it'\''s'"),
+            (r"a\x20b.service", r"'a\x20b.service'"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
+    }
 }

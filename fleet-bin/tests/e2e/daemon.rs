@@ -118,7 +118,8 @@ impl Cluster {
         daemon.wait().unwrap()
     }
 
-    fn log(&self) -> String {
+    /// What the daemon has printed.
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("fleetd.log")).unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -112,6 +112,23 @@ fn commands_lead_a_unit_through_all_its_states() {
     assert_eq!(cluster.succeed(&["cat", "walk.service"]), SLEEPER);
     cluster.succeed(&["destroy", "walk.service"]);
     assert!(cluster.units().is_empty());
+}
+
+#[test]
+fn what_is_printed_to_try_next_works_when_it_is_pasted() {
+    let home = tempfile::tempdir().unwrap();
+    let unit = home.path().join("sleeper.service");
+    std::fs::write(&unit, SLEEPER).unwrap();
+    let cluster = Cluster::start(&[&unit]);
+    let log = cluster.wait_for("the summary is printed", |cluster| {
+        Some(cluster.log()).filter(|log| log.contains("Ctrl-C ends"))
+    });
+    let after = log.split_once("In another terminal:\n").unwrap().1;
+    let steps: Vec<&str> = after.lines().take_while(|line| line.starts_with("  ")).collect();
+    let script = format!("set -e\n{}", steps.join("\n")).replace("journal -f", "journal");
+    let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{script}\n{}", told(&output));
+    assert!(script.contains("status sleeper.service"), "{script}");
 }
 
 #[test]
