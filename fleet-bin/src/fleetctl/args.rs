@@ -129,6 +129,16 @@ pub(crate) enum Command {
     ListMachines(ListArgs),
     /// Print the version.
     Version(VersionArgs),
+    /// Was a command of fleet v1; it is refused with what to do instead.
+    #[command(hide = true, disable_help_flag = true)]
+    Ssh(SshArgs),
+}
+
+/// Whatever was given to `ssh`.
+#[derive(Debug, Args)]
+pub(crate) struct SshArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _args: Vec<String>,
 }
 
 #[derive(Debug, Args)]

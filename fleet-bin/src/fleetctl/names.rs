@@ -51,8 +51,11 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
 
 /// Of several names the one that was probably meant, if one is near.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The type is the same for most, so what stands before it decides.
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let limit = NEAR.min(stem.len().div_ceil(3));
     let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
-    let near = distances.filter(|(distance, _)| *distance <= NEAR.min(name.len() / 3));
+    let near = distances.filter(|(distance, _)| *distance <= limit);
     near.min().map(|(_, known)| known)
 }
 
@@ -140,11 +143,12 @@ mod tests {
 
     #[test]
     fn only_a_near_name_is_suggested() {
-        let known = ["web.service", "db.service", "web@1.service"];
+        let known = ["web.service", "db.service", "web@1.service", "typo.service"];
         for (name, expected) in [
             ("wbe.service", Some("web.service")),
             ("web@2.service", Some("web@1.service")),
             ("cache.service", None),
+            ("nope.service", None),
             ("b", None),
         ] {
             assert_eq!(nearest(name, known), expected, "{name}");

@@ -53,7 +53,8 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-fn clean(cell: &str) -> String {
+/// The text with blanks for control characters, which could do anything to a terminal.
+pub(crate) fn clean(cell: &str) -> String {
     cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -147,6 +147,12 @@ async fn journals_come_from_the_machine_that_is_asked_for() {
     exit 0
     {"line":"web.service on m1: 1","unit":"web.service"}
     "#);
+    insta::assert_snapshot!(cluster.run("journal all").await, @r"
+    exit 1
+    ---
+    fleetctl: all.service is on 3 machines
+    help: choose one, for example with --machine far
+    ");
     insta::assert_snapshot!(cluster.run("journal --machine m all").await, @r"
     exit 1
     ---

@@ -1,6 +1,7 @@
 //! `list-unit-files`: the units that the cluster knows, what is wanted of each and how far it is.
 
 use fleet_http::wire;
+use fleet_unitfile::{UnitName, expand_specifiers};
 use serde::Serialize;
 
 use crate::fleetctl::args::ListArgs;
@@ -58,7 +59,7 @@ impl Record for Row {
 
 impl Row {
     fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
-        let description = description(&unit.options).to_owned();
+        let description = description(&unit);
         Self {
             unit: unit.name,
             hash: unit.hash,
@@ -97,15 +98,35 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
 }
 
 /// What a unit's file says that the unit is; the last `Description=` counts.
-pub(super) fn description(options: &[wire::UnitOption]) -> &str {
-    let mut options = options.iter().rev();
+///
+/// Specifiers stand for the unit's name. Text with one that only its machine knows stays as it is.
+pub(super) fn description(unit: &wire::Unit) -> String {
+    let mut options = unit.options.iter().rev();
     let found = options.find(|it| it.section == "Unit" && it.name == "Description");
-    found.map_or("", |option| option.value.as_str())
+    let text = found.map_or("", |option| option.value.as_str());
+    let name = UnitName::parse(&unit.name).ok();
+    let expanded = name.and_then(|name| expand_specifiers(text, &name).ok());
+    expanded.unwrap_or_else(|| text.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_tells_of_the_instance() {
+        for (text, expected) in
+            [("Worker %i of %p", "Worker 1 of worker"), ("100%% at %H", "100%% at %H"), ("", "")]
+        {
+            let (section, name) = ("Unit".into(), "Description".into());
+            let unit = wire::Unit {
+                name: "worker@1.service".into(),
+                options: vec![wire::UnitOption { section, name, value: text.into() }],
+                ..wire::Unit::default()
+            };
+            assert_eq!(description(&unit), expected);
+        }
+    }
 
     #[test]
     fn each_kind_of_unit_has_its_row() {

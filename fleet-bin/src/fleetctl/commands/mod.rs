@@ -47,8 +47,17 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::ListUnitFiles(args) => list_unit_files::run(context, &args).await?,
         Command::ListMachines(args) => list_machines::run(context, &args).await?,
         Command::Version(args) => version::run(context, args.server).await?,
+        Command::Ssh(_) => return Err(no_ssh()),
     }
     Ok(Exit::Success)
+}
+
+fn no_ssh() -> CliError {
+    CliError::usage("there is no command ssh any more")
+        .help(
+            "\"fleetctl status UNIT\" shows the machine of a unit, \"fleetctl list-machines\" all",
+        )
+        .help("use ssh itself with that machine's address")
 }
 
 async fn bring_up(context: &mut Context, verb: Verb, args: BringUpArgs) -> Result<(), CliError> {

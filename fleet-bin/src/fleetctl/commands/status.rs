@@ -13,6 +13,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::names::unit_args;
 use crate::fleetctl::output::Record;
+use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Sight;
 use crate::fleetctl::words::{Machines, legend, short_hash};
 
@@ -114,7 +115,7 @@ impl Status {
         let reason = if unit.problem.is_empty() { &unit.reason } else { &unit.problem };
         Self {
             unit: unit.name.clone(),
-            description: description(&unit.options).to_owned(),
+            description: description(unit),
             hash: unit.hash.clone(),
             desired: unit.desired_state.clone(),
             current: unit.current_state.clone(),
@@ -132,7 +133,7 @@ impl Status {
     fn text(&self) -> String {
         let mut text = self.unit.clone();
         if !self.description.is_empty() {
-            let _infallible = write!(text, " - {}", self.description);
+            let _infallible = write!(text, " - {}", clean(&self.description));
         }
         text.push('\n');
         line(&mut text, "Hash", &short_hash(&self.hash));
