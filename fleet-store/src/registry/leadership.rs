@@ -187,7 +187,7 @@ impl Leadership {
         Ok(revision)
     }
 
-    /// The transactions of a commit. A move is one write if all placements fit into one transaction.
+    /// The transactions of a commit. A move is one write if all placements fit into one of them.
     fn steps(
         &self,
         fence: &Transaction,
