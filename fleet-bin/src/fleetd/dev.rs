@@ -26,7 +26,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// How long the units may take to come up before the summary is printed without them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs until Ctrl-C, then ends the units as well.
+/// Runs until Ctrl-C, then ends the units as well; another Ctrl-C does not wait for their end.
 pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     let units = read_units(&args.units)?; // all are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
@@ -39,9 +39,15 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
         error = live(&mut running, units, &endpoints) => Err(error),
         () = ends.next() => Ok(()),
     };
-    // Whatever the reason for the end, no process is left behind.
-    say("\nEnding all units");
-    let ended = running.end_with_units().await;
+    // Whatever the reason for the end, no process is left behind unless somebody says so.
+    say("\nEnding all units; Ctrl-C again does not wait for them");
+    let ended = tokio::select! {
+        ended = running.end_with_units() => ended,
+        () = ends.next() => Err(StartError::new(
+            "interrupted: what has not ended runs on, and \"fleetd dev\" on the same data takes \
+             it back",
+        )),
+    };
     result.and(ended)
 }
 

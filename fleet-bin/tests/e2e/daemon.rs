@@ -111,11 +111,16 @@ impl Cluster {
         wait_for(what, || condition(self))
     }
 
+    /// Sends the daemon a signal.
+    pub(crate) fn signal_daemon(&self, signal: Signal) {
+        let daemon = self.daemon.as_ref().expect("the daemon runs");
+        kill_process(Pid::from_child(daemon), signal).unwrap();
+    }
+
     /// Ends the daemon with a signal and returns how it ended.
     pub(crate) fn end_daemon(&mut self, signal: Signal) -> ExitStatus {
-        let mut daemon = self.daemon.take().expect("the daemon runs");
-        kill_process(Pid::from_child(&daemon), signal).unwrap();
-        daemon.wait().unwrap()
+        self.signal_daemon(signal);
+        self.daemon.take().expect("the daemon runs").wait().unwrap()
     }
 
     /// What the daemon has printed.

@@ -145,6 +145,26 @@ fn the_end_of_the_daemon_by_ctrl_c_ends_its_units() {
 }
 
 #[test]
+fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
+    let mut cluster = Cluster::start(&[]);
+    let gate = cluster.write("gate", "");
+    let script = format!("trap : TERM; while [ -e {} ]; do sleep 0.05; done", gate.display());
+    let unit = format!("[Service]\nExecStart=/bin/sh -c '{script}'\nTimeoutStopSec=1h\n");
+    let path = cluster.write("stubborn.service", &unit);
+    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
+    let pid = main_pid(&cluster.wait_active("stubborn.service"));
+
+    cluster.signal_daemon(Signal::INT);
+    cluster.wait_for("it waits for the unit", |cluster| {
+        cluster.log().contains("Ending all units").then_some(())
+    });
+    assert_eq!(cluster.end_daemon(Signal::INT).code(), Some(1));
+    assert!(cluster.log().contains("what has not ended runs on"), "{}", cluster.log());
+    assert!(is_alive(pid));
+    std::fs::remove_file(gate).unwrap();
+}
+
+#[test]
 fn a_journal_is_followed_until_the_cluster_ends() {
     let mut cluster = Cluster::start(&[]);
     let gate = cluster.path("gate");
