@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
-use crate::edit;
 use crate::grammar::{byte_order_mark_len, column};
 use crate::hash::UnitHash;
 use crate::lines::Lines;
@@ -77,26 +76,6 @@ impl UnitFile {
         Ok(unit)
     }
 
-    /// This unit file with an option set, and every other byte of the source as it was.
-    ///
-    /// The option takes the place of the last one of its section and name. Where there is none,
-    /// it is put after the last option of its section, or into a section at the end.
-    ///
-    /// # Errors
-    ///
-    /// The option would not read back as the same.
-    pub fn with(&self, option: UnitOption) -> Result<Self, OptionError> {
-        check(&option)?;
-        Ok(Self::parse_collecting(edit::with(self.source(), self.options(), &option)).0)
-    }
-
-    /// This unit file without any option of this name in this section, and every other byte of
-    /// the source as it was. Comments between the lines of such an option go with it.
-    #[must_use]
-    pub fn without(&self, section: &str, name: &str) -> Self {
-        Self::parse_collecting(edit::without(self.source(), self.values(section, name))).0
-    }
-
     /// The source, byte for byte as it was given.
     pub fn source(&self) -> &[u8] {
         self.0.text.source.as_bytes()
@@ -136,6 +115,28 @@ impl UnitFile {
     pub fn last(&self, section: &str, name: &str) -> Option<&str> {
         let last = self.options().iter().rfind(|it| it.name() == name && it.section() == section);
         last.map(UnitOption::value)
+    }
+
+    /// The values that count of an option that is a list: those after the last empty one, which
+    /// resets what was said before it.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let unit = UnitFile::parse("[Service]\nExecStart=/bin/a\nExecStart=\nExecStart=/bin/b\n")?;
+    /// let commands: Vec<_> = unit.effective("Service", "ExecStart").map(|it| it.value()).collect();
+    /// assert_eq!(commands, ["/bin/b"]);
+    /// # Ok::<(), fleet_unitfile::ParseError>(())
+    /// ```
+    pub fn effective<'a>(
+        &'a self,
+        section: &'a str,
+        name: &'a str,
+    ) -> impl DoubleEndedIterator<Item = &'a UnitOption> {
+        let resets = |it: &&UnitOption| it.value().is_empty();
+        let last_reset = self.values(section, name).rev().find(resets);
+        let after = last_reset.map_or(0, |it| it.span().end);
+        self.values(section, name).filter(move |it| after == 0 || it.span().start >= after)
     }
 
     /// The first `Description=` of section `Unit`, or an empty text.

@@ -4,10 +4,12 @@
 mod check;
 mod command;
 mod diagnostic;
+mod document;
 mod edit;
 mod escape;
 mod facts;
 mod file;
+mod format;
 mod grammar;
 mod hash;
 mod join;

@@ -90,6 +90,12 @@ pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
     }
 }
 
+/// Refuses a section that no header can name.
+pub(crate) fn check_section(section: &str) -> Result<(), OptionError> {
+    // An option of the shortest name stands for all that the section could hold.
+    check(&UnitOption::new(section, "X", ""))
+}
+
 /// Hands out the canonical text in pieces: options grouped by section, sections in the order in
 /// which they first have an option, an empty line between them.
 pub(crate) fn canonical(options: &[UnitOption], piece: &mut dyn FnMut(&str)) {

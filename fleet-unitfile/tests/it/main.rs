@@ -3,6 +3,7 @@
 mod canonical;
 mod commands;
 mod corpus;
+mod document;
 mod edit;
 mod grammar;
 mod names;

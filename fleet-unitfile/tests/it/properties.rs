@@ -1,8 +1,8 @@
 //! Properties over every text, half of it made of the bytes that mean something.
 
 use fleet_unitfile::{
-    Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers, parse_timespan,
-    split_words, split_words_relaxed, unescape,
+    Event, Reader, Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers,
+    parse_timespan, split_words, split_words_relaxed, unescape,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
     Some(options)
 }
 
-fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
+pub(crate) fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
     let triple =
         |it: &UnitOption| (it.section().to_owned(), it.name().to_owned(), it.value().to_owned());
     unit.options().iter().map(triple).collect()
@@ -210,7 +210,19 @@ proptest! {
             match (same, place) {
                 (Some(same), _) => expected[same] = new,
                 (None, Some(last)) => expected.insert(last + 1, new),
-                (None, None) => expected.push(new),
+                // Below the last header of the section, which has no options, or at the end.
+                (None, None) => {
+                    let mut below = expected.len();
+                    let mut before = 0;
+                    for event in Reader::new(&source) {
+                        match event {
+                            Event::Section { name, .. } if *name == section => below = before,
+                            Event::Option(_) => before += 1,
+                            _ => {}
+                        }
+                    }
+                    expected.insert(below, new);
+                }
             }
             prop_assert_eq!(triples(&edited), expected);
         }
