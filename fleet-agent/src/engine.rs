@@ -4,23 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Snapshot, Timestamp};
-use fleet_scheduler::{Action, Cause, Plan, plan};
+use fleet_scheduler::{Action, Plan, plan};
 use fleet_store::{
     Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, StoreError, Unplace,
 };
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
+use crate::grace;
 use crate::wake::Wake;
 use crate::{Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// How long after the store was out of reach a machine may be missing and not be taken for gone. It
-/// may have been cut off as well, longer than its presence lasted; it then tries to join again at
-/// least every ten seconds.
-const GRACE: Duration = Duration::from_secs(15);
 
 /// What an engine needs to run.
 pub struct EngineConfig {
@@ -138,11 +134,10 @@ impl Engine {
         let (Some(snapshot), Some(current_for)) = (mirror.current(), mirror.current_for()) else {
             return Ok(None);
         };
-        let plan = plan(&snapshot);
+        let mut plan = plan(&snapshot);
         debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
-        if current_for < GRACE && plan.steps.iter().any(|step| step.cause == Cause::MachineGone) {
-            return Ok(Some(self.config.clock.now().after(GRACE - current_for)));
-        }
+        let again = grace::withhold(&snapshot, &mut plan, current_for);
+        let again = again.map(|wait| self.config.clock.now().after(wait));
         let writes = writes(&snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
@@ -153,7 +148,7 @@ impl Engine {
             let _seen = mirror.wait_for(revision).await.is_ok();
         }
         self.tidy_up().await?;
-        Ok(None)
+        Ok(again)
     }
 
     /// Forgets unit files that no unit has any more.

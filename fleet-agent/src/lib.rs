@@ -9,6 +9,7 @@ mod agent;
 mod backoff;
 mod clock;
 mod engine;
+mod grace;
 mod native;
 mod service_manager;
 mod shutdown;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fleet_store::{MachineRecord, Mirror, Presence, Registry};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use self::presence::PresenceKeeper;
 use self::problems::Problems;
@@ -76,6 +76,15 @@ impl Agent {
     pub async fn joined(&mut self) {
         // An error means that the agent has ended, and then there is nothing to wait for.
         let _present = self.presence.wait_for(Option::is_some).await.is_ok();
+    }
+
+    /// Returns when one of the agent's tasks has ended that nobody told to, with how it ended: what
+    /// is left does only part of an agent's work.
+    pub async fn broken(&mut self) -> Result<(), JoinError> {
+        match self.tasks.join_next().await {
+            Some(result) => result,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits until all tasks have ended; a task that panicked hands its panic on.

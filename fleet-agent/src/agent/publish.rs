@@ -79,9 +79,18 @@ impl Publisher {
         let Some(presence) = self.presence.borrow().clone() else {
             return Ok(());
         };
-        let (mut put, mut remove) = (Vec::new(), Vec::new());
+        let (mut put, mut remove, mut unseen) = (Vec::new(), Vec::new(), BTreeSet::new());
         for unit in &ledger.dirty {
-            match (self.state(unit).await?, ledger.published.get(unit)) {
+            let state = match self.state(unit).await {
+                Ok(state) => state,
+                Err(error) => {
+                    // What cannot be seen of one unit keeps no other from being published.
+                    tracing::warn!(%unit, %error, "cannot see a unit's state");
+                    unseen.insert(unit.clone());
+                    continue;
+                }
+            };
+            match (state, ledger.published.get(unit)) {
                 (Some(state), Some(Some(before))) if *before == state => {}
                 (Some(state), _) => put.push(state),
                 (None, Some(_)) => remove.push(unit.clone()),
@@ -96,7 +105,7 @@ impl Publisher {
             ledger.published.insert(state.unit.clone(), Some(state));
         }
         ledger.published.retain(|unit, _| !remove.contains(unit));
-        ledger.dirty.clear();
+        ledger.dirty = unseen;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::problems::{Order, Problem, Problems};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::Wake;
-use crate::{Clock, ServiceError, ServiceManager, Shutdown};
+use crate::{Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
 const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
@@ -60,18 +60,37 @@ impl Reconciler {
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let mut wake = Wake::of(&self.mirror);
         let mut changes = self.manager.changes();
-        let mut retry_at = self.pass().await;
         loop {
             // In a fixed order, so that simulated clusters can be replayed.
-            tokio::select! {
+            let retry_at = tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
+                retry_at = self.pass() => retry_at,
+            };
+            if !self.wait_for_work(&mut wake, &mut changes, &mut shutdown, retry_at).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there may be something to do; `false` when it is time to end.
+    async fn wait_for_work(
+        &mut self,
+        wake: &mut Wake,
+        changes: &mut StateChanges,
+        shutdown: &mut Shutdown,
+        retry_at: Option<Timestamp>,
+    ) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.wait() => return false,
                 outcome = self.executor.next() => self.on_outcome(outcome),
-                news = wake.next() => if !news { return },
+                news = wake.next() => return news,
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = wait_until(&*self.clock, retry_at) => {}
             }
-            retry_at = self.pass().await;
+            return true;
         }
     }
 
@@ -91,6 +110,7 @@ impl Reconciler {
         // What cannot be seen for certain is not a reason to change anything.
         let snapshot = self.mirror.current()?;
         snapshot.machine(self.machine.as_str())?;
+        let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let known = match self.manager.list().await {
             Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),
             Err(error) => {
@@ -98,19 +118,23 @@ impl Reconciler {
                 return Some(self.clock.now().after(RETRY.first));
             }
         };
-        self.act(share(&snapshot, &self.machine), known).await;
-        let now = self.clock.now();
+        self.act(share(&snapshot, &self.machine), known, now).await;
         let reload_at = self.executor.owes_reload().then(|| now.after(RETRY.first));
         self.backoff.next_due(now).into_iter().chain(reload_at).min()
     }
 
     /// Sends the tasks on their way that lead from `known` to this machine's share.
-    async fn act(&mut self, share: Share, mut known: BTreeMap<UnitName, KnownUnit>) {
+    async fn act(
+        &mut self,
+        share: Share,
+        mut known: BTreeMap<UnitName, KnownUnit>,
+        now: Timestamp,
+    ) {
         // Of these nobody knows whether they belong here, so they stay as they are.
         known.retain(|unit, _| !share.undecided.contains(unit));
         let mut desired = desired_units(share);
         self.forget_old_failures(&desired, &known);
-        let held = self.held_back(&desired, &known);
+        let held = self.held_back(&desired, &known, now);
         desired.retain(|unit, _| !held.contains(unit));
         known.retain(|unit, _| !held.contains(unit));
         let tasks = converge(&desired, &known);
@@ -128,8 +152,8 @@ impl Reconciler {
         &self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
         known: &BTreeMap<UnitName, KnownUnit>,
+        now: Timestamp,
     ) -> BTreeSet<UnitName> {
-        let now = self.clock.now();
         let all: BTreeSet<&UnitName> = desired.keys().chain(known.keys()).collect();
         let held = all.into_iter().filter(|unit| {
             let attempt = ((*unit).clone(), desired.get(*unit).map(order_of));

@@ -12,6 +12,7 @@ use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
 use fleet_store::{EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store};
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
@@ -154,13 +155,26 @@ impl Running {
         }
     }
 
-    /// Returns when the engine or a server has ended that nobody told to: a daemon without it would
-    /// only look well.
+    /// Returns when the engine, a server or an agent has ended that nobody told to: a daemon
+    /// without it would only look well.
     pub(crate) async fn broken(&mut self) -> StartError {
-        match self.loops.join_next().await {
-            Some(Err(error)) => StartError::new(format!("a part of the daemon broke off: {error}")),
-            Some(Ok(())) => StartError::new("a part of the daemon has ended by itself"),
-            None => std::future::pending().await,
+        let loops = async {
+            match self.loops.join_next().await {
+                Some(result) => result,
+                None => std::future::pending().await,
+            }
+        };
+        let agents: FuturesUnordered<_> = self.agents.iter_mut().map(Agent::broken).collect();
+        let agents = async {
+            match agents.into_future().await {
+                (Some(result), _) => result,
+                (None, _) => std::future::pending().await,
+            }
+        };
+        let result = tokio::select! { result = loops => result, result = agents => result };
+        match result {
+            Err(error) => StartError::new(format!("a part of the daemon broke off: {error}")),
+            Ok(()) => StartError::new("a part of the daemon has ended by itself"),
         }
     }
 
