@@ -30,7 +30,7 @@ impl Finding {
         self.code.severity()
     }
 
-    /// The bytes of the source that it is about. What is missing is told of the first line.
+    /// The bytes of the source that it is about; of what is missing, the header of the section.
     pub fn span(&self) -> Span {
         self.span
     }

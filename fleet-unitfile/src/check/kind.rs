@@ -6,7 +6,6 @@ use super::{calendar, lists, numbers, specifiers, values};
 use crate::name::UnitName;
 use crate::unit_type::UnitType;
 
-pub(super) const U16_MAX: i64 = u16::MAX as i64;
 pub(super) const U32_MAX: i64 = u32::MAX as i64;
 pub(super) const I32_MIN: i64 = i32::MIN as i64;
 pub(super) const I32_MAX: i64 = i32::MAX as i64;
@@ -27,24 +26,34 @@ pub(super) enum Kind {
     BoolOr(Words),
     /// Yes, no or a list of some words, which a tilde turns round.
     BoolOrList(Words),
+    /// A name that a service takes on the message bus.
+    BusName,
     /// A rhythm or moment of the calendar.
     Calendar,
     /// One of some words.
     Choice(Words),
+    /// The same, or a number.
+    ChoiceOrNumber(Words),
     /// A command line.
     Command,
     /// A condition on anything but a path.
     Condition,
+    /// Numbers of processors or memory nodes, and ranges of them.
+    CpuSet,
     /// Assignments to environment variables.
     Environment,
     /// An absolute path, with a dash before it if the file may be missing.
     EnvironmentFile,
     /// Exit statuses and signals.
     ExitStatus,
+    /// Yes or no, without which systemd refuses the unit.
+    FatalBool,
     /// A resource limit, or a soft and a hard one.
     Limit(Measure),
     /// The address of a socket.
     Listen,
+    /// The address of a socket on this machine.
+    ListenLocal,
     /// A size, a percentage or `infinity`.
     Memory,
     /// A file mode.
@@ -59,6 +68,8 @@ pub(super) enum Kind {
     PathTest,
     /// Absolute paths, each with a dash or a plus before it if need be.
     Paths,
+    /// Absolute paths.
+    PathsOnly,
     /// A percentage.
     Percent,
     /// Paths below a folder that systemd chooses.
@@ -69,12 +80,16 @@ pub(super) enum Kind {
     Signal,
     /// A size in bytes.
     Size,
+    /// Absolute paths, each with more after a colon if need be.
+    Sources,
     /// A span of time.
     Span,
     /// One of several spans of time, each with an option of its own.
     Spans,
     /// One of some words, or a word that ends in a colon and what follows it.
     Stream(Words),
+    /// How many tasks: a number, a percentage or `infinity`.
+    Tasks,
     /// Any text, with specifiers.
     Text,
     /// The name of a unit of any type.
@@ -83,10 +98,16 @@ pub(super) enum Kind {
     UnitOf(UnitType),
     /// Names of units.
     Units,
+    /// Names of units of one type.
+    UnitsOf(UnitType),
     /// Places of documents.
     Urls,
     /// The name or number of a user or group.
     User,
+    /// The same, several of them.
+    Users,
+    /// Names of environment variables.
+    Variables,
     /// An integer that has bounds.
     Whole(i64, i64),
     /// The same, or one of some words.
@@ -121,18 +142,25 @@ impl Kind {
                 | Self::Calendar
                 | Self::Command
                 | Self::Condition
+                | Self::CpuSet
                 | Self::Environment
                 | Self::EnvironmentFile
                 | Self::ExitStatus
                 | Self::Listen
+                | Self::ListenLocal
                 | Self::PathEach
                 | Self::PathList
                 | Self::PathTest
                 | Self::Paths
+                | Self::PathsOnly
                 | Self::RelativePaths
+                | Self::Sources
                 | Self::Spans
                 | Self::Units
+                | Self::UnitsOf(_)
                 | Self::Urls
+                | Self::Users
+                | Self::Variables
                 | Self::Words(_)
         )
     }
@@ -149,10 +177,16 @@ impl Kind {
             Self::Command => command(value),
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
+            Self::CpuSet => lists::cpu_set(value),
             Self::Paths => lists::paths(value),
+            Self::PathsOnly => lists::paths_only(value),
+            Self::Sources => lists::sources(value),
+            Self::Users => lists::users(value),
+            Self::Variables => lists::variables(value),
             Self::RelativePaths => lists::relative_paths(value),
             Self::Binds => lists::binds(value),
-            Self::Units => lists::units(value, unit),
+            Self::Units => lists::units(value, None, unit),
+            Self::UnitsOf(unit_type) => lists::units(value, Some(unit_type), unit),
             Self::Urls => lists::urls(value),
             Self::Words(words) => lists::choices(value, words),
             Self::BoolOrList(words) => match crate::value::parse_bool(value) {
@@ -167,23 +201,30 @@ impl Kind {
     fn check_one(self, value: &str, unit: &UnitName) -> Option<Flaw> {
         match self {
             Self::Bool => values::boolean(value, &[]),
+            Self::FatalBool => values::fatal_boolean(value),
             Self::BoolOr(words) => values::boolean(value, words),
+            Self::BusName => values::bus_name(value),
             Self::Choice(words) => values::choice(value, words),
+            Self::ChoiceOrNumber(_) if value.parse::<u32>().is_ok() => None,
+            Self::ChoiceOrNumber(words) => values::choice(value, words),
             Self::Stream(words) => values::stream(value, words),
             Self::Signal => values::signal(value),
             Self::Listen => values::address(value),
+            Self::ListenLocal => values::local_address(value),
             Self::User => values::user(value),
             Self::Unit => values::unit(value, None, unit),
             Self::UnitOf(unit_type) => values::unit(value, Some(unit_type), unit),
             Self::Path | Self::PathEach => values::path(value),
-            Self::PathList => value.split(':').find_map(values::path),
+            Self::PathList => values::path_list(value),
             Self::EnvironmentFile => values::path(value.strip_prefix('-').unwrap_or(value)),
             Self::PathTest => values::path(value.trim_start_matches(['|', '!', ' '])),
             Self::RootPath => values::root_path(value),
             Self::WorkingDirectory => values::working_directory(value),
+            Self::Spans if value.contains('%') => None,
             Self::Span | Self::Spans => numbers::span(value),
             Self::Size => numbers::size(value),
             Self::Memory => numbers::memory(value),
+            Self::Tasks => numbers::tasks(value),
             Self::Percent => numbers::percent(value),
             Self::Mode => numbers::mode(value),
             Self::Limit(measure) => numbers::limit(value, measure),
@@ -198,6 +239,7 @@ impl Kind {
     fn empty(self) -> Option<Flaw> {
         match self {
             Self::Bool => values::boolean("", &[]),
+            Self::FatalBool => values::fatal_boolean(""),
             Self::Mode => numbers::mode(""),
             Self::Signal => values::signal(""),
             Self::Limit(measure) => numbers::limit("", measure),

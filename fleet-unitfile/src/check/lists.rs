@@ -4,10 +4,13 @@ use super::code::FindingCode;
 use super::flaw::{Flaw, one_of, quoted, words};
 use super::values;
 use crate::name::UnitName;
+use crate::unit_type::UnitType;
 use crate::words::{WordError, split_words_relaxed};
 
-pub(super) fn units(value: &str, own: &UnitName) -> Vec<Flaw> {
-    let flaws = words(value).filter_map(|word| Some(values::unit_name(word.1, own)?.of_word(word)));
+/// Names of units, of one type if there is one.
+pub(super) fn units(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Vec<Flaw> {
+    let flaws =
+        words(value).filter_map(|word| Some(values::unit(word.1, unit_type, own)?.of_word(word)));
     flaws.collect()
 }
 
@@ -34,8 +37,7 @@ pub(super) fn choices(value: &str, known: &[&str]) -> Vec<Flaw> {
     let flaws = words(value).filter_map(|(at, word)| {
         let bare = word.strip_prefix('~').unwrap_or(word);
         let is_known = known.iter().any(|it| it.eq_ignore_ascii_case(bare));
-        let is_number = bare.bytes().all(|byte| byte.is_ascii_digit());
-        if is_known || is_number {
+        if is_known {
             return None;
         }
         let message = format!("{} is none of the words for it", quoted(bare));
@@ -69,6 +71,23 @@ pub(super) fn paths(value: &str) -> Vec<Flaw> {
     each_word(value, |word| values::path(word.trim_start_matches(['-', '+'])))
 }
 
+/// Absolute paths.
+pub(super) fn paths_only(value: &str) -> Vec<Flaw> {
+    each_word(value, values::path)
+}
+
+/// Absolute paths, each with more after a colon, which is not checked.
+pub(super) fn sources(value: &str) -> Vec<Flaw> {
+    each_word(value, |word| {
+        let path = word.strip_prefix('-').unwrap_or(word);
+        values::path(path.split(':').next().unwrap_or_default())
+    })
+}
+
+pub(super) fn users(value: &str) -> Vec<Flaw> {
+    each_word(value, values::user)
+}
+
 /// Paths that do not begin at the root, with names for them after a colon if need be.
 pub(super) fn relative_paths(value: &str) -> Vec<Flaw> {
     each_word(value, |word| {
@@ -97,11 +116,9 @@ pub(super) fn environment(value: &str) -> Vec<Flaw> {
             Some((name, _)) => (name, true),
             None => (word, false),
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '%';
-        let starts = !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit());
         let message = if !assigned {
             format!("{} assigns nothing", quoted(word))
-        } else if !starts || (!name.chars().all(is_name) && !name.contains('%')) {
+        } else if !is_variable(name) {
             format!("{} is not the name of a variable", quoted(name))
         } else {
             return None;
@@ -109,6 +126,43 @@ pub(super) fn environment(value: &str) -> Vec<Flaw> {
         let help = "write NAME=VALUE, in quotes where it has blanks: \"NAME=two words\"";
         Some(Flaw::whole(FindingCode::Environment, message, help))
     })
+}
+
+/// Names of variables, for some options with a value after them.
+pub(super) fn variables(value: &str) -> Vec<Flaw> {
+    each_word(value, |word| {
+        let name = word.split('=').next().unwrap_or_default();
+        (!is_variable(name)).then(|| {
+            let message = format!("{} is not the name of a variable", quoted(name));
+            let help = "use letters, digits and underscores, and begin with no digit";
+            Flaw::whole(FindingCode::Environment, message, help)
+        })
+    })
+}
+
+/// Whether this may be a variable's name; one with a specifier in it may.
+fn is_variable(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    name.contains('%') || (starts_well && name.chars().all(is_letter))
+}
+
+/// Numbers and ranges of numbers, with commas or blanks between them; `numa` stands for the
+/// processors of the memory nodes.
+pub(super) fn cpu_set(value: &str) -> Vec<Flaw> {
+    let is_number = |text: &str| text.parse::<u16>().is_ok();
+    let is_range = |text: &str| match text.split_once('-') {
+        Some((first, last)) => is_number(first) && is_number(last),
+        None => is_number(text) || text == "numa",
+    };
+    let is_fine = |word: &str| word.split(',').all(|range| range.is_empty() || is_range(range));
+    let flaws =
+        words(value).filter(|(_, word)| !word.contains('%') && !is_fine(word)).map(|word| {
+            let message = format!("{} is not a set of numbers", quoted(word.1));
+            Flaw::whole(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
+                .of_word(word)
+        });
+    flaws.collect()
 }
 
 /// The flaws of all words of a list in which quotes and escapes have their meaning.
@@ -130,11 +184,10 @@ fn each_word(value: &str, flaw: impl Fn(&str) -> Option<Flaw>) -> Vec<Flaw> {
 }
 
 fn unread(value: &str, error: WordError) -> Flaw {
-    let at = match error {
-        WordError::OpenQuote { at } => at..value.len(),
-        _ => 0..0,
+    let (at, message) = match error {
+        WordError::OpenQuote { at } => (at..value.len(), "a quote is not closed"),
+        _ => (0..0, "a word is not UTF-8 once its escapes are read"),
     };
-    let message = format!("{} cannot be split into words", quoted(value));
     let help = "close each quote, and write \\\" for a quote of the text";
     Flaw { at, ..Flaw::whole(FindingCode::Quotes, message, help) }
 }

@@ -35,8 +35,8 @@ const MOST: usize = 200;
 /// Checks a unit file against all that systemd knows about options and their values.
 ///
 /// Errors are what systemd refuses the unit for; warnings are what it ignores, or takes in another
-/// way than it looks. Findings are in the order of the source; what is missing comes first. At most
-/// two hundred are kept, and as many errors of those that come after them.
+/// way than it looks. Findings are in the order of the source; what is missing is told at the header
+/// of the section. At most two hundred are kept, and as many errors of those that come after them.
 ///
 /// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
 /// options that begin with `X-` are left alone. Of a few options the values are not checked:
@@ -71,7 +71,7 @@ pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     for (option, flaw) in whole::check(name, file) {
         match option {
             Some(option) => checker.value(option, flaw),
-            None => checker.keep(Span::default(), flaw),
+            None => checker.keep(sections::place(name, file), flaw),
         }
     }
     checker.finish()
@@ -110,6 +110,10 @@ impl Checker<'_> {
     fn repeated(&mut self) {
         let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (index, option) in self.file.options().iter().enumerate() {
+            if self.raw.len() >= MOST {
+                // It would not be kept, and finding the line takes its time.
+                return;
+            }
             let key = (option.section(), option.name());
             if !table::kind(key.0, key.1).is_some_and(kind::Kind::is_single) {
                 continue;

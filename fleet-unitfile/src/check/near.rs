@@ -3,19 +3,23 @@
 /// The candidate that is most like a word; `None` where none is like it enough.
 ///
 /// Case does not count. About one letter in four may be missing, added, wrong or swapped with its
-/// neighbour. Of several that are equally like it, the first counts.
+/// neighbour; or the word may be the beginning of the candidate. Of several that are equally like
+/// it, the first counts.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let word = lower(word);
-    let most = (word.len() / 4).clamp(1, 4);
+    let most = word.len().div_ceil(4).clamp(1, 4);
     // Nothing that long is a name, and comparing it would take its time.
     if word.len() > 64 {
         return None;
     }
     let near = candidates.into_iter().filter_map(|candidate| {
         let other = lower(candidate);
+        if word.len() >= 4 && other.starts_with(&word) {
+            return Some((most, candidate));
+        }
         let may_be = other.len().abs_diff(word.len()) <= most;
         let distance = may_be.then(|| distance(&word, &other))?;
         (distance <= most && distance < word.len()).then_some((distance, candidate))
@@ -75,6 +79,7 @@ mod tests {
         let words = ["After", "Before", "Requires", "Restart"];
         assert_eq!(nearest("afetr", words), Some("After"));
         assert_eq!(nearest("Require", words), Some("Requires"));
+        assert_eq!(nearest("Requ", words), Some("Requires"));
         assert_eq!(nearest("Banana", words), None);
         assert_eq!(nearest("", words), None);
         assert_eq!(nearest("b", ["a"]), None);

@@ -3,18 +3,17 @@
 use super::code::FindingCode;
 use super::flaw::{Flaw, one_of, quoted};
 use super::kind::Measure;
-use crate::timespan::parse_timespan;
+use crate::timespan::{Timespan, parse_timespan};
 
 pub(super) fn span(value: &str) -> Option<Flaw> {
-    let is_fine = value.contains('%') || parse_timespan(value).is_ok();
-    (!is_fine).then(|| {
+    parse_timespan(value).is_err().then(|| {
         let message = format!("{} is not a span of time", quoted(value));
         Flaw::whole(FindingCode::Timespan, message, "write numbers with units, such as 1min 30s")
     })
 }
 
 pub(super) fn size(value: &str) -> Option<Flaw> {
-    (!is_size(value)).then(|| {
+    size_of(value).is_none().then(|| {
         let message = format!("{} is not a size", quoted(value));
         Flaw::whole(
             FindingCode::Size,
@@ -26,13 +25,24 @@ pub(super) fn size(value: &str) -> Option<Flaw> {
 
 pub(super) fn memory(value: &str) -> Option<Flaw> {
     let is_fine = value == "infinity"
-        || is_size(value)
+        || size_of(value).is_some()
         || fraction(value).is_some_and(|percent| percent <= 100.0);
     (!is_fine).then(|| {
         let message = format!("{} is neither a size nor a percentage", quoted(value));
         let help = "write a number, with K, M, G or T if need be, a percentage up to 100%, or \
                     infinity";
         Flaw::whole(FindingCode::Size, message, help)
+    })
+}
+
+pub(super) fn tasks(value: &str) -> Option<Flaw> {
+    let is_fine = value == "infinity"
+        || integer(value).is_some_and(|number| number > 0)
+        || fraction(value).is_some_and(|percent| percent <= 100.0);
+    (!is_fine).then(|| {
+        let message = format!("{} is neither a number nor a percentage", quoted(value));
+        let help = "write a number above 0, a percentage up to 100%, or infinity";
+        Flaw::whole(FindingCode::Number, message, help)
     })
 }
 
@@ -78,7 +88,7 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
     let help = "write one limit, or a soft and a hard one with a colon between them; infinity is \
                 no limit";
     let (soft, hard) = value.split_once(':').unwrap_or((value, value));
-    if ![soft, hard].iter().all(|it| is_limit(it, measure)) {
+    if [soft, hard].iter().any(|it| limit_of(it, measure).is_none()) {
         let what = match measure {
             Measure::Count => "a number",
             Measure::Nice => "a nice level",
@@ -88,8 +98,8 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
         let message = format!("{} is not {what} as a limit", quoted(value));
         return Some(Flaw::whole(FindingCode::Limit, message, help));
     }
-    let is_above = match measure {
-        Measure::Count => matches!((integer(soft), integer(hard)), (Some(a), Some(b)) if a > b),
+    let is_above = match (limit_of(soft, measure), limit_of(hard, measure)) {
+        (Some(soft), Some(hard)) => soft > hard,
         _ => false,
     };
     is_above.then(|| {
@@ -98,17 +108,25 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
     })
 }
 
-fn is_limit(value: &str, measure: Measure) -> bool {
-    value == "infinity"
-        || match measure {
-            Measure::Count => is_digits(value) && value.parse::<u64>().is_ok(),
-            Measure::Nice => match value.strip_prefix(['+', '-']) {
-                Some(level) => is_digits(level) && level.parse().is_ok_and(|it: u8| it <= 20),
-                None => is_digits(value) && value.parse().is_ok_and(|it: u8| it <= 40),
-            },
-            Measure::Size => is_size(value),
-            Measure::Time => parse_timespan(value).is_ok(),
-        }
+/// A limit as a number that grows with it.
+fn limit_of(value: &str, measure: Measure) -> Option<u128> {
+    if value == "infinity" && measure != Measure::Nice {
+        return Some(u128::MAX);
+    }
+    match measure {
+        Measure::Count => u128::try_from(integer(value)?).ok(),
+        // The kernel counts from 20 down; a sign tells that a level is meant.
+        Measure::Nice => match (value.starts_with(['+', '-']), integer(value)?) {
+            (true, level @ -20..=19) => u128::try_from(20 - level).ok(),
+            (false, number @ 0..=40) => u128::try_from(number).ok(),
+            _ => None,
+        },
+        Measure::Size => size_of(value),
+        Measure::Time => match parse_timespan(value).ok()? {
+            Timespan::Finite(time) => Some(time.as_micros()),
+            Timespan::Infinity => Some(u128::MAX),
+        },
+    }
 }
 
 /// An integer as systemd reads it: in decimal, or in hexadecimal, octal or binary digits after
@@ -130,27 +148,38 @@ fn integer(value: &str) -> Option<i64> {
     i64::try_from(sign * number).ok()
 }
 
-/// A number of bytes, with suffixes that may follow each other: `1G 512M`.
-fn is_size(value: &str) -> bool {
-    let mut rest = value.trim_start();
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, after) = rest.split_at(digits);
-        let after = match after.strip_prefix('.') {
-            Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
-            None => after,
-        };
-        if number.is_empty() || number.parse::<u64>().is_err() {
-            return false;
-        }
-        let after = after.trim_start();
-        rest = after.strip_prefix(['B', 'K', 'M', 'G', 'T', 'P', 'E']).unwrap_or(after);
-        if rest.len() == after.len() && !rest.is_empty() {
-            return false;
-        }
-        rest = rest.trim_start();
+/// A number of bytes, with suffixes, which may be a sum: `1G 512M`. What follows a dot does not
+/// count.
+fn size_of(value: &str) -> Option<u128> {
+    let value = value.strip_prefix('+').unwrap_or(value);
+    let (mut rest, mut total) = (value.trim_start(), 0_u128);
+    if rest.is_empty() {
+        return None;
     }
-    !value.is_empty()
+    while !rest.is_empty() {
+        let (number, after) = digits(rest);
+        let after = after.strip_prefix('.').map_or(after, |fraction| digits(fraction).1);
+        let (unit, after) = suffix(after.trim_start());
+        if unit.is_none() && !after.is_empty() {
+            return None;
+        }
+        total += u128::from(number.parse::<u64>().ok()?) * unit.unwrap_or(1);
+        rest = after.trim_start();
+    }
+    Some(total)
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+/// How many bytes the letter at the start of a text stands for, and what follows it.
+fn suffix(text: &str) -> (Option<u128>, &str) {
+    let power = text.chars().next().and_then(|letter| "BKMGTPE".find(letter));
+    match power {
+        Some(power) => (Some(1 << (10 * power)), &text[1..]),
+        None => (None, text),
+    }
 }
 
 /// A percentage of at most two digits after the dot; permille and permyriad signs count too.

@@ -53,6 +53,15 @@ fn flaw(name: &UnitName, section: &str) -> Flaw {
     Flaw::whole(FindingCode::UnknownSection, message, help)
 }
 
+/// Where to tell of what is missing: at the header of the section where it should be, or at the
+/// first one.
+pub(super) fn place(name: &UnitName, file: &UnitFile) -> Span {
+    let own = table::own_section(name.unit_type());
+    let own = own.filter(|own| file.has_section(own));
+    let section = own.or_else(|| file.sections().next());
+    section.map_or_else(Span::default, |section| header(file.source(), section))
+}
+
 /// Where the first header of a section stands in the source.
 pub(super) fn header(source: &[u8], section: &str) -> Span {
     let mut start = 0;
@@ -81,7 +90,8 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> Flaw {
     if let Some(near) = nearest(key, table::names(section)) {
         return Flaw::whole(FindingCode::UnknownKey, message, format!("write {near}"));
     }
-    if let Some(other) = table::section_names().find(has_key) {
+    // What several types have, services have.
+    if let Some(other) = ["Service"].into_iter().chain(table::section_names()).find(has_key) {
         let help = format!("it is an option of {} units, in [{other}]", other.to_lowercase());
         return Flaw::whole(FindingCode::MisplacedKey, message, help);
     }

@@ -10,7 +10,7 @@ const LETTERS: &str = "aAbBcCdDEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
 /// The first percent sign that begins no specifier, in a value whose specifiers systemd replaces.
 ///
-/// One at the very end stays as it is, and so is fine.
+/// One at the very end stays as it is, and so does one before anything but a letter or digit.
 pub(super) fn check(kind: Kind, value: &str) -> Option<Flaw> {
     let code = code(kind)?;
     let (at, letter) = unknown(value)?;
@@ -27,26 +27,32 @@ pub(super) fn check(kind: Kind, value: &str) -> Option<Flaw> {
 /// other character.
 fn code(kind: Kind) -> Option<FindingCode> {
     match kind {
-        Kind::Command | Kind::User | Kind::RootPath | Kind::WorkingDirectory => {
+        Kind::Command | Kind::User | Kind::Users | Kind::RootPath | Kind::WorkingDirectory => {
             Some(FindingCode::FatalSpecifier)
         }
         Kind::Binds
+        | Kind::BusName
         | Kind::Calendar
         | Kind::Condition
         | Kind::Environment
         | Kind::EnvironmentFile
         | Kind::Listen
+        | Kind::ListenLocal
         | Kind::Path
         | Kind::PathEach
+        | Kind::PathList
         | Kind::PathTest
         | Kind::Paths
+        | Kind::PathsOnly
         | Kind::RelativePaths
+        | Kind::Sources
         | Kind::Spans
         | Kind::Stream(_)
         | Kind::Text
         | Kind::Unit
         | Kind::UnitOf(_)
         | Kind::Units
+        | Kind::UnitsOf(_)
         | Kind::Urls => Some(FindingCode::Specifier),
         _ => None,
     }
@@ -59,7 +65,7 @@ fn unknown(value: &str) -> Option<(usize, char)> {
             continue;
         }
         let (_, letter) = characters.next()?;
-        if !LETTERS.contains(letter) {
+        if letter.is_ascii_alphanumeric() && !LETTERS.contains(letter) {
             return Some((at, letter));
         }
     }
@@ -78,7 +84,7 @@ mod tests {
             ("100%", None),
             ("%%z", None),
             ("a %z", Some((2, 'z'))),
-            ("%n %ä", Some((3, 'ä'))),
+            ("50% of all, %ä", None),
             ("date +%F", Some((6, 'F'))),
         ] {
             assert_eq!(unknown(value), expected, "{value}");

@@ -14,6 +14,7 @@ pub(super) fn boolean(value: &str, words: &[&str]) -> Option<Flaw> {
     }
     let message = match value {
         "" => "a boolean must not be empty".to_owned(),
+        _ if !words.is_empty() => format!("{} is none of the words for it", quoted(value)),
         _ => format!("{} is neither yes nor no", quoted(value)),
     };
     let help = match near::nearest(value, words.iter().copied()) {
@@ -22,6 +23,10 @@ pub(super) fn boolean(value: &str, words: &[&str]) -> Option<Flaw> {
     };
     let code = if words.is_empty() { FindingCode::Boolean } else { FindingCode::Choice };
     Some(Flaw::whole(code, message, help))
+}
+
+pub(super) fn fatal_boolean(value: &str) -> Option<Flaw> {
+    boolean(value, &[]).map(|flaw| Flaw { code: FindingCode::FatalBoolean, ..flaw })
 }
 
 pub(super) fn choice(value: &str, words: &[&str]) -> Option<Flaw> {
@@ -85,6 +90,16 @@ pub(super) fn path(value: &str) -> Option<Flaw> {
     (!is_absolute(value)).then(|| {
         let message = format!("{} is not an absolute path", quoted(value));
         Flaw::whole(FindingCode::Path, message, "write the whole path, from / on")
+    })
+}
+
+/// Absolute paths with colons between them.
+pub(super) fn path_list(value: &str) -> Option<Flaw> {
+    let mut at = 0;
+    value.split(':').find_map(|part| {
+        let start = at;
+        at += part.len() + 1;
+        path(part).map(|flaw| flaw.of_word((start, part)))
     })
 }
 
@@ -212,6 +227,27 @@ pub(super) fn address(value: &str) -> Option<Flaw> {
         let message = format!("{} is not the address of a socket", quoted(value));
         let help = "write a port, ADDRESS:PORT, a path from / on, or @NAME";
         Flaw::whole(FindingCode::Address, message, help)
+    })
+}
+
+/// A path, an abstract name or a virtual machine's address.
+pub(super) fn local_address(value: &str) -> Option<Flaw> {
+    let is_fine = value.starts_with(['/', '@', '%']) || value.starts_with("vsock:");
+    (!is_fine).then(|| {
+        let message = format!("{} is not the address of a local socket", quoted(value));
+        Flaw::whole(FindingCode::Address, message, "write a path from / on, or @NAME")
+    })
+}
+
+/// Two or more words with dots between them.
+pub(super) fn bus_name(value: &str) -> Option<Flaw> {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let is_word =
+        |word: &str| word.chars().all(is_letter) && word.starts_with(|c: char| !c.is_ascii_digit());
+    let is_fine = value.contains('%') || (value.contains('.') && value.split('.').all(is_word));
+    (!is_fine).then(|| {
+        let message = format!("{} is not a name on the message bus", quoted(value));
+        Flaw::whole(FindingCode::BusName, message, "write a name such as org.example.Web")
     })
 }
 

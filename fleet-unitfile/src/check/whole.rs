@@ -4,6 +4,8 @@ use super::choices;
 use super::code::FindingCode;
 use super::command::count;
 use super::flaw::Flaw;
+use super::table;
+use crate::diagnostic::Severity;
 use crate::escape::unescape;
 use crate::file::UnitFile;
 use crate::name::UnitName;
@@ -15,10 +17,11 @@ use crate::value::parse_bool;
 pub(super) type Broken<'a> = (Option<&'a UnitOption>, Flaw);
 
 /// The rules that a unit breaks, because of which systemd refuses it.
-pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
+pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
     match name.unit_type() {
-        UnitType::Service => Service { file }.check(),
+        UnitType::Service => Service { name, file }.check(),
         UnitType::Timer => trigger(
+            name,
             file,
             "Timer",
             &[
@@ -33,11 +36,13 @@ pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> 
             ],
         ),
         UnitType::Path => trigger(
+            name,
             file,
             "Path",
             &["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"],
         ),
         UnitType::Socket => trigger(
+            name,
             file,
             "Socket",
             &[
@@ -51,7 +56,7 @@ pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> 
                 "ListenUSBFunction",
             ],
         ),
-        UnitType::Mount => [source(file), named(name, file, "Mount", "Where")].concat(),
+        UnitType::Mount => [source(name, file), named(name, file, "Mount", "Where")].concat(),
         UnitType::Automount => named(name, file, "Automount", "Where"),
         UnitType::Swap => named(name, file, "Swap", "What"),
         UnitType::Scope | UnitType::Busname | UnitType::Snapshot => vec![no_file(name)],
@@ -59,9 +64,25 @@ pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> 
     }
 }
 
-/// The last value of an option that counts: an empty one takes back those before it.
-fn set<'a>(file: &'a UnitFile, section: &'a str, name: &'a str) -> Option<&'a UnitOption> {
-    file.values(section, name).next_back().filter(|option| !option.value().is_empty())
+/// The last value of an option that counts: one that is wrong is ignored, and an empty one takes
+/// back those before it.
+fn set<'a>(
+    name: &UnitName,
+    file: &'a UnitFile,
+    section: &'a str,
+    key: &'a str,
+) -> Option<&'a UnitOption> {
+    let kind = table::kind(section, key)?;
+    let counts = |option: &&UnitOption| {
+        option.value().is_empty() || kind.check(option.value(), name).iter().all(is_harmless)
+    };
+    file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
+}
+
+/// Whether a value counts although this is wrong with it: systemd refuses the unit for an error
+/// anyway, which need not be told twice, and takes some things as they are.
+fn is_harmless(flaw: &Flaw) -> bool {
+    flaw.code.severity() == Severity::Error || flaw.code == FindingCode::Escape
 }
 
 fn is_yes(option: Option<&UnitOption>) -> bool {
@@ -69,6 +90,7 @@ fn is_yes(option: Option<&UnitOption>) -> bool {
 }
 
 struct Service<'a> {
+    name: &'a UnitName,
     file: &'a UnitFile,
 }
 
@@ -79,7 +101,7 @@ impl<'a> Service<'a> {
     }
 
     fn option(&self, name: &'static str) -> Option<&'a UnitOption> {
-        set(self.file, "Service", name)
+        set(self.name, self.file, "Service", name)
     }
 
     /// The type that systemd gives to the service; one that it does not know counts as none.
@@ -98,8 +120,8 @@ impl<'a> Service<'a> {
         if self.option("ExecStart").is_some() {
             return None;
         }
-        let has_success_action =
-            set(self.file, "Unit", "SuccessAction").is_some_and(|option| option.value() != "none");
+        let has_success_action = set(self.name, self.file, "Unit", "SuccessAction")
+            .is_some_and(|option| option.value() != "none");
         let stays = is_yes(self.option("RemainAfterExit"));
         let is_oneshot = self.service_type() == "oneshot";
         let stops = self.option("ExecStop").is_some();
@@ -158,12 +180,13 @@ impl<'a> Service<'a> {
 
 /// That one of some options, at least, is set.
 fn trigger<'a>(
+    unit: &UnitName,
     file: &'a UnitFile,
     section: &'static str,
     names: &[&'static str],
 ) -> Vec<Broken<'a>> {
     let is_set = |name: &&'static str| {
-        let option = set(file, section, name);
+        let option = set(unit, file, section, name);
         if name.ends_with("Change") { is_yes(option) } else { option.is_some() }
     };
     if names.iter().any(is_set) {
@@ -174,8 +197,8 @@ fn trigger<'a>(
     vec![(None, Flaw::whole(FindingCode::NoTrigger, message, help))]
 }
 
-fn source(file: &UnitFile) -> Vec<Broken<'_>> {
-    if set(file, "Mount", "What").is_some() {
+fn source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
+    if set(name, file, "Mount", "What").is_some() {
         return Vec::new();
     }
     let message = "the mount does not say what it mounts";
@@ -189,7 +212,7 @@ fn named<'a>(
     section: &'static str,
     key: &'static str,
 ) -> Vec<Broken<'a>> {
-    let Some(option) = set(file, section, key) else { return Vec::new() };
+    let Some(option) = set(name, file, section, key) else { return Vec::new() };
     let path = option.value();
     // What a specifier stands for is not known here, and a label is looked up by systemd.
     if !path.starts_with('/') || path.contains('%') {

@@ -1,6 +1,7 @@
 //! Tests of the crate's public interface.
 
 mod canonical;
+mod check;
 mod commands;
 mod corpus;
 mod document;
@@ -12,6 +13,7 @@ mod reader;
 mod specifiers;
 mod systemd;
 mod values;
+mod verify;
 
 /// Breaks long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {

@@ -1,0 +1,210 @@
+//! Checking beside systemd's own: the same files, the same lines, the same verdicts.
+//!
+//! Only where a systemd is installed of the version that the tables are of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fleet_unitfile::{Finding, FindingCode, Severity, UnitFile, directives, directives_version};
+
+use crate::check::{broken, findings};
+
+/// Types that systemd reads no files of, so that it has nothing to say of them.
+const NOT_READ: [&str; 3] = [".busname", ".scope", ".snapshot"];
+
+/// What we tell and systemd 252 does not, on purpose.
+const ON_PURPOSE: [FindingCode; 3] = [
+    // It takes the last one without a word.
+    FindingCode::Repeated,
+    // It puts the unit's own instance or prefix in, without a word.
+    FindingCode::Template,
+    // It says so of some only.
+    FindingCode::OutdatedKey,
+];
+
+/// Options whose words systemd 252 skips without telling.
+const SKIPPED: [&str; 3] = ["AmbientCapabilities", "CapabilityBoundingSet", "SecureBits"];
+
+/// What `systemd-analyze verify` says of files in a folder; `None` where it is not installed, or
+/// of another version.
+#[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
+fn verify(folder: &Path, names: &[String]) -> Option<String> {
+    let run = |arguments: &[String]| {
+        let mut command = std::process::Command::new("systemd-analyze");
+        command.args(arguments).current_dir(folder).output().ok()
+    };
+    let version = String::from_utf8(run(&["--version".to_owned()])?.stdout).ok()?;
+    if version.split_whitespace().nth(1) != Some(directives_version()) {
+        return None;
+    }
+    let arguments = ["verify".to_owned(), "--man=no".to_owned()];
+    let output = run(&[&arguments, names].concat())?;
+    Some(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The lines of each file that systemd complains of.
+fn lines(report: &str) -> BTreeSet<(String, usize)> {
+    let lines = report.lines().filter_map(|line| {
+        let (path, rest) = line.split_once(": ").filter(|(path, _)| path.starts_with('/'))?;
+        let (path, line) = path.rsplit_once(':').filter(|_| !rest.is_empty())?;
+        let name = path.rsplit('/').next()?;
+        Some((name.to_owned(), line.parse().ok()?))
+    });
+    lines.collect()
+}
+
+/// The line in which the value ends that a finding is about: systemd counts those.
+fn last_line(file: &UnitFile, finding: &Finding) -> usize {
+    let about = file.options().iter().find(|option| {
+        let span = option.span();
+        span.start <= finding.span().start && finding.span().start < span.end
+    });
+    about.map_or(finding.location().line, |option| file.location(option.span().end).line)
+}
+
+#[test]
+fn systemd_refuses_the_files_that_have_errors_and_no_others() {
+    let corpus = broken();
+    let names: Vec<String> = corpus.iter().map(|(name, ..)| name.clone()).collect();
+    let read = |name: &&String| !NOT_READ.iter().any(|suffix| name.ends_with(suffix));
+    let read: Vec<String> = names.iter().filter(read).cloned().collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let Some(report) = verify(&folder, &read) else { return };
+    let theirs: BTreeSet<String> = report
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("Unit ")?.strip_suffix(" has a bad unit file setting.")
+        })
+        .map(|name| name.replace("web@i.", "web@."))
+        .collect();
+    let ours: BTreeSet<String> = corpus
+        .iter()
+        .filter(|(name, ..)| read.contains(name))
+        .filter(|(name, _, source)| {
+            let (_, findings) = findings(name, source);
+            // Of lines that strict parsing refuses, systemd only warns.
+            let errors = findings.iter().filter(|it| it.severity() == Severity::Error);
+            errors.into_iter().any(|it| it.code() >= FindingCode::Program)
+        })
+        .map(|(name, ..)| name.clone())
+        .collect();
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn systemd_complains_of_the_same_lines() {
+    let corpus = broken();
+    let read = |name: &String| !NOT_READ.iter().any(|suffix| name.ends_with(suffix));
+    let names: Vec<String> =
+        corpus.iter().map(|(name, ..)| name.clone()).filter(|name| read(name)).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let Some(report) = verify(&folder, &names) else { return };
+    let theirs = lines(&report);
+    let (mut ours, mut fatal) = (BTreeMap::new(), BTreeMap::new());
+    for (name, _, source) in corpus.iter().filter(|(name, ..)| read(name)) {
+        let (file, findings) = findings(name, source);
+        for finding in findings.iter().filter(|it| it.code() < FindingCode::NoCommand) {
+            let line = last_line(&file, finding);
+            let key = (name.clone(), line);
+            if !ON_PURPOSE.contains(&finding.code()) || theirs.contains(&key) {
+                ours.insert(key, finding.to_string());
+            }
+            // At the first error in a value systemd stops reading.
+            if finding.code() >= FindingCode::Program {
+                fatal.entry(name.clone()).or_insert(line);
+            }
+        }
+    }
+    let missed: Vec<_> = theirs.iter().filter(|key| !ours.contains_key(*key)).collect();
+    assert!(missed.is_empty(), "systemd alone complains of {missed:?}:\n{report}");
+    let alone = ours.iter().filter(|((name, line), message)| {
+        let stopped = fatal.get(name).is_some_and(|fatal| line > fatal);
+        let skipped = SKIPPED.iter().any(|option| message.contains(option));
+        !theirs.contains(&(name.clone(), *line)) && !stopped && !skipped
+    });
+    let alone: Vec<_> = alone.collect();
+    assert!(alone.is_empty(), "we alone complain of {alone:?}");
+}
+
+/// Values of every sort; most options can make nothing of most of them.
+const VALUES: [&str; 28] = [
+    "yes",
+    "5",
+    "-5",
+    "1.5",
+    "5s",
+    "1h 5parsec",
+    "infinity",
+    "1G",
+    "1X",
+    "SIGTERM",
+    "SIGFOO",
+    "/abs/path",
+    "rel/path",
+    "foo.service",
+    "foo.slice",
+    "foo",
+    "a b",
+    "5:10",
+    "65536",
+    "daily",
+    "none",
+    "auto",
+    "inherit",
+    "https://x.y",
+    "A=b",
+    "kill",
+    "-/x",
+    "127.0.0.1:80",
+];
+
+/// What makes a unit of a type one that systemd reads to the end, and the name of such a unit.
+const SOUND: [(&str, &str, &str); 8] = [
+    ("Unit", "service", "[Service]\nExecStart=/bin/true\n[Unit]\n"),
+    ("Service", "service", "[Service]\nExecStart=/bin/true\n"),
+    ("Socket", "socket", "[Socket]\nListenStream=/x\n"),
+    ("Timer", "timer", "[Timer]\nOnBootSec=1\n"),
+    ("Path", "path", "[Path]\nPathExists=/x\n"),
+    ("Slice", "slice", "[Slice]\n"),
+    ("Swap", "swap", "[Swap]\n"),
+    ("Automount", "automount", "[Automount]\n"),
+];
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
+fn there_is_no_false_alarm_about_any_directive() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut alarms = BTreeMap::new();
+    let mut names = Vec::new();
+    for (section, unit_type, start) in SOUND {
+        let known = directives().filter(|(of, name, is_newer)| {
+            let is_shared =
+                section != "Service" && directives().any(|it| it == ("Scope", *name, false));
+            *of == section && !is_newer && !is_shared && !SKIPPED.contains(name)
+        });
+        for (_, option, _) in known {
+            let name = format!("x{}-{option}.{unit_type}", names.len());
+            let source = VALUES
+                .iter()
+                .fold(start.to_owned(), |source, value| source + &format!("{option}={value}\n"));
+            std::fs::write(folder.path().join(&name), &source).unwrap();
+            let (_, findings) = findings(&name, source.as_bytes());
+            // Where a value makes systemd stop, it says nothing of those after it.
+            let fatal = findings.iter().find(|it| it.severity() == Severity::Error);
+            let end = fatal.map_or(usize::MAX, |fatal| fatal.location().line);
+            // Rules about the whole unit are not about a line of it.
+            let told = findings
+                .iter()
+                .filter(|it| it.location().line <= end && it.code() < FindingCode::NoCommand);
+            for finding in told.filter(|it| !ON_PURPOSE.contains(&it.code())) {
+                alarms.insert((name.clone(), finding.location().line), finding.to_string());
+            }
+            names.push(name);
+        }
+    }
+    let Some(report) = verify(folder.path(), &names) else { return };
+    let theirs = lines(&report);
+    assert!(theirs.len() > 5000, "{} lines", theirs.len());
+    let false_alarms: Vec<_> = alarms.iter().filter(|(key, _)| !theirs.contains(*key)).collect();
+    assert!(false_alarms.is_empty(), "{} false alarms: {false_alarms:#?}", false_alarms.len());
+}
