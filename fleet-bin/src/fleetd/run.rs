@@ -1,8 +1,10 @@
 //! `fleetd --config FILE`: this machine's part of a cluster.
 
 use std::path::Path;
+use std::time::Duration;
 
-use fleet_http::{Listen, Listener};
+use fleet_agent::{Clock, SystemClock};
+use fleet_http::{Listen, ListenError, Listener};
 use fleet_store::MachineRecord;
 use listenfd::ListenFd;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,6 +13,12 @@ use super::config::{self, Config, ConfigError, Low};
 use super::error::{Context as _, StartError};
 use super::identity;
 use super::wire_up::{MachineSetup, Wiring};
+
+/// How long to wait for an address that another daemon may be about to leave.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to wait before looking again whether it is free.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads and checks the configuration.
 pub(crate) fn configure(file: Option<&Path>, flags: Low) -> Result<Config, StartError> {
@@ -75,11 +83,24 @@ async fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, StartError> {
 
 /// Listens on every address, or on none.
 pub(crate) async fn bind(listen: &[Listen]) -> Result<Vec<Listener>, StartError> {
+    let clock = SystemClock::start();
     let mut listeners = Vec::new();
     for listen in listen {
-        listeners.push(Listener::bind(listen).await.context(|| "cannot serve".to_owned())?);
+        let bound = bind_once_free(listen, &clock).await;
+        listeners.push(bound.context(|| "cannot serve".to_owned())?);
     }
     Ok(listeners)
+}
+
+/// Gives a daemon that was just killed the moment that it takes until its socket is gone.
+async fn bind_once_free(listen: &Listen, clock: &dyn Clock) -> Result<Listener, ListenError> {
+    let deadline = clock.now().after(PATIENCE);
+    loop {
+        match Listener::bind(listen).await {
+            Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
+            bound => return bound,
+        }
+    }
 }
 
 fn adopted() -> Result<Vec<Listener>, StartError> {
@@ -128,5 +149,21 @@ impl Ends {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_left_in_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = Listen::Unix(folder.path().join("s"));
+        let killed = Listener::bind(&at).await.unwrap();
+        let listen = [at.clone()];
+        // The first look finds the address in use, for the other lets go only afterwards.
+        let (bound, ()) = tokio::join!(biased; bind(&listen), async { drop(killed) });
+        assert_eq!(bound.unwrap()[0].local_listen(), &at);
     }
 }

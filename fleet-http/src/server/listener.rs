@@ -178,6 +178,10 @@ async fn remove_stale(path: &Path, at: &Listen) -> Result<(), ListenError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|cause| io_error(at, cause))
         }
+        // Its server went away between hearing of us and answering: the next to look finds it gone.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            Err(ListenError::InUse(at.clone()))
+        }
         Err(cause) => Err(io_error(at, cause)),
     }
 }
