@@ -9,7 +9,7 @@ use fleet_store::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
-use super::problems::{Problem, Problems};
+use super::problems::{Problem, Problems, chain};
 use crate::{Clock, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a publication that failed is tried again.
@@ -66,7 +66,7 @@ impl Publisher {
         ledger.dirty.extend(self.problems.units());
         match self.manager.list().await {
             Ok(units) => ledger.dirty.extend(units.into_iter().map(|unit| unit.unit)),
-            Err(error) => tracing::warn!(%error, "cannot list this machine's units"),
+            Err(error) => tracing::warn!(error = chain(&error), "cannot list this machine's units"),
         }
     }
 
@@ -85,7 +85,7 @@ impl Publisher {
                 Ok(state) => state,
                 Err(error) => {
                     // What cannot be seen of one unit keeps no other from being published.
-                    tracing::warn!(%unit, %error, "cannot see a unit's state");
+                    tracing::warn!(%unit, error = chain(&error), "cannot see a unit's state");
                     unseen.insert(unit.clone());
                     continue;
                 }

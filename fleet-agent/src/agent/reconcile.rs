@@ -10,7 +10,7 @@ use fleet_store::Mirror;
 use fleet_unitfile::UnitName;
 
 use super::execute::{Executor, Outcome};
-use super::problems::{Order, Problem, Problems};
+use super::problems::{Order, Problem, Problems, chain};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::Wake;
@@ -114,7 +114,7 @@ impl Reconciler {
         let known = match self.manager.list().await {
             Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),
             Err(error) => {
-                tracing::warn!(%error, "cannot list this machine's units");
+                tracing::warn!(error = chain(&error), "cannot list this machine's units");
                 return Some(self.clock.now().after(RETRY.first));
             }
         };
@@ -191,7 +191,7 @@ impl Reconciler {
     }
 
     fn on_failure(&mut self, attempt: Attempt, error: &ServiceError) {
-        tracing::warn!(unit = %attempt.0, %error, "a task failed");
+        tracing::warn!(unit = %attempt.0, error = chain(error), "a task failed");
         if let Some(order) = attempt.1 {
             self.problems.set(&attempt.0, Problem::new(order, error));
         }
