@@ -7,13 +7,13 @@ mod corpus;
 mod document;
 mod edit;
 mod grammar;
+mod merge;
 mod names;
 mod properties;
 mod reader;
 mod specifiers;
 mod systemd;
 mod values;
-mod verify;
 
 /// Breaks long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {
