@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
-use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName};
+use fleet_unitfile::{Diagnostic, FindingCode, Location, Severity, UnitFile, UnitName};
 use serde::Serialize;
 
 /// One thing that is wrong with a unit file, or odd.
 ///
-/// `Display` is `FILE:LINE:COLUMN: message` and, in a second line, `help: …`.
+/// `Display` is `FILE:LINE:COLUMN: message`, its code if there is one, and, in a second line,
+/// `help: …`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// The file, as it was named.
@@ -21,6 +22,9 @@ pub(crate) struct Finding {
     /// `error` or `warning`.
     #[serde(serialize_with = "as_word")]
     pub(crate) severity: Severity,
+    /// What kind of thing it is; nothing for what is the cluster's own, in section `[X-Fleet]`.
+    #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<FindingCode>,
     /// What is wrong.
     pub(crate) message: String,
     /// What to write instead.
@@ -45,9 +49,27 @@ pub(crate) fn check(
     (is_sound.then_some(file), findings)
 }
 
+/// Checks a unit file with the rules of the cluster and with those of systemd.
+///
+/// The cluster takes files that break the latter alone: the service manager of the machine has
+/// the last word about them.
+pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
+    let (_, mut findings) = check(path, name, source);
+    let (file, _) = UnitFile::parse_collecting(source);
+    let of_systemd = fleet_unitfile::check(name, &file);
+    findings.extend(of_systemd.iter().map(|it| of_unitfile(path, it)));
+    findings.sort_by_key(|finding| (finding.line, finding.column));
+    findings
+}
+
 fn of_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
-    let place = (diagnostic.location(), diagnostic.severity());
-    finding(path, place, diagnostic.message(), diagnostic.help().to_owned())
+    of_unitfile(path, &fleet_unitfile::Finding::from(diagnostic))
+}
+
+fn of_unitfile(path: &Path, it: &fleet_unitfile::Finding) -> Finding {
+    let place = (it.location(), it.severity());
+    let finding = finding(path, place, it.message().to_owned(), it.help().to_owned());
+    Finding { code: Some(it.code()), ..finding }
 }
 
 fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
@@ -70,7 +92,14 @@ fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding
 
 fn finding(path: &Path, place: (Location, Severity), message: String, help: String) -> Finding {
     let (Location { line, column }, severity) = place;
-    Finding { file: path.to_owned(), line, column, severity, message, help }
+    Finding { file: path.to_owned(), line, column, severity, code: None, message, help }
+}
+
+fn as_text<S: serde::Serializer>(code: &Option<FindingCode>, to: S) -> Result<S::Ok, S::Error> {
+    match code {
+        Some(code) => to.serialize_str(code.as_str()),
+        None => to.serialize_none(),
+    }
 }
 
 fn as_word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
@@ -83,7 +112,11 @@ impl fmt::Display for Finding {
         if self.severity == Severity::Warning {
             f.write_str("warning: ")?;
         }
-        write!(f, "{}\nhelp: {}", self.message, self.help)
+        f.write_str(&self.message)?;
+        if let Some(code) = self.code {
+            write!(f, " [{code}]")?;
+        }
+        write!(f, "\nhelp: {}", self.help)
     }
 }
 
@@ -102,7 +135,7 @@ mod tests {
         let source = "[Service]\nExecStart=/bin/web\nthis is no option\n\n[X-Fleet]\n\
                       MachineMetaData=disk=ssd\nGlobal=perhaps\nX-Conflicts=db*\n";
         insta::assert_snapshot!(told("web.service", source), @r##"
-        units/web.service:3:1: missing "=" in "this is no option"
+        units/web.service:3:1: missing "=" in "this is no option" [U0007]
         help: write Name=value, start a comment with "#",
         or end the line above with a backslash to continue it
         units/web.service:6:1: [X-Fleet] has no option "MachineMetaData"
@@ -125,6 +158,24 @@ mod tests {
     }
 
     #[test]
+    fn what_systemd_would_refuse_or_ignore_is_told_and_taken_by_the_cluster() {
+        let source = b"[Service]\nExecStart=bin/web\nRestrat=always\n[X-Fleet]\nGlobal=maybe\n";
+        let (path, name) = (Path::new("web.service"), "web.service".parse().unwrap());
+        let findings: String =
+            verify(path, &name, source).iter().map(|finding| format!("{finding}\n")).collect();
+        insta::assert_snapshot!(findings, @r#"
+        web.service:2:11: ExecStart: "bin/web" is neither an absolute path nor a plain name [U0301]
+        help: write the whole path, from / on
+        web.service:3:1: warning: [Service] has no option "Restrat" [U0103]
+        help: write Restart
+        web.service:5:8: Global=maybe is neither yes nor no
+        help: write true or false
+        "#);
+        let (file, findings) = check(path, &name, &source[..source.len() - "Global=maybe\n".len()]);
+        assert_eq!((file.is_some(), findings), (true, Vec::new()));
+    }
+
+    #[test]
     fn a_finding_as_json_has_documented_fields() {
         let name = "web.service".parse().unwrap();
         let (file, findings) = check(Path::new("web.service"), &name, b"oops\n");
@@ -136,6 +187,7 @@ mod tests {
             "line": 1,
             "column": 1,
             "severity": "error",
+            "code": "U0006",
             "message": "option before the first section in \"oops\"",
             "help": "put a section header such as [Unit] above it"
           }

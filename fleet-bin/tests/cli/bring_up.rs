@@ -105,7 +105,7 @@ async fn everything_wrong_with_all_files_is_told_and_nothing_is_sent() {
     insta::assert_snapshot!(cluster.run("start good web db").await, @r#"
     exit 1
     ---
-    web.service:3:1: section header without "]" at its end in "[Install"
+    web.service:3:1: section header without "]" at its end in "[Install" [U0003]
     help: write [Section], and put what follows it on a line of its own
     db.service:2:1: [X-Fleet] has no option "Conflict"
     help: write Conflicts, spelled exactly so

@@ -199,14 +199,15 @@ async fn verify_needs_no_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("good.service", "[Service]\nExecStart=/bin/web\n");
-    write("old.service", "[X-Fleet]\nX-Conflicts=web*\n");
-    write("bad.service", "[Service]\n=/bin/web\n[X-Fleet]\nGlobl=true\n");
+    write("old.service", "[Service]\nExecStart=/bin/old\n[X-Fleet]\nX-Conflicts=web*\n");
+    write("odd.service", "[Service]\nExecStart=/bin/odd\nNice=high\n");
+    write("bad.service", "[Service]\n=/bin/web\nExecStart=web/run\n[X-Fleet]\nGlobl=true\n");
     write("bad name", "[Service]\n");
     let verify =
         |line: &'static str| crate::fleetctl::Fleetctl::run(folder.path(), "unix:///none", line);
     insta::assert_snapshot!(verify("verify good.service old.service").await, @r"
     exit 0
-    old.service:2:1: warning: X-Conflicts is the old name of Conflicts
+    old.service:4:1: warning: X-Conflicts is the old name of Conflicts
     help: write Conflicts
     ---
     good.service: ok
@@ -214,13 +215,22 @@ async fn verify_needs_no_cluster() {
     ");
     insta::assert_snapshot!(verify("verify bad.service good.service").await, @r#"
     exit 1
-    bad.service:2:1: missing option name before "=" in "=/bin/web"
+    bad.service:2:1: missing option name before "=" in "=/bin/web" [U0008]
     help: write Name=value
-    bad.service:4:1: [X-Fleet] has no option "Globl"
+    bad.service:3:11: ExecStart: "web/run" is neither an absolute path nor a plain name [U0301]
+    help: write the whole path, from / on
+    bad.service:5:1: [X-Fleet] has no option "Globl"
     help: write Global, spelled exactly so
     ---
     good.service: ok
     fleetctl: 1 of 2 unit files have errors
+    "#);
+    insta::assert_snapshot!(verify("verify odd.service").await, @r#"
+    exit 0
+    odd.service:3:6: warning: Nice: "high" is not a whole number [U0204]
+    help: write a whole number from -20 to 19
+    ---
+    odd.service: ok
     "#);
     insta::assert_snapshot!(verify("verify none.service").await, @r"
     exit 1
@@ -233,6 +243,8 @@ async fn verify_needs_no_cluster() {
         (document[0]["line"].as_u64(), document[0]["severity"].as_str()),
         (Some(2), Some("error"))
     );
+    let codes: Vec<_> = document.as_array().unwrap().iter().map(|it| it["code"].as_str()).collect();
+    assert_eq!(codes, [Some("U0008"), Some("U0301"), None]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

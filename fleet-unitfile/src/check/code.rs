@@ -93,7 +93,7 @@ codes! {
     NoCommand "U0401" Error "A service has nothing to run."
     SeveralCommands "U0402" Error "A service that is not `oneshot` has several `ExecStart=`."
     NoBusName "U0403" Error "A service of type `dbus` has no `BusName=`."
-    OneshotRestart "U0404" Error "A `oneshot` service has a `Restart=` or `ExitType=` that it must not."
+    OneshotRestart "U0404" Error "A `oneshot` service has a `Restart=` or `ExitType=` of others."
     NoTrigger "U0405" Error "A timer, path or socket has nothing that sets it off."
     NoSource "U0406" Error "A mount does not say what it mounts."
     NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."

@@ -44,7 +44,7 @@ fn program(value: &str, word: &str) -> Option<Flaw> {
         return None;
     } else {
         let what = "is neither an absolute path nor a plain name";
-        (format!("the program {} {what}", quoted(path)), "write the whole path, from / on")
+        (format!("{} {what}", quoted(path)), "write the whole path, from / on")
     };
     let code = if may_fail { FindingCode::IgnoredCommand } else { FindingCode::Program };
     let flaw = Flaw::whole(code, message, help);

@@ -61,7 +61,7 @@ impl Finding {
     /// let findings = check(&name, &file);
     /// assert_eq!(
     ///     findings[0].render("web.service", file.source()).to_string(),
-    ///     r#"error[U0301]: ExecStart: the program "bin/web" is neither an absolute path nor a plain name
+    ///     r#"error[U0301]: ExecStart: "bin/web" is neither an absolute path nor a plain name
     ///  --> web.service:2:11
     ///   |
     /// 2 | ExecStart=bin/web

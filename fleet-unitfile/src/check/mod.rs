@@ -35,8 +35,9 @@ const MOST: usize = 200;
 /// Checks a unit file against all that systemd knows about options and their values.
 ///
 /// Errors are what systemd refuses the unit for; warnings are what it ignores, or takes in another
-/// way than it looks. Findings are in the order of the source; what is missing is told at the header
-/// of the section. At most two hundred are kept, and as many errors of those that come after them.
+/// way than it looks. Findings are in the order of the source; what is missing is told at the
+/// header of the section. At most two hundred are kept, and as many errors of those that come
+/// after them.
 ///
 /// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
 /// options that begin with `X-` are left alone. Of a few options the values are not checked:

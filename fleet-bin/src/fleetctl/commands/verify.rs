@@ -1,10 +1,10 @@
-//! `verify`: unit files of this computer, checked as the cluster would.
+//! `verify`: unit files of this computer, checked as the cluster and systemd would.
 
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{Severity, UnitName};
 
-use crate::findings::{Finding, check};
+use crate::findings::{Finding, check, verify};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::local::read_file;
@@ -20,7 +20,7 @@ impl Record for Finding {
 pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliError> {
     let mut broken = 0_usize;
     for path in files {
-        let findings = verify(path)?;
+        let findings = of_file(path)?;
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -37,18 +37,18 @@ pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliErr
     }
 }
 
-fn verify(path: &Path) -> Result<Vec<Finding>, CliError> {
+fn of_file(path: &Path) -> Result<Vec<Finding>, CliError> {
     let source = read_file(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (name, bad_name) = match UnitName::parse(&name) {
-        Ok(name) => (name, None),
-        Err(error) => (stand_in(), Some(error)),
-    };
-    let (_, mut findings) = check(path, &name, &source);
-    if let Some(error) = bad_name {
-        findings.insert(0, of_name(path, error.to_string()));
+    match UnitName::parse(&name) {
+        Ok(name) => Ok(verify(path, &name, &source)),
+        Err(error) => {
+            // What systemd would say depends on the name.
+            let mut findings = check(path, &stand_in(), &source).1;
+            findings.insert(0, of_name(path, error.to_string()));
+            Ok(findings)
+        }
     }
-    Ok(findings)
 }
 
 /// What a file is checked under whose own name is none, so that all else is still found.
@@ -58,5 +58,6 @@ fn stand_in() -> UnitName {
 
 fn of_name(path: &Path, message: String) -> Finding {
     let help = "give the file the name that the unit is to have".to_owned();
-    Finding { file: path.to_owned(), line: 1, column: 1, severity: Severity::Error, message, help }
+    let (file, severity) = (path.to_owned(), Severity::Error);
+    Finding { file, line: 1, column: 1, severity, code: None, message, help }
 }
