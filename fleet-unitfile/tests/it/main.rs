@@ -14,6 +14,7 @@ mod reader;
 mod specifiers;
 mod systemd;
 mod values;
+mod verify;
 
 /// Breaks long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {
