@@ -19,6 +19,7 @@ mod name;
 mod option;
 mod parse;
 mod reader;
+mod size;
 mod specifier;
 mod text;
 mod timespan;
@@ -38,6 +39,7 @@ pub use merge::{MergedOption, MergedUnit, UNIT_DIRECTORIES, UnitPart, drop_in_di
 pub use name::{NameError, NameErrorKind, UnitName};
 pub use option::UnitOption;
 pub use reader::{Event, OptionRef, Reader};
+pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_specifiers};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use unit_type::{UnitType, UnknownUnitType};

@@ -1,5 +1,6 @@
 //! Spans of time, as systemd writes them.
 
+use std::fmt;
 use std::time::Duration;
 
 /// A span of time, which may have no end.
@@ -18,6 +19,38 @@ impl Timespan {
             Self::Finite(duration) => Some(duration),
             Self::Infinity => None,
         }
+    }
+}
+
+/// Writes each unit of time that occurs, the longest first: `1min 30s 500ms`, `0`, or `infinity`.
+///
+/// What is less than a microsecond is left out; the text reads back as the rest.
+impl fmt::Display for Timespan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WRITTEN: [(&str, u64); 9] = [
+            ("y", YEAR),
+            ("month", MONTH),
+            ("w", 7 * DAY),
+            ("d", DAY),
+            ("h", HOUR),
+            ("min", MINUTE),
+            ("s", SECOND),
+            ("ms", 1000),
+            ("us", 1),
+        ];
+        let Some(duration) = self.as_duration() else {
+            return f.pad("infinity");
+        };
+        let mut left = duration.as_micros();
+        let mut parts = Vec::new();
+        for (unit, length) in WRITTEN {
+            let count = left / u128::from(length);
+            left %= u128::from(length);
+            if count > 0 {
+                parts.push(format!("{count}{unit}"));
+            }
+        }
+        f.pad(if parts.is_empty() { "0".to_owned() } else { parts.join(" ") }.as_str())
     }
 }
 

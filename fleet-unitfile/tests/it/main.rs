@@ -5,6 +5,7 @@ mod check;
 mod commands;
 mod corpus;
 mod document;
+mod durations;
 mod edit;
 mod grammar;
 mod merge;
@@ -14,7 +15,6 @@ mod reader;
 mod specifiers;
 mod systemd;
 mod values;
-mod verify;
 
 /// Breaks long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {

@@ -1,0 +1,223 @@
+//! Sizes in bytes, and shares of a whole.
+
+use std::fmt;
+
+/// An amount of memory or the like: in bytes, as a share of what there is, or without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Size {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many ten-thousandths of what the machine has.
+    Permyriad(u32),
+    /// No limit.
+    Infinity,
+}
+
+/// The suffixes, the largest first; each is 1024 times the one after it, but for that of bytes.
+const SUFFIXES: [(&str, u64); 8] = [
+    ("E", 1 << 60),
+    ("P", 1 << 50),
+    ("T", 1 << 40),
+    ("G", 1 << 30),
+    ("M", 1 << 20),
+    ("K", 1 << 10),
+    ("B", 1),
+    ("", 1),
+];
+
+/// Reads a size as options such as `MemoryMax=` do: bytes, a percentage, or `infinity`.
+///
+/// A number of bytes may have a suffix, `K`, `M`, `G`, `T`, `P` or `E`, each 1024 times the one
+/// before, and then a fraction; several of them add up where each is smaller than the one
+/// before, as in `1G 512M`. For percentages see [`parse_permyriad`]; here at most the whole.
+///
+/// # Errors
+///
+/// A text that is none of these, or a number of bytes that does not fit 64 bits.
+///
+/// ```
+/// use fleet_unitfile::{Size, parse_size};
+///
+/// assert_eq!(parse_size("1.5K")?, Size::Bytes(1536));
+/// assert_eq!(parse_size("12.5%")?, Size::Permyriad(1250));
+/// assert_eq!(Size::Bytes(3 << 30).to_string(), "3G");
+/// # Ok::<(), fleet_unitfile::SizeError>(())
+/// ```
+pub fn parse_size(text: &str) -> Result<Size, SizeError> {
+    const WHOLE: u32 = 10_000;
+    if text == "infinity" {
+        return Ok(Size::Infinity);
+    }
+    if text.ends_with(['%', '‰', '‱']) {
+        let share = parse_permyriad(text)?;
+        return if share <= WHOLE { Ok(Size::Permyriad(share)) } else { Err(SizeError::TooLarge) };
+    }
+    let (mut total, mut smaller, mut rest) = (0_u64, &SUFFIXES[..], text);
+    loop {
+        let at = text.len() - rest.len();
+        let (term, after, left) = term(rest, smaller).ok_or(SizeError::Syntax { at })?;
+        total = term.and_then(|it| total.checked_add(it)).ok_or(SizeError::TooLarge)?;
+        if after.is_empty() {
+            return Ok(Size::Bytes(total));
+        }
+        (smaller, rest) = (left, after);
+    }
+}
+
+/// Reads a share in ten-thousandths: `%` with at most two decimals, `‰` with at most one, or `‱`.
+///
+/// It may be more than the whole, as `CPUQuota=200%` is.
+///
+/// # Errors
+///
+/// A text that is no such share, or does not fit 31 bits.
+///
+/// ```
+/// assert_eq!(fleet_unitfile::parse_permyriad("12.34%"), Ok(1234));
+/// assert_eq!(fleet_unitfile::parse_permyriad("5‰"), Ok(50));
+/// ```
+pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
+    let wrong = SizeError::Syntax { at: 0 };
+    let signs = [("%", 2_usize), ("‰", 1), ("‱", 0)];
+    let found = signs.iter().find_map(|(sign, most)| Some((text.strip_suffix(sign)?, *most)));
+    let (number, most) = found.ok_or(wrong)?;
+    let (whole, fraction) = match number.split_once('.') {
+        Some((whole, fraction)) if (1..=most).contains(&fraction.len()) => (whole, fraction),
+        Some(_) => return Err(wrong),
+        None => (number, ""),
+    };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
+        return Err(wrong);
+    }
+    let digits = format!("{whole}{fraction:0<most$}");
+    let value: i32 = digits.parse().map_err(|_| SizeError::TooLarge)?;
+    u32::try_from(value).map_err(|_| SizeError::TooLarge)
+}
+
+/// Why a text is not a size or a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizeError {
+    /// Something in it is neither a number nor a suffix.
+    #[error("no size from byte {at} on: write bytes as in \"512M\", or a share as in \"10%\"")]
+    Syntax {
+        /// The offset of what cannot be read.
+        at: usize,
+    },
+    /// It does not fit.
+    #[error("size is too large: write \"infinity\" for no limit")]
+    TooLarge,
+}
+
+impl fmt::Display for Size {
+    /// Writes the largest suffix that needs no fraction.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Infinity => f.pad("infinity"),
+            Self::Bytes(0) => f.pad("0"),
+            Self::Bytes(bytes) => {
+                let fits = |(suffix, _): &&(&str, u64)| *suffix != "B";
+                let mut all = SUFFIXES.iter().filter(fits);
+                let (suffix, factor) = all
+                    .find(|(_, factor)| bytes.is_multiple_of(*factor))
+                    .expect("one divides every number");
+                f.pad(&format!("{}{suffix}", bytes / factor))
+            }
+            Self::Permyriad(share) if share.is_multiple_of(100) => {
+                f.pad(&format!("{}%", share / 100))
+            }
+            Self::Permyriad(share) => f.pad(&format!("{}.{:02}%", share / 100, share % 100)),
+        }
+    }
+}
+
+type Suffixes = &'static [(&'static str, u64)];
+
+/// The number with its suffix at the start of a text, what follows, and the suffixes that may.
+fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)> {
+    let blanks = [' ', '\t', '\n', '\r'];
+    let text = text.trim_start_matches(blanks);
+    let (whole, rest) = digits(text.strip_prefix('+').unwrap_or(text));
+    if whole.is_empty() {
+        return None;
+    }
+    let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
+    let rest = rest.trim_start_matches(blanks);
+    let place = suffixes.iter().position(|(suffix, _)| rest.starts_with(suffix))?;
+    let (suffix, factor) = suffixes[place];
+    Some((bytes(whole, fraction, factor), &rest[suffix.len()..], &suffixes[place + 1..]))
+}
+
+/// So many times the factor, cut off at a whole byte; `None` where that does not fit.
+fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
+    let (mut value, mut place) = (0_u128, 1_u128);
+    // Eighteen digits tell each byte of an exbibyte apart.
+    for digit in fraction.bytes().take(18) {
+        (value, place) = (value * 10 + u128::from(digit - b'0'), place * 10);
+    }
+    let part = value * u128::from(factor) / place;
+    let whole: u64 = whole.parse().ok()?;
+    whole.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        for (text, size, written) in [
+            ("0", Size::Bytes(0), "0"),
+            ("1", Size::Bytes(1), "1"),
+            ("1B", Size::Bytes(1), "1"),
+            ("1024", Size::Bytes(1024), "1K"),
+            ("1025", Size::Bytes(1025), "1025"),
+            ("1.5M", Size::Bytes(3 << 19), "1536K"),
+            ("10.M", Size::Bytes(10 << 20), "10M"),
+            (" 1G 512M", Size::Bytes(3 << 29), "1536M"),
+            ("1K1", Size::Bytes(1025), "1025"),
+            ("15E", Size::Bytes(15 << 60), "15E"),
+            ("0.0001K", Size::Bytes(0), "0"),
+            ("infinity", Size::Infinity, "infinity"),
+            ("100%", Size::Permyriad(10_000), "100%"),
+            ("0.5%", Size::Permyriad(50), "0.50%"),
+            ("12.3‰", Size::Permyriad(123), "1.23%"),
+            ("7‱", Size::Permyriad(7), "0.07%"),
+        ] {
+            assert_eq!(parse_size(text), Ok(size), "{text}");
+            assert_eq!(size.to_string(), written, "{text}");
+            assert_eq!(parse_size(written), Ok(size), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for (text, error) in [
+            ("", SizeError::Syntax { at: 0 }),
+            ("K", SizeError::Syntax { at: 0 }),
+            ("-1", SizeError::Syntax { at: 0 }),
+            (".5K", SizeError::Syntax { at: 0 }),
+            ("1KB", SizeError::Syntax { at: 2 }),
+            ("1K 1M", SizeError::Syntax { at: 4 }),
+            ("1K ", SizeError::Syntax { at: 2 }),
+            ("1k", SizeError::Syntax { at: 1 }),
+            ("16E", SizeError::TooLarge),
+            ("18446744073709551616", SizeError::TooLarge),
+            ("101%", SizeError::TooLarge),
+            ("1.234%", SizeError::Syntax { at: 0 }),
+            ("1.%", SizeError::Syntax { at: 0 }),
+            ("1.5‱", SizeError::Syntax { at: 0 }),
+            ("+1%", SizeError::Syntax { at: 0 }),
+        ] {
+            assert_eq!(parse_size(text), Err(error), "{text}");
+        }
+        assert_eq!(parse_permyriad("300%"), Ok(30_000));
+        assert_eq!(parse_permyriad("99999999999%"), Err(SizeError::TooLarge));
+    }
+}
