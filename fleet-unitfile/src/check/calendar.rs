@@ -4,7 +4,7 @@ use super::code::FindingCode;
 use super::flaw::{Flaw, quoted};
 use super::near::nearest;
 
-const SHORTHANDS: [&str; 12] = [
+const SHORTHANDS: [&str; 13] = [
     "minutely",
     "hourly",
     "daily",
@@ -17,6 +17,7 @@ const SHORTHANDS: [&str; 12] = [
     "bi-annually",
     "yearly",
     "annually",
+    "anually",
 ];
 const DAYS: [&str; 7] =
     ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
@@ -68,13 +69,13 @@ fn is_zone(word: &str) -> bool {
 
 /// Days of the week, with commas between them and dots between the first and last of a range.
 fn is_week(word: &str) -> bool {
-    let is_day = |text: &str| {
+    let day = |text: &str| {
         let text = text.to_ascii_lowercase();
-        DAYS.iter().any(|day| text == *day || text == day[..3])
+        DAYS.iter().position(|day| text == *day || text == day[..3])
     };
     let is_range = |range: &str| match range.split_once("..").or_else(|| range.split_once('-')) {
-        Some((first, last)) => is_day(first) && is_day(last),
-        None => is_day(range),
+        Some((first, last)) => day(first).zip(day(last)).is_some_and(|(a, b)| a <= b),
+        None => day(range).is_some(),
     };
     // A comma may follow the last day.
     word.strip_suffix(',').unwrap_or(word).split(',').all(is_range)
@@ -84,42 +85,112 @@ fn is_week(word: &str) -> bool {
 fn is_date(word: &str) -> bool {
     let Some((month, day)) = word.rsplit_once(['-', '~']) else { return false };
     let (year, month) = month.rsplit_once('-').unwrap_or(("*", month));
-    is_part(year, 0, 9999) && is_part(month, 1, 12) && is_part(day, 1, 31)
+    // Years of two digits are of our time.
+    let is_year = is_part(year, 0, 99) || is_part(year, 1970, 2199);
+    is_year && is_part(month, 1, 12) && is_part(day, 1, 31)
 }
 
-/// `HOUR:MINUTE` or `HOUR:MINUTE:SECOND`.
+/// `HOUR:MINUTE` or `HOUR:MINUTE:SECOND`; seconds alone may have a fraction.
 fn is_time(word: &str) -> bool {
     match word.split(':').collect::<Vec<_>>().as_slice() {
         [hour, minute] => is_part(hour, 0, 23) && is_part(minute, 0, 59),
         [hour, minute, second] => {
-            is_part(hour, 0, 23) && is_part(minute, 0, 59) && is_part(second, 0, 60)
+            is_part(hour, 0, 23) && is_part(minute, 0, 59) && is_seconds(second)
         }
         _ => false,
     }
 }
 
-/// Numbers with commas between them, each a range and a step if need be, or a star.
+/// A star alone, or whole numbers with commas between them, each a range and a step if need be.
 fn is_part(text: &str, least: u32, most: u32) -> bool {
-    text.split(',').all(|piece| {
-        let (range, step) = match piece.split_once('/') {
-            Some((range, step)) => (range, Some(step)),
-            None => (piece, None),
-        };
-        let fits = |number: &str| number_of(number).is_some_and(|it| (least..=most).contains(&it));
-        let is_range = range == "*"
-            || match range.split_once("..") {
-                Some((first, last)) => {
-                    fits(first) && fits(last) && number_of(first) <= number_of(last)
-                }
-                None => fits(range),
-            };
-        is_range && step.is_none_or(|step| number_of(step).is_some_and(|it| it > 0))
-    })
+    let number = |text: &str| {
+        let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|number| is_digits && *number <= most)
+    };
+    text == "*" || text.split(',').all(|piece| is_range(piece, least, number))
 }
 
-/// The whole part of a number in decimal digits.
-fn number_of(text: &str) -> Option<u32> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (is_digits(whole) && is_digits(fraction)).then(|| whole.parse().ok()).flatten()
+/// The same for seconds, in microseconds, up to a minute.
+fn is_seconds(text: &str) -> bool {
+    let number = |text: &str| {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let whole = whole.parse::<u32>().ok().filter(|number| *number < 60)?;
+        let is_fine = is_digits(text.get(..1)?) && is_digits(fraction) && !fraction.is_empty();
+        is_fine.then_some(whole * 10 + u32::from(fraction.bytes().any(|digit| digit != b'0')))
+    };
+    text == "*" || text.split(',').all(|piece| is_range(piece, 0, number))
+}
+
+/// `FIRST`, `FIRST..LAST`, and either with `/STEP`.
+fn is_range(piece: &str, least: u32, number: impl Fn(&str) -> Option<u32>) -> bool {
+    let (range, step) = match piece.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (piece, None),
+    };
+    let (first, last) = range.split_once("..").unwrap_or((range, range));
+    let (first, last) = (number(first), number(last));
+    let is_range = first.zip(last).is_some_and(|(first, last)| least <= first && first <= last);
+    is_range && step.is_none_or(|step| number(step).is_some_and(|step| step > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments() {
+        for value in [
+            "daily",
+            "Weekly",
+            "Mon",
+            "Mon,Wed..Fri",
+            "Mon..Fri *-*-* 06:30",
+            "*-*-* 06:30:00",
+            "06:30",
+            "*:00/15",
+            "*-*-1..7/2 10:00",
+            "*-02~03",
+            "05-03",
+            "70-01-01",
+            "2026-1-1 1:1:1 UTC",
+            "Sat *-*-* 06:30 Europe/Berlin",
+            "*-*-* 10:00:59.5",
+            "*:0:0/0.5",
+            "@1700000000",
+            "2020..2030-01-01",
+        ] {
+            assert!(is_moment(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment() {
+        for value in [
+            "",
+            "dayly",
+            "Mon..Fry",
+            "Fri..Mon",
+            "Mon Tue",
+            "06",
+            "24:00",
+            "10:00:60",
+            "10:00:59.",
+            "*-13-01",
+            "*-*-32",
+            "1969-01-01",
+            "2200-01-01",
+            "*-*-*/2",
+            "*/2:00",
+            "*:0/1.5",
+            "*-*-1/0",
+            "*-*-* 20..12:00",
+            "*-*-* 12..:00",
+            "10:00 2026-01-01",
+            "2026-01-01T10:00",
+            "@1.5",
+        ] {
+            assert!(!is_moment(value), "{value}");
+        }
+    }
 }

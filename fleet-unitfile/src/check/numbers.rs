@@ -195,3 +195,69 @@ fn fraction(value: &str) -> Option<f64> {
 fn is_digits(value: &str) -> bool {
     !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_in_four_bases() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            ("-5", Some(-5)),
+            ("+5", Some(5)),
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            ("0b11", Some(3)),
+            ("0o17", Some(15)),
+            ("", None),
+            ("-", None),
+            ("5 ", None),
+            ("08", None),
+            ("--5", None),
+            ("9223372036854775808", None),
+            ("ä5", None),
+        ] {
+            assert_eq!(integer(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_add_up() {
+        for (value, expected) in [
+            ("5", Some(5)),
+            ("1K", Some(1 << 10)),
+            ("1G 512M", Some((1 << 30) + (512 << 20))),
+            ("1.5G", Some(1 << 30)),
+            ("+2T", Some(2 << 40)),
+            ("", None),
+            ("G", None),
+            ("1GB", None),
+            ("1k", None),
+            ("5 5x", None),
+            ("-1", None),
+        ] {
+            assert_eq!(size_of(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_ordered_by_what_they_allow() {
+        let fine = |value, measure| limit(value, measure).is_none();
+        assert!(fine("1024:4096", Measure::Count) && !fine("4096:1024", Measure::Count));
+        assert!(fine("infinity", Measure::Size) && !fine("infinity:1G", Measure::Size));
+        assert!(fine("1min:1h", Measure::Time) && !fine("1h:1min", Measure::Time));
+        assert!(fine("+5:-5", Measure::Nice) && !fine("+20", Measure::Nice));
+        assert!(fine("40", Measure::Nice) && !fine("infinity", Measure::Nice));
+    }
+
+    #[test]
+    fn percentages_have_at_most_two_places() {
+        for value in ["0%", "100%", "12.5%", "12.55%", "5\u{2030}"] {
+            assert!(percent(value).is_none(), "{value}");
+        }
+        for value in ["", "%", "5", "-5%", "1.555%", ".5%", "5 %"] {
+            assert!(percent(value).is_some(), "{value}");
+        }
+    }
+}

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{
-    Finding, FindingCode, Severity, UnitFile, UnitName, check, directives, directives_version,
+    Finding, FindingCode, Severity, UnitFile, UnitName, UnitType, check, directives,
+    directives_version,
 };
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// Everything that is wrong with a file, of grammar and meaning, in the order of the source.
 pub(crate) fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
@@ -148,4 +151,89 @@ fn who_has_very_much_wrong_is_told_of_the_first_and_of_errors() {
     assert_eq!(found.len(), 201);
     assert_eq!(found[200].code(), FindingCode::Program);
     assert_eq!(found[200].location().line, 5002);
+}
+
+/// Lines out of real names and out of pieces on which values fall apart.
+fn source() -> impl Strategy<Value = String> {
+    let names: Vec<&str> = directives().map(|(_, name, _)| name).collect();
+    let sections: Vec<&str> = directives().map(|(section, ..)| section).collect();
+    let pieces = [
+        "%",
+        "%i",
+        "%z",
+        "\"",
+        "'",
+        "\\",
+        "\\\n",
+        " ",
+        ":",
+        "/",
+        "-",
+        "+",
+        "~",
+        "@",
+        ".",
+        "..",
+        ";",
+        "=",
+        ",",
+        "5",
+        "K",
+        "infinity",
+        "yes",
+        "SIG",
+        "a@.service",
+        "ä",
+        "\u{10ffff}",
+        "\t",
+        "*",
+        "Mon",
+        "0x",
+        "9999999999999999999",
+        "[",
+        "]",
+    ];
+    let value = vec(prop::sample::select(pieces.to_vec()), 0..8).prop_map(|it| it.concat());
+    let option = (prop::sample::select(names), value).prop_map(|(name, it)| format!("{name}={it}"));
+    let header = prop::sample::select(sections).prop_map(|section| format!("[{section}]"));
+    let line = prop_oneof![4 => option, 1 => header, 1 => "\\PC{0,12}"];
+    vec(line, 0..40).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_written_is_told_of_in_places_that_there_are(
+        source in source(),
+        unit_type in prop::sample::select(UnitType::ALL.to_vec()),
+    ) {
+        let name = format!("srv-web.{unit_type}");
+        let (file, findings) = findings(&name, source.as_bytes());
+        let mut last = 0;
+        for finding in &findings {
+            let span = finding.span();
+            prop_assert!(span.start <= span.end && span.end <= source.len(), "{finding:?}");
+            prop_assert!(source.is_char_boundary(span.start), "{finding:?}");
+            prop_assert!(source.is_char_boundary(span.end), "{finding:?}");
+            prop_assert!(last <= span.start, "{finding:?} is out of order");
+            last = span.start;
+            prop_assert_eq!(finding.location(), file.location(span.start));
+            let shown = finding.render(&name, file.source()).to_string();
+            let code = format!("[{}]: ", finding.code());
+            prop_assert!(shown.contains(&code) && shown.contains("= help: "), "{}", shown);
+        }
+    }
+
+    #[test]
+    fn comments_and_private_sections_change_nothing(source in source()) {
+        let name = UnitName::parse("web.service").unwrap();
+        let told = |source: &str| {
+            let findings = check(&name, &UnitFile::parse_collecting(source).0);
+            let told = findings.iter().map(|it| (it.code(), it.message().to_owned()));
+            told.filter(|(code, _)| *code != FindingCode::Repeated).collect::<Vec<_>>()
+        };
+        // An unfinished last line would swallow what follows it.
+        let source = source + "\n\n";
+        let more = format!("{source}# a comment\n[X-Mine]\nNice=high\nAnything=goes\n");
+        prop_assert_eq!(told(&source), told(&more));
+    }
 }
