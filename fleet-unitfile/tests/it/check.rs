@@ -1,6 +1,8 @@
 //! What checking finds: in a corpus of broken files, in the files of this machine, and in the
 //! tables themselves.
 
+mod verify;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Everything that is wrong with a file, of grammar and meaning, in the order of the source.
-pub(crate) fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
+fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
     let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
     findings.extend(check(&UnitName::parse(name).unwrap(), &file));
@@ -21,7 +23,7 @@ pub(crate) fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
-pub(crate) fn files(folder: &Path) -> Vec<(String, PathBuf, Vec<u8>)> {
+fn files(folder: &Path) -> Vec<(String, PathBuf, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.symlink_metadata().unwrap().is_file());
@@ -34,7 +36,7 @@ pub(crate) fn files(folder: &Path) -> Vec<(String, PathBuf, Vec<u8>)> {
     named.collect()
 }
 
-pub(crate) fn broken() -> Vec<(String, PathBuf, Vec<u8>)> {
+fn broken() -> Vec<(String, PathBuf, Vec<u8>)> {
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken"))
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fleet_unitfile::{Finding, FindingCode, Severity, UnitFile, directives, directives_version};
 
-use crate::check::{broken, findings};
+use super::{broken, findings};
 
 /// Types that systemd reads no files of, so that it has nothing to say of them.
 const NOT_READ: [&str; 3] = [".busname", ".scope", ".snapshot"];
