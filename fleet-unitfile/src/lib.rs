@@ -3,6 +3,8 @@
 
 mod check;
 mod command;
+#[cfg(feature = "serde")]
+mod data;
 mod diagnostic;
 mod document;
 mod edit;
@@ -21,6 +23,8 @@ mod parse;
 mod reader;
 mod size;
 mod specifier;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 mod text;
 mod timespan;
 mod unit_type;

@@ -40,8 +40,8 @@ pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
 ///
 /// A word without blanks, quotes, backslashes and control characters is written as it is, any
 /// other in double quotes with escapes. A percent sign is left as it is: double it where
-/// specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine). A zero
-/// byte has no escape in systemd's grammar, so a text with one does not read back.
+/// specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine), and a
+/// zero byte, for which there is no escape: an option with one is refused when it is written.
 ///
 /// ```
 /// use fleet_unitfile::quote_word;
@@ -64,7 +64,8 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
 
 /// Writes a text with the escapes of C, as systemd shows texts: `\\`, `\"`, `\'`, `\n` and so on.
 ///
-/// Control characters without a name become `\xHH`; every other character stays.
+/// Control characters without a name become `\xHH`; every other character stays, and so does a
+/// zero byte, which the grammar has no escape for.
 ///
 /// ```
 /// use fleet_unitfile::{cescape, cunescape};
@@ -108,7 +109,7 @@ fn cescape_into(text: &str, escaped: &mut String) {
             '\r' => 'r',
             '\t' => 't',
             '\\' | '"' | '\'' => character,
-            '\0'..=' ' | '\u{7f}' if character != ' ' => {
+            '\u{1}'..='\u{1f}' | '\u{7f}' => {
                 let code = u32::from(character);
                 write!(escaped, "\\x{code:02x}").expect("writing to a String cannot fail");
                 continue;

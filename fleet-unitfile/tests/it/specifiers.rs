@@ -135,7 +135,6 @@ proptest! {
 
     #[test]
     fn c_escapes_are_undone(text in any::<String>()) {
-        prop_assume!(!text.contains('\0'));
         prop_assert_eq!(cunescape(&cescape(&text)), Ok(text));
     }
 }

@@ -1,0 +1,137 @@
+//! Names, options and findings as plain data, for serde.
+
+use serde::de::Error as _;
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::diagnostic::{Diagnostic, Location, Severity, Span};
+use crate::hash::UnitHash;
+use crate::name::UnitName;
+use crate::option::UnitOption;
+use crate::unit_type::UnitType;
+use crate::write::check;
+
+/// Written as `Display` writes it, and read by `FromStr`, so that no invalid value gets in.
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text!(UnitName, UnitType, UnitHash);
+
+/// The fields of an option; the value is as it is written, so that it reads back as the same.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OptionFields {
+    section: String,
+    name: String,
+    value: String,
+}
+
+impl Serialize for UnitOption {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("UnitOption", 3)?;
+        fields.serialize_field("section", self.section())?;
+        fields.serialize_field("name", self.name())?;
+        fields.serialize_field("value", self.verbatim())?;
+        fields.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for UnitOption {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let OptionFields { section, name, value } = OptionFields::deserialize(deserializer)?;
+        let option = Self::new(section, name, value);
+        check(&option).map_err(D::Error::custom)?;
+        Ok(option)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Span", 2)?;
+        fields.serialize_field("start", &self.start)?;
+        fields.serialize_field("end", &self.end)?;
+        fields.end()
+    }
+}
+
+impl Serialize for Location {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Location", 2)?;
+        fields.serialize_field("line", &self.line)?;
+        fields.serialize_field("column", &self.column)?;
+        fields.end()
+    }
+}
+
+impl Serialize for Severity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a person is told, with its place; there is no way back to the source it is about.
+impl Serialize for Diagnostic {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Diagnostic", 5)?;
+        fields.serialize_field("severity", &self.severity())?;
+        fields.serialize_field("span", &self.span())?;
+        fields.serialize_field("location", &self.location())?;
+        fields.serialize_field("message", &self.message())?;
+        fields.serialize_field("help", self.help())?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::UnitFile;
+
+    #[test]
+    fn data_reads_back_as_it_was_written() {
+        let (unit, diagnostics) = UnitFile::parse_collecting("[A]\nK=a \\\n b\nno\n");
+        let json = serde_json::to_string(unit.options()).unwrap();
+        assert_eq!(json, r#"[{"section":"A","name":"K","value":"a \\\n b"}]"#);
+        let again: Vec<UnitOption> = serde_json::from_str(&json).unwrap();
+        assert_eq!(again, unit.options());
+        let name = UnitName::parse("a@1.service").unwrap();
+        let (kind, hash) = (name.unit_type(), unit.hash());
+        let json = serde_json::to_value((&name, kind, hash)).unwrap();
+        assert_eq!(json, serde_json::json!(["a@1.service", "service", hash.to_string()]));
+        assert_eq!(
+            serde_json::from_value::<(UnitName, UnitType, UnitHash)>(json).unwrap(),
+            (name, kind, hash)
+        );
+        let json = serde_json::to_value(&diagnostics[0]).unwrap();
+        assert_eq!(json["severity"], "error");
+        assert_eq!(json["location"], serde_json::json!({"line": 4, "column": 1}));
+        assert_eq!(json["span"], serde_json::json!({"start": 13, "end": 15}));
+    }
+
+    #[test]
+    fn data_that_would_be_invalid_is_refused() {
+        for json in [
+            r#"{"section":"A","name":"K","value":"v\nL=w"}"#,
+            r#"{"section":"A]","name":"K","value":"v"}"#,
+            r#"{"section":"A","name":"K","value":"v","more":1}"#,
+        ] {
+            assert!(serde_json::from_str::<UnitOption>(json).is_err(), "{json}");
+        }
+        assert!(serde_json::from_str::<UnitName>("\"a.b\"").is_err());
+        assert!(serde_json::from_str::<UnitHash>("\"00\"").is_err());
+    }
+}
