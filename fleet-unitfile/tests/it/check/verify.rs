@@ -172,7 +172,7 @@ const SOUND: [(&str, &str, &str); 8] = [
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
-fn there_is_no_false_alarm_about_any_directive() {
+fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
     let folder = tempfile::tempdir().unwrap();
     let mut alarms = BTreeMap::new();
     let mut names = Vec::new();
@@ -205,6 +205,9 @@ fn there_is_no_false_alarm_about_any_directive() {
     let Some(report) = verify(folder.path(), &names) else { return };
     let theirs = lines(&report);
     assert!(theirs.len() > 5000, "{} lines", theirs.len());
+    // The rest is of the few options whose values are not checked.
+    let found = theirs.iter().filter(|key| alarms.contains_key(*key)).count();
+    assert!(found * 8 > theirs.len() * 7, "{found} of {} are found", theirs.len());
     let false_alarms: Vec<_> = alarms.iter().filter(|(key, _)| !theirs.contains(*key)).collect();
     assert!(false_alarms.is_empty(), "{} false alarms: {false_alarms:#?}", false_alarms.len());
 }
