@@ -62,7 +62,7 @@ const MOST: usize = 200;
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     let mut checker = Checker { file, raw: Vec::new(), errors: 0 };
-    for (section, flaw) in sections::check(name, file) {
+    for (section, flaw) in sections::check(name, file).take(MOST) {
         checker.keep(sections::header(file.source(), section), flaw);
     }
     for option in file.options() {
@@ -103,6 +103,8 @@ impl Checker<'_> {
                 }
             }
             None if table::is_open(section) => {}
+            // It would not be kept, and finding what was meant takes its time.
+            None if self.raw.len() >= MOST => {}
             None => self.keep(at, sections::unknown_key(name, section, option.name())),
         }
     }

@@ -24,10 +24,13 @@ const OUTDATED: [(&str, &str); 11] = [
 ];
 
 /// What is wrong with the sections of a file.
-pub(super) fn check<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<(&'a str, Flaw)> {
+pub(super) fn check<'a>(
+    name: &'a UnitName,
+    file: &'a UnitFile,
+) -> impl Iterator<Item = (&'a str, Flaw)> {
     let odd = file.sections().filter(|section| is_ignored(name, section));
     let odd = odd.filter(|section| !section.starts_with("X-"));
-    odd.map(|section| (section, flaw(name, section))).collect()
+    odd.map(|section| (section, flaw(name, section)))
 }
 
 /// Whether systemd skips a section in a unit of this name.
@@ -45,10 +48,13 @@ fn flaw(name: &UnitName, section: &str) -> Flaw {
     }
     let message = format!("there is no section [{section}]");
     let own = table::own_section(unit_type);
-    let allowed = own.into_iter().chain(["Unit", "Install", "X-Fleet"]);
+    let allowed = own.into_iter().chain(["Unit", "Install"]);
     let help = match nearest(section, allowed.clone()) {
         Some(near) => format!("write [{near}]"),
-        None => format!("write one of [{}]", allowed.collect::<Vec<_>>().join("], [")),
+        None => format!(
+            "write {}, or begin the name with X- if it is for another program",
+            allowed.map(|known| format!("[{known}]")).collect::<Vec<_>>().join(", "),
+        ),
     };
     Flaw::whole(FindingCode::UnknownSection, message, help)
 }

@@ -145,6 +145,15 @@ fn the_tables_are_the_list_of_systemd() {
 }
 
 #[test]
+fn sections_and_names_without_end_take_no_time_without_end() {
+    let line = |n: usize| format!("[Section{n}]\n[Service]\nOption{n}=1\n");
+    let source: String = (0..30_000).map(line).collect();
+    let (_, found) = findings("web.service", source.as_bytes());
+    // And that there is no command.
+    assert_eq!(found.len(), 201);
+}
+
+#[test]
 fn who_has_very_much_wrong_is_told_of_the_first_and_of_errors() {
     let mut source = "[Service]\n".to_owned();
     source.push_str(&"Nice=x\n".repeat(5000));
