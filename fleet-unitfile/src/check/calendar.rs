@@ -36,7 +36,8 @@ pub(super) fn check(value: &str) -> Option<Flaw> {
     })
 }
 
-fn is_moment(value: &str) -> bool {
+/// Whether a text is a moment or a rhythm, without specifiers.
+pub(crate) fn is_moment(value: &str) -> bool {
     let mut words: Vec<&str> = value.split_ascii_whitespace().collect();
     if words.last().is_some_and(|word| words.len() > 1 && is_zone(word)) {
         words.pop();

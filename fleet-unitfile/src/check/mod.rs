@@ -19,6 +19,7 @@ mod whole;
 
 use std::collections::BTreeMap;
 
+pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
 pub use table::{directives, directives_version};
@@ -95,7 +96,7 @@ impl Checker<'_> {
         let at = Span { start, end: start + option.name().len() };
         match table::kind(section, option.name()) {
             Some(kind) => {
-                if let Some(flaw) = sections::outdated(section, option.name()) {
+                if let Some(flaw) = sections::outdated(option) {
                     self.keep(at, flaw);
                 }
                 for flaw in kind.check(option.value(), name) {
