@@ -6,7 +6,7 @@ use super::command::count;
 use super::flaw::Flaw;
 use super::table;
 use crate::diagnostic::Severity;
-use crate::escape::unescape;
+use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::UnitOption;
@@ -218,21 +218,15 @@ fn named<'a>(
     if !path.starts_with('/') || path.contains('%') {
         return Vec::new();
     }
-    let Ok(stands_for) = unescape(name.stem()) else { return Vec::new() };
-    let parts = |path: &str| -> Vec<String> {
-        path.split('/').filter(|it| !it.is_empty() && *it != ".").map(str::to_owned).collect()
+    let (Ok(stands_for), Ok(wanted)) = (unescape_path(name.stem()), escape_path(path)) else {
+        return Vec::new();
     };
-    if parts(&stands_for) == parts(path) {
+    if escape_path(&stands_for).is_ok_and(|own| own == wanted) {
         return Vec::new();
     }
-    let wanted = crate::escape::escape(&parts(path).join("/"));
     let message = format!("the path is not the one that {name} stands for");
-    let help = format!(
-        "name the unit {}.{}, or write {key}=/{}",
-        if wanted.is_empty() { "-" } else { &wanted },
-        name.unit_type(),
-        parts(&stands_for).join("/"),
-    );
+    let unit_type = name.unit_type();
+    let help = format!("name the unit {wanted}.{unit_type}, or write {key}={stands_for}");
     vec![(Some(option), Flaw::whole(FindingCode::NameMismatch, message, help))]
 }
 
