@@ -124,8 +124,8 @@ impl UnitFile {
     /// use fleet_unitfile::UnitFile;
     ///
     /// let unit = UnitFile::parse("[Service]\nExecStart=/bin/a\nExecStart=\nExecStart=/bin/b\n")?;
-    /// let commands: Vec<_> = unit.effective("Service", "ExecStart").map(|it| it.value()).collect();
-    /// assert_eq!(commands, ["/bin/b"]);
+    /// let commands = unit.effective("Service", "ExecStart").map(|it| it.value());
+    /// assert_eq!(commands.collect::<Vec<_>>(), ["/bin/b"]);
     /// # Ok::<(), fleet_unitfile::ParseError>(())
     /// ```
     pub fn effective<'a>(

@@ -47,6 +47,6 @@ pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_specifiers};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use unit_type::{UnitType, UnknownUnitType};
-pub use value::parse_bool;
+pub use value::{is_calendar, parse_bool};
 pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use write::{OptionError, OptionErrorKind};

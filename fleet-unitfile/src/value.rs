@@ -1,4 +1,6 @@
-//! Values that are a plain yes or no.
+//! Values that are a plain yes or no, and values that are only told apart.
+
+use crate::check::is_moment;
 
 /// Reads a boolean as systemd does, or `None` where the text is none.
 ///
@@ -19,6 +21,22 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     } else {
         None
     }
+}
+
+/// Whether a text is a moment or a rhythm of the calendar, as `OnCalendar=` takes it.
+///
+/// That is a shorthand such as `daily`, or days of the week, a date, a time and a zone, each of
+/// which may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. Specifiers have to be replaced
+/// before. Whether the zone exists is not looked up.
+///
+/// ```
+/// use fleet_unitfile::is_calendar;
+///
+/// assert!(is_calendar("Sat,Sun *-*-* 10:00/15"));
+/// assert!(!is_calendar("*-13-01"));
+/// ```
+pub fn is_calendar(text: &str) -> bool {
+    is_moment(text)
 }
 
 #[cfg(test)]

@@ -85,10 +85,13 @@ fn is_week(word: &str) -> bool {
 /// `MONTH-DAY` or `YEAR-MONTH-DAY`; a tilde counts the days from the end of the month.
 fn is_date(word: &str) -> bool {
     let Some((month, day)) = word.rsplit_once(['-', '~']) else { return false };
+    // Every month has 28 days to count from its end.
+    let days = if word.contains('~') { 28 } else { 31 };
     let (year, month) = month.rsplit_once('-').unwrap_or(("*", month));
     // Years of two digits are of our time.
-    let is_year = is_part(year, 0, 99) || is_part(year, 1970, 2199);
-    is_year && is_part(month, 1, 12) && is_part(day, 1, 31)
+    let is_two_digits = |year: &str| is_list(year, 0, 99, 229);
+    let is_year = is_two_digits(year) || is_part(year, 1970, 2199);
+    is_year && is_part(month, 1, 12) && is_part(day, 1, days)
 }
 
 /// `HOUR:MINUTE` or `HOUR:MINUTE:SECOND`; seconds alone may have a fraction.
@@ -104,35 +107,50 @@ fn is_time(word: &str) -> bool {
 
 /// A star alone, or whole numbers with commas between them, each a range and a step if need be.
 fn is_part(text: &str, least: u32, most: u32) -> bool {
+    is_list(text, least, most, most)
+}
+
+/// The same, where a step may lead up to `end`.
+fn is_list(text: &str, least: u32, most: u32, end: u32) -> bool {
     let number = |text: &str| {
         let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse::<u32>().ok().filter(|number| is_digits && *number <= most)
     };
-    text == "*" || text.split(',').all(|piece| is_range(piece, least, number))
+    text == "*" || text.split(',').all(|piece| is_range(piece, least, end, number))
 }
 
 /// The same for seconds, in microseconds, up to a minute.
 fn is_seconds(text: &str) -> bool {
+    const LAST: u32 = 59_999_999;
     let number = |text: &str| {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let whole = whole.parse::<u32>().ok().filter(|number| *number < 60)?;
         let is_fine = is_digits(text.get(..1)?) && is_digits(fraction) && !fraction.is_empty();
-        is_fine.then_some(whole * 10 + u32::from(fraction.bytes().any(|digit| digit != b'0')))
+        let micros = format!("{fraction:0<6}").get(..6)?.parse::<u32>().ok();
+        micros.filter(|_| is_fine).map(|micros| whole * 1_000_000 + micros)
     };
-    text == "*" || text.split(',').all(|piece| is_range(piece, 0, number))
+    text == "*" || text.split(',').all(|piece| is_range(piece, 0, LAST, number))
 }
 
-/// `FIRST`, `FIRST..LAST`, and either with `/STEP`.
-fn is_range(piece: &str, least: u32, number: impl Fn(&str) -> Option<u32>) -> bool {
+/// `FIRST`, `FIRST..LAST`, and either with `/STEP`. A step without a last has to lead somewhere.
+fn is_range(piece: &str, least: u32, end: u32, number: impl Fn(&str) -> Option<u32>) -> bool {
     let (range, step) = match piece.split_once('/') {
         Some((range, step)) => (range, Some(step)),
         None => (piece, None),
     };
-    let (first, last) = range.split_once("..").unwrap_or((range, range));
-    let (first, last) = (number(first), number(last));
-    let is_range = first.zip(last).is_some_and(|(first, last)| least <= first && first <= last);
-    is_range && step.is_none_or(|step| number(step).is_some_and(|step| step > 0))
+    let (first, last) = match range.split_once("..") {
+        Some((first, last)) => (number(first), Some(number(last))),
+        None => (number(range), None),
+    };
+    let Some(first) = first.filter(|first| least <= *first) else { return false };
+    if last.is_some_and(|last| last.is_none_or(|last| last < first)) {
+        return false;
+    }
+    step.is_none_or(|step| {
+        let step = number(step).filter(|step| *step > 0);
+        step.is_some_and(|step| last.is_some() || first + step <= end)
+    })
 }
 
 #[cfg(test)]

@@ -95,11 +95,11 @@ fn words_know_where_they_stand() {
 #[test]
 fn specifiers_are_replaced_word_by_word() {
     let name = UnitName::parse("web@a b.service".replace(' ', r"\x20").as_str()).unwrap();
-    let facts = Facts::system_manager().with(Fact::HostName, "two words");
+    let facts = Facts::new().with(Fact::HostName, "two words").with(Fact::HomeDirectory, "/home/a");
     let command = CommandLine::parse("%h/run --as %I --on %H").unwrap().remove(0);
     let expanded = command.expand(&facts, &name).unwrap();
     let argv: Vec<_> = expanded.argv().collect();
-    assert_eq!(argv, ["/root/run", "--as", "a b", "--on", "two words"]);
+    assert_eq!(argv, ["/home/a/run", "--as", "a b", "--on", "two words"]);
     let command = CommandLine::parse("a %b").unwrap().remove(0);
     let error = command.expand(&facts, &name).unwrap_err();
     assert!(matches!(error, CommandError::Specifier { at: 2, .. }), "{error:?}");

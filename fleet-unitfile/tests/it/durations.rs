@@ -1,9 +1,11 @@
-//! Spans of time as they are written, beside systemd's own.
+//! Spans of time and rhythms of the calendar, beside systemd's own.
 
 use std::time::Duration;
 
-use fleet_unitfile::{Timespan, parse_timespan};
+use fleet_unitfile::{Timespan, is_calendar, parse_timespan};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 use crate::left_out;
 use crate::properties::config;
@@ -44,6 +46,75 @@ fn systemd_writes_whole_seconds_the_same() {
         };
         assert_eq!(parse_timespan(span).unwrap().to_string(), human);
     }
+}
+
+/// Whether systemd takes a text for a rhythm.
+#[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
+fn systemd_takes(text: &str) -> Option<bool> {
+    let mut command = std::process::Command::new("systemd-analyze");
+    let output = command.args(["calendar", "--", text]).output().ok()?;
+    Some(output.status.success())
+}
+
+/// Rhythms that are right or nearly so.
+fn rhythm() -> impl Strategy<Value = String> {
+    let number = || prop::sample::select(vec!["*", "1", "01", "12", "13", "31", "59", "60", "0"]);
+    let part = move || {
+        let tail = prop::sample::select(vec!["", "", "", "", "..20", "/5", ",40", "..", "/0"]);
+        (number(), tail).prop_map(|(number, tail)| format!("{number}{tail}"))
+    };
+    let days = prop::sample::select(vec!["", "", "Mon ", "Mon..Fri ", "sat,Sunday ", "Fo "]);
+    let year = prop::sample::select(vec!["", "*-", "2026-", "70-", "1969-"]);
+    let date = (year, part(), prop::sample::select(vec!["-", "~"]), part());
+    let date = date.prop_map(|(year, month, mark, day)| format!("{year}{month}{mark}{day} "));
+    let date = prop_oneof![Just(String::new()), date];
+    let time = (part(), part(), prop_oneof![Just(None), part().prop_map(Some)]);
+    let time = time.prop_map(|(hour, minute, second)| match second {
+        Some(second) => format!("{hour}:{minute}:{second}"),
+        None => format!("{hour}:{minute}"),
+    });
+    (days, date, time).prop_map(|(days, date, time)| format!("{days}{date}{time}"))
+}
+
+#[test]
+fn systemd_takes_the_same_rhythms() {
+    let known = [
+        "daily",
+        "Weekly",
+        "yearly",
+        "fortnightly",
+        "",
+        "Mon",
+        "2026-11-21",
+        "12",
+        "20/3:00",
+        "20/4:00",
+        "20..22/5:00",
+        "*-*-31/5",
+        "*-*~28",
+        "*-*~29",
+        "*-*~1/30",
+        "*:50..59/20",
+        "*:0/59",
+        "*:0/60",
+        "*:*:59/0.5",
+        "*:*:59.5/1",
+        "*:*:59/1",
+        "2199/1-01-01",
+        "99/5-01-01",
+    ];
+    let mut rhythms: Vec<_> = known.map(str::to_owned).into();
+    let (mut runner, mut differing) = (TestRunner::deterministic(), Vec::new());
+    rhythms.extend((0..150).map(|_| rhythm().new_tree(&mut runner).unwrap().current()));
+    for text in rhythms {
+        let Some(takes) = systemd_takes(&text) else {
+            return left_out("systemd-analyze");
+        };
+        if is_calendar(&text) != takes {
+            differing.push(format!("{text:?}: {takes}"));
+        }
+    }
+    assert_eq!(differing, [""; 0], "taken by systemd, or not");
 }
 
 proptest! {

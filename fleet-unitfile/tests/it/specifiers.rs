@@ -126,7 +126,9 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_path_reads_back_in_its_plain_form(parts in prop::collection::vec("[a-c.\\-ä ]{1,3}", 0..4)) {
+    fn a_path_reads_back_in_its_plain_form(
+        parts in prop::collection::vec("[a-c.\\-ä ]{1,3}", 0..4),
+    ) {
         let is_plain = |part: &String| part != "." && part != "..";
         prop_assume!(parts.iter().all(is_plain));
         let path = format!("/{}", parts.join("/"));
