@@ -327,6 +327,9 @@ impl<'a> Iterator for Steps<'a> {
                 return Some(step);
             }
             let first = self.lines.next()?;
+            if first.text.is_empty() {
+                continue;
+            }
             if first.is_comment() {
                 return Some(Step::Comment(first));
             }

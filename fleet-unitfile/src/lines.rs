@@ -111,6 +111,12 @@ pub(crate) fn is_blank(byte: u8) -> bool {
 
 /// How many bytes at the start of a text make up one line end.
 pub(crate) fn line_end_length(text: &[u8]) -> usize {
+    // Nearly every line end is a line feed alone.
+    if let [b'\n', next, ..] = text
+        && !matches!(next, b'\r' | 0)
+    {
+        return 1;
+    }
     let mut length = 0;
     for &byte in text {
         let run = &text[..length];
