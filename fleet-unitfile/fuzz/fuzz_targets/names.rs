@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
         assert_eq!(name.as_str(), text);
         assert!(!drop_in_directories(&name).is_empty());
         let facts = Facts::system_manager();
-        assert_eq!(facts.expand("%n%i%p%j%N%%", &name).is_ok(), true);
+        assert!(facts.expand("%n%i%p%j%N%%", &name).is_ok());
         drop(facts.expand("%f%I%P%J", &name));
     }
 });
