@@ -13,5 +13,6 @@ mod outage;
 mod paging;
 mod protocol;
 mod put;
+mod repeated;
 mod states;
 mod units;
