@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::chain;
+
 /// How `fleetctl` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -105,13 +107,7 @@ impl CliError {
 
     /// The message and the chain of causes.
     fn in_one_line(&self) -> String {
-        let mut line = self.message.clone();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            line = format!("{line}: {error}");
-            cause = error.source();
-        }
-        line
+        chain::in_one_line(&self.message, self.source())
     }
 
     /// The cause that is nearest, or the message where there is none.

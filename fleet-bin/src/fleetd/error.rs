@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::chain;
+
 /// What was attempted, why it failed, and the exit status that says so.
 #[derive(Debug)]
 pub(crate) struct StartError {
@@ -32,13 +34,8 @@ impl StartError {
 impl fmt::Display for StartError {
     /// The whole chain of causes, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        let mut cause = self.cause.as_deref().map(|cause| cause as &dyn Error);
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        let cause = self.cause.as_deref().map(|cause| cause as &dyn Error);
+        f.write_str(&chain::in_one_line(&self.what, cause))
     }
 }
 

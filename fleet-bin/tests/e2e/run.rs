@@ -9,8 +9,13 @@ use tempfile::TempDir;
 
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 
+/// The unit that the machine runs.
+const UNIT: &str = "steady.service";
+
+/// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
 struct Machine {
     home: TempDir,
+    daemon: Option<Child>,
 }
 
 impl Machine {
@@ -22,14 +27,14 @@ impl Machine {
              data_dir = \"{path}/data\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
-        Self { home }
+        Self { home, daemon: None }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn start(&self) -> Child {
+    fn start(&mut self) {
         let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
             .arg("--config")
             .arg(self.path("fleet.conf"))
@@ -37,11 +42,19 @@ impl Machine {
             .stderr(std::fs::File::create(self.path("fleetd.log")).unwrap())
             .spawn()
             .unwrap();
+        self.daemon = Some(daemon);
         wait_for("the machine is there", || {
             let listed = self.fleetctl(&["list-machines", "--no-legend"]);
             String::from_utf8_lossy(&listed.stdout).contains("rack=7").then_some(())
         });
-        daemon
+    }
+
+    /// Tells the daemon to end, which leaves its units as they are.
+    fn end(&mut self) {
+        let mut daemon = self.daemon.take().expect("the daemon runs");
+        kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+        let status = daemon.wait().unwrap();
+        assert!(status.success(), "the daemon ended with {status}");
     }
 
     fn fleetctl(&self, args: &[&str]) -> Output {
@@ -58,37 +71,41 @@ impl Machine {
     }
 }
 
-fn end(mut daemon: Child) {
-    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
-    let status = daemon.wait().unwrap();
-    assert!(status.success(), "the daemon ended with {status}");
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if self.daemon.is_none() {
+            self.start();
+        }
+        let _gone = self.fleetctl(&["destroy", UNIT]);
+        self.end();
+    }
 }
 
 #[test]
 fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
-    let machine = Machine::new();
-    let daemon = machine.start();
-    let unit = machine.path("steady.service");
+    let mut machine = Machine::new();
+    machine.start();
+    let unit = machine.path(UNIT);
     std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
     let started = machine.fleetctl(&["start", unit.to_str().unwrap()]);
     assert!(started.status.success(), "{}", told(&started));
     let before = machine.row().expect("the unit is active");
-    end(daemon);
+    machine.end();
     assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
 
-    let daemon = machine.start();
+    machine.start();
     let after = wait_for("the unit is shown again", || machine.row());
     assert_eq!(after["mainPID"], before["mainPID"], "the unit was disturbed");
-    let destroyed = machine.fleetctl(&["destroy", "steady.service"]);
+    let destroyed = machine.fleetctl(&["destroy", UNIT]);
     assert!(destroyed.status.success(), "{}", told(&destroyed));
     wait_for("its process has ended", || (!is_alive(main_pid(&before))).then_some(()));
-    end(daemon);
+    machine.end();
 }
 
 #[test]
 fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
-    let machine = Machine::new();
-    let daemon = machine.start();
+    let mut machine = Machine::new();
+    machine.start();
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
     let other = machine.path("other.conf");
     std::fs::write(&other, config.replace("fleet.sock", "other.sock")).unwrap();
@@ -96,7 +113,7 @@ fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     assert_eq!(second.status.code(), Some(1), "{}", told(&second));
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("store.redb") && said.contains("in use"), "{said}");
-    end(daemon);
+    machine.end();
 }
 
 #[test]
