@@ -5,7 +5,9 @@ use std::fmt;
 use crate::diagnostic::Span;
 use crate::facts::Facts;
 use crate::name::UnitName;
+use crate::prefixes::{Prefixes, Privileges};
 use crate::specifier::SpecifierError;
+use crate::variables;
 use crate::words::{Splitter, WordError, is_separator, quote_word};
 
 /// One command of a value such as that of `ExecStart=`.
@@ -16,6 +18,7 @@ use crate::words::{Splitter, WordError, is_separator, quote_word};
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     prefixes: Prefixes,
+    program: String,
     path: Word,
     arguments: Vec<Word>,
     span: Span,
@@ -26,29 +29,6 @@ pub struct CommandLine {
 struct Word {
     text: String,
     span: Span,
-}
-
-/// The characters before the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Prefixes {
-    ignores_failure: bool,
-    names_itself: bool,
-    keeps_variables: bool,
-    privileges: Privileges,
-}
-
-/// With which rights a command runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Privileges {
-    /// Those of the unit: `User=`, sandbox and all.
-    #[default]
-    Unit,
-    /// `+`: all of them, whatever the unit restricts.
-    Full,
-    /// `!`: the unit's sandbox, but not its user and groups.
-    KeepUser,
-    /// `!!`: like [`KeepUser`](Self::KeepUser), on kernels without ambient capabilities alone.
-    KeepUserWithoutAmbient,
 }
 
 impl CommandLine {
@@ -72,45 +52,20 @@ impl CommandLine {
     /// # Ok::<(), fleet_unitfile::CommandError>(())
     /// ```
     pub fn parse(value: &str) -> Result<Vec<Self>, CommandError> {
-        let mut commands = Vec::new();
-        let mut splitter = Splitter::new(value, true);
-        loop {
-            splitter.skip_blanks();
-            let at = splitter.at();
-            let Some(first) = splitter.next() else {
-                return Ok(commands);
-            };
-            let first = first?;
-            if first == ";" {
-                continue;
-            }
-            let (prefixes, path) = Prefixes::read(&first);
-            let span = Span { start: at, end: splitter.at() };
-            if !path.contains('%') {
-                check_path(path, at)?;
-            }
-            let path = Word { text: path.to_owned(), span };
-            let mut command = Self { prefixes, path, arguments: Vec::new(), span };
-            let goes_on = command.read_arguments(&mut splitter)?;
-            command.span.end = command.arguments.last().map_or(span.end, |it| it.span.end);
-            command.check_argv()?;
-            commands.push(command);
-            if !goes_on {
-                return Ok(commands);
-            }
-        }
+        Commands::new(value).map(|command| command.map_err(|it| it.error)).collect()
     }
 
-    /// The program: an absolute path, or the name of one in systemd's own search path.
+    /// The program: an absolute path without `//` and `/./`, or the name of one in systemd's own
+    /// search path.
     pub fn path(&self) -> &str {
-        &self.path.text
+        &self.program
     }
 
     /// What the program is called with, what it is told to be its name included.
     ///
-    /// That name is the path, or the first argument where the prefix `@` says so.
+    /// That name is the path as it is written, or the first argument where the prefix `@` says so.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
-        let path = (!self.prefixes.names_itself).then_some(self.path());
+        let path = (!self.prefixes.names_itself).then_some(self.path.text.as_str());
         let arguments = self.arguments.iter().map(|it| it.text.as_str());
         path.into_iter().chain(arguments)
     }
@@ -123,6 +78,38 @@ impl CommandLine {
     /// `@`: the first argument is what the program is told to be its name.
     pub fn names_itself(&self) -> bool {
         self.prefixes.names_itself
+    }
+
+    /// [What the program is called with](Self::argv), with the values of environment variables.
+    ///
+    /// | in a word | becomes |
+    /// |---|---|
+    /// | `$NAME`, as all of it | the words of the value, maybe none; quotes go around blanks |
+    /// | `${NAME}`, anywhere | the value as it is; nothing, where the variable is not set |
+    /// | `$$` | a dollar sign |
+    /// | a dollar sign before anything else, `${` without `}` or with `:` | the same |
+    ///
+    /// A word that begins with `$` is a name to its end: `$HOME/a` is no variable's name, so
+    /// nothing is left of it. Of [`path`](Self::path) nothing is replaced, and nothing at all
+    /// where the prefix `:` says so. Replace specifiers [before](Self::expand).
+    ///
+    /// ```
+    /// use fleet_unitfile::CommandLine;
+    ///
+    /// let commands = CommandLine::parse("/bin/run $FLAGS ${NAME}.log $NONE")?;
+    /// let argv = commands[0].argv_with(|name| match name {
+    ///     "FLAGS" => Some("-v --to 'a b'"),
+    ///     "NAME" => Some("my app"),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(argv, ["/bin/run", "-v", "--to", "a b", "my app.log"]);
+    /// # Ok::<(), fleet_unitfile::CommandError>(())
+    /// ```
+    pub fn argv_with<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
+        if self.prefixes.keeps_variables {
+            return self.argv().map(str::to_owned).collect();
+        }
+        self.argv().flat_map(|word| variables::put_in(word, &variable)).collect()
     }
 
     /// Whether `$NAME` and `${NAME}` stand for variables, which `:` forbids.
@@ -165,42 +152,113 @@ impl CommandLine {
         };
         let path = expand(&self.path)?;
         check_path(&path.text, path.span.start)?;
-        let arguments = self.arguments.iter().map(expand);
-        let expanded =
-            Self { path, arguments: arguments.collect::<Result<_, _>>()?, ..self.clone() };
-        expanded.check_argv()?;
-        Ok(expanded)
+        let arguments = self.arguments.iter().map(expand).collect::<Result<_, _>>()?;
+        Ok(Self { program: simplified(&path.text), path, arguments, ..self.clone() })
+    }
+}
+
+/// The commands of a value one by one, up to the first that is refused.
+pub(crate) struct Commands<'a> {
+    splitter: Splitter<'a>,
+    ended: bool,
+}
+
+/// Why a command is refused, and whether systemd then only ignores it and those after it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: CommandError,
+    pub(crate) is_ignored: bool,
+}
+
+impl<'a> Commands<'a> {
+    pub(crate) fn new(value: &'a str) -> Self {
+        Self { splitter: Splitter::new(value, true), ended: false }
     }
 
-    /// Takes words up to the end, or to a semicolon; whether it was one.
-    fn read_arguments(&mut self, splitter: &mut Splitter<'_>) -> Result<bool, CommandError> {
+    /// The offset of the first backslash that began no escape, in what was read.
+    pub(crate) fn kept_escape(&self) -> Option<usize> {
+        self.splitter.kept_escape()
+    }
+
+    /// The first word of the next command and where it stands.
+    fn first(&mut self) -> Option<Result<Word, WordError>> {
         loop {
-            splitter.skip_blanks();
-            let at = splitter.at();
-            if is_lone(splitter.rest(), ";") {
-                splitter.advance(1);
-                return Ok(true);
+            match self.word()? {
+                Ok(word) if word.text == ";" => {}
+                word => return Some(word),
             }
-            let text = if is_lone(splitter.rest(), "\\;") {
-                splitter.advance(2);
-                ";".to_owned()
-            } else {
-                match splitter.next() {
-                    Some(word) => word?,
-                    None => return Ok(false),
-                }
-            };
-            let end = splitter.at();
-            let span = Span { start: at, end };
-            self.arguments.push(Word { text, span });
         }
     }
 
-    fn check_argv(&self) -> Result<(), CommandError> {
-        match self.argv().next() {
-            None | Some("") => Err(CommandError::NoName { at: self.path.span.start }),
-            Some(_) => Ok(()),
+    /// The command that begins with a word, if it does.
+    fn command(&mut self, first: Word) -> Result<CommandLine, Refusal> {
+        let Word { text: first, span } = first;
+        let (prefixes, path) = Prefixes::read(&first);
+        let refusal = |error| Refusal { error, is_ignored: prefixes.ignores_failure };
+        if !path.contains('%') {
+            check_path(path, span.start).map_err(refusal)?;
         }
+        let arguments = self.arguments().map_err(|error| refusal(error.into()))?;
+        if prefixes.names_itself && arguments.is_empty() {
+            return Err(refusal(CommandError::NoName { at: span.start }));
+        }
+        let end = arguments.last().map_or(span.end, |it| it.span.end);
+        Ok(CommandLine {
+            prefixes,
+            program: simplified(path),
+            path: Word { text: path.to_owned(), span },
+            arguments,
+            span: Span { start: span.start, end },
+        })
+    }
+
+    /// The words up to the end, or to a semicolon.
+    fn arguments(&mut self) -> Result<Vec<Word>, WordError> {
+        let mut arguments = Vec::new();
+        loop {
+            self.splitter.skip_blanks();
+            let start = self.splitter.at();
+            if is_lone(self.splitter.rest(), ";") {
+                self.splitter.advance(1);
+                return Ok(arguments);
+            }
+            if is_lone(self.splitter.rest(), "\\;") {
+                self.splitter.advance(2);
+                let span = Span { start, end: self.splitter.at() };
+                arguments.push(Word { text: ";".to_owned(), span });
+                continue;
+            }
+            let Some(word) = self.word() else {
+                self.ended = true;
+                return Ok(arguments);
+            };
+            arguments.push(word?);
+        }
+    }
+
+    fn word(&mut self) -> Option<Result<Word, WordError>> {
+        self.splitter.skip_blanks();
+        let start = self.splitter.at();
+        let word = self.splitter.next()?;
+        let span = Span { start, end: self.splitter.at() };
+        Some(word.map(|text| Word { text, span }))
+    }
+}
+
+impl Iterator for Commands<'_> {
+    type Item = Result<CommandLine, Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let command = match self.first()? {
+            Ok(first) => self.command(first),
+            // systemd does not know yet whether it may fail, and is lenient.
+            Err(error) => Err(Refusal { error: error.into(), is_ignored: true }),
+        };
+        self.ended |= command.is_err();
+        Some(command)
     }
 }
 
@@ -269,43 +327,6 @@ pub enum CommandError {
     },
 }
 
-impl Prefixes {
-    /// The prefixes of the first word, and what follows them; each counts once.
-    fn read(word: &str) -> (Self, &str) {
-        let mut prefixes = Self::default();
-        for (at, byte) in word.bytes().enumerate() {
-            match (byte, prefixes.privileges) {
-                (b'-', _) if !prefixes.ignores_failure => prefixes.ignores_failure = true,
-                (b'@', _) if !prefixes.names_itself => prefixes.names_itself = true,
-                (b':', _) if !prefixes.keeps_variables => prefixes.keeps_variables = true,
-                (b'+', Privileges::Unit) => prefixes.privileges = Privileges::Full,
-                (b'!', Privileges::Unit) => prefixes.privileges = Privileges::KeepUser,
-                (b'!', Privileges::KeepUser) => {
-                    prefixes.privileges = Privileges::KeepUserWithoutAmbient;
-                }
-                _ => return (prefixes, &word[at..]),
-            }
-        }
-        (prefixes, "")
-    }
-}
-
-impl fmt::Display for Prefixes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let marks =
-            [(self.ignores_failure, "-"), (self.names_itself, "@"), (self.keeps_variables, ":")];
-        let set = marks.into_iter().filter(|(is_set, _)| *is_set);
-        set.map(|(_, mark)| mark)
-            .chain([match self.privileges {
-                Privileges::Unit => "",
-                Privileges::Full => "+",
-                Privileges::KeepUser => "!",
-                Privileges::KeepUserWithoutAmbient => "!!",
-            }])
-            .try_for_each(|mark| f.write_str(mark))
-    }
-}
-
 /// Whether a text starts with a mark that is a word by itself.
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
@@ -332,4 +353,13 @@ fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
     } else {
         Err(CommandError::RelativePath { at })
     }
+}
+
+/// A path without repeated slashes and parts that stay where they are.
+fn simplified(path: &str) -> String {
+    if !path.starts_with('/') {
+        return path.to_owned();
+    }
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    parts.fold(String::new(), |path, part| path + "/" + part)
 }

@@ -168,13 +168,15 @@ impl Facts {
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
+    /// A percent sign stays one at the end, and before what is no ASCII letter or digit.
+    ///
     /// This differs from [`expand_specifiers`](crate::expand_specifiers), which follows fleet,
     /// in that `%N` and `%p` stay escaped.
     ///
     /// # Errors
     ///
-    /// A letter that is no specifier, one that stands for an unknown fact, a percent sign at
-    /// the end, or a name that cannot be unescaped.
+    /// A letter or digit that is no specifier, one that stands for an unknown fact, or a name
+    /// that cannot be unescaped.
     pub fn expand(&self, text: &str, name: &UnitName) -> Result<String, SpecifierError> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
@@ -182,8 +184,16 @@ impl Facts {
             expanded.push_str(before);
             let at = text.len() - after.len() - 1;
             let mut characters = after.chars();
-            let letter = characters.next().ok_or(SpecifierError::Unfinished { at })?;
-            expanded.push_str(&self.meaning(letter, at, name)?);
+            match characters.next() {
+                Some(letter) if letter.is_ascii_alphanumeric() => {
+                    expanded.push_str(&self.meaning(letter, at, name)?);
+                }
+                Some('%') => expanded.push('%'),
+                other => {
+                    expanded.push('%');
+                    expanded.extend(other);
+                }
+            }
             rest = characters.as_str();
         }
         expanded.push_str(rest);
@@ -200,7 +210,6 @@ impl Facts {
         let instance = name.instance().unwrap_or_default();
         let final_part = name.prefix().rsplit('-').next().unwrap_or_default();
         let text = match letter {
-            '%' => "%".to_owned(),
             'n' => name.as_str().to_owned(),
             'N' => name.stem().to_owned(),
             'p' => name.prefix().to_owned(),

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 /// # Ok::<(), fleet_unitfile::WordError>(())
 /// ```
 pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
-    Splitter { text, at: 0, relaxed: false }.collect()
+    Splitter::new(text, false).collect()
 }
 
 /// Splits like [`split_words`], but keeps an escape that it does not know as it is written.
@@ -33,7 +33,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
 ///
 /// A quote that is not closed, or a word that is not UTF-8.
 pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
-    Splitter { text, at: 0, relaxed: true }.collect()
+    Splitter::new(text, true).collect()
 }
 
 /// Writes a text as one word that [`split_words`] reads as the same.
@@ -152,6 +152,7 @@ pub(crate) struct Splitter<'a> {
     text: &'a str,
     at: usize,
     relaxed: bool,
+    kept_escape: Option<usize>,
 }
 
 impl Iterator for Splitter<'_> {
@@ -165,7 +166,12 @@ impl Iterator for Splitter<'_> {
 
 impl<'a> Splitter<'a> {
     pub(crate) fn new(text: &'a str, relaxed: bool) -> Self {
-        Self { text, at: 0, relaxed }
+        Self { text, at: 0, relaxed, kept_escape: None }
+    }
+
+    /// The offset of the first backslash that began no escape, if there was one.
+    pub(crate) fn kept_escape(&self) -> Option<usize> {
+        self.kept_escape
     }
 
     /// The offset of what was not taken yet.
@@ -228,6 +234,7 @@ impl<'a> Splitter<'a> {
 
     /// Takes the backslash and the character after it as they are, whatever that one is.
     fn keep_escape(&mut self, word: &mut Vec<u8>) {
+        self.kept_escape.get_or_insert(self.at);
         let len = self.text[self.at + 1..].chars().next().map_or(0, char::len_utf8);
         word.extend_from_slice(&self.text.as_bytes()[self.at..][..1 + len]);
         self.at += len;

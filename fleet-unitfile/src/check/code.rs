@@ -81,7 +81,7 @@ codes! {
     Template "U0216" Warning "A template is named where a unit is meant."
     Calendar "U0217" Warning "A value is not a moment or rhythm of the calendar."
     Escape "U0218" Warning "A backslash in a command begins no escape, and is kept."
-    IgnoredCommand "U0219" Warning "A command that may fail cannot be read, and is ignored."
+    IgnoredCommand "U0219" Warning "A command cannot be read, and systemd only ignores it."
     ExitStatus "U0220" Warning "A value is not an exit status or signal."
     BusName "U0221" Warning "A value is not a name on the message bus."
     Program "U0301" Error "A program is neither an absolute path nor a plain name."

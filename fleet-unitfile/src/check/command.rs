@@ -1,71 +1,77 @@
-//! Command lines: the programs in them, and whether they can be split at all.
+//! Command lines: whether systemd can read the commands in them, and which programs they name.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, quoted, words};
-use crate::words::{WordError, split_words, split_words_relaxed};
-
-/// What may stand before a program: each changes how it is run.
-const PREFIXES: [char; 6] = ['-', '@', ':', '+', '!', '|'];
+use super::flaw::{Flaw, quoted};
+use crate::command::{CommandError, Commands, Refusal};
+use crate::words::{Splitter, WordError};
 
 /// What is wrong with a command line, which may hold several commands with semicolons between.
-pub(super) fn command(value: &str) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
-    match split_words_relaxed(value) {
-        Ok(split) => {
-            let commands = split.split(|word| word == ";").filter(|command| !command.is_empty());
-            flaws.extend(commands.filter_map(|command| program(value, &command[0])));
-        }
-        Err(error) => flaws.push(unread(value, error)),
+///
+/// That is one thing at most: systemd reads no further than the first command that it refuses.
+pub(super) fn command(value: &str) -> Option<Flaw> {
+    let mut commands = Commands::new(value);
+    match commands.find_map(Result::err) {
+        Some(refusal) => Some(refused(value, &refusal)),
+        None => commands.kept_escape().map(|at| escape(value, at)),
     }
-    if let Err(WordError::Escape { at }) = split_words(value)
-        && flaws.is_empty()
-    {
-        flaws.push(escape(value, at));
-    }
-    flaws
 }
 
-/// How many commands a value has.
+/// How many commands systemd takes from a value.
 pub(super) fn count(value: &str) -> usize {
-    let split = split_words_relaxed(value).unwrap_or_default();
-    split.split(|word| word == ";").filter(|command| !command.is_empty()).count()
+    Commands::new(value).filter(Result::is_ok).count()
 }
 
-/// What is wrong with the first word of a command.
-fn program(value: &str, word: &str) -> Option<Flaw> {
+fn refused(value: &str, refusal: &Refusal) -> Flaw {
+    let Refusal { error, is_ignored } = refusal;
+    let of_command = |message, help| Flaw::whole(FindingCode::Command, message, help);
+    let flaw = match *error {
+        CommandError::Word(WordError::OpenQuote { at }) => {
+            let help = "close each quote, and write \\\" for a quote of the text";
+            Flaw { at: at..value.len(), ..of_command("a quote is not closed", help) }
+        }
+        CommandError::Word(_) => return not_utf8(),
+        CommandError::NoPath { .. } => {
+            let help = "write the whole path of a program, from / on";
+            Flaw { code: FindingCode::Program, ..of_command("a command without a program", help) }
+        }
+        CommandError::NoName { .. } => {
+            let help = "write one after the path, as the @ before it says";
+            of_command("the program is not told its name", help)
+        }
+        CommandError::Directory { at } => {
+            let help = "write the program in it, without / at the end";
+            of_program(value, at, "is a folder", help)
+        }
+        CommandError::PathCharacter { at } => {
+            let what = "has a quote, a backslash or a control character";
+            of_program(value, at, what, "give the program another name")
+        }
+        CommandError::RelativePath { at } | CommandError::Specifier { at, .. } => {
+            let what = "is neither an absolute path nor a plain name";
+            of_program(value, at, what, "write the whole path, from / on")
+        }
+    };
+    let code = if *is_ignored { FindingCode::IgnoredCommand } else { flaw.code };
+    Flaw { code, ..flaw }
+}
+
+/// About the program of the command at an offset, at its path where that is written plainly.
+fn of_program(value: &str, at: usize, what: &str, help: &str) -> Flaw {
     // A shell is asked for by a bar in newer versions; older ones take it for a part of the name.
+    const PREFIXES: [char; 6] = ['-', '@', ':', '+', '!', '|'];
+    let mut words = Splitter::new(&value[at..], true);
+    let word = words.next().and_then(Result::ok).unwrap_or_default();
+    let written = &value[at..at + words.at()];
     let path = word.trim_start_matches(PREFIXES);
-    let may_fail = word[..word.len() - path.len()].contains('-');
-    let (message, help) = if path.is_empty() {
-        ("a command without a program".to_owned(), "write the whole path of a program, from / on")
-    } else if path.ends_with('/') {
-        (format!("{} is a folder", quoted(path)), "write the program in it, without / at the end")
-    } else if path.starts_with(['/', '%']) || !path.contains('/') {
-        return None;
-    } else {
-        let what = "is neither an absolute path nor a plain name";
-        (format!("{} {what}", quoted(path)), "write the whole path, from / on")
-    };
-    let code = if may_fail { FindingCode::IgnoredCommand } else { FindingCode::Program };
-    let flaw = Flaw::whole(code, message, help);
-    let written = words(value).find(|(_, written)| *written == word && !path.is_empty());
-    Some(match written {
-        Some((at, _)) => flaw.of_word((at + word.len() - path.len(), path)),
-        None => flaw,
-    })
+    let flaw = Flaw::whole(FindingCode::Program, format!("{} {what}", quoted(path)), help);
+    let before = if word == written { word.len() - path.len() } else { 0 };
+    flaw.of_word((at + before, &written[before..]))
 }
 
-fn unread(value: &str, error: WordError) -> Flaw {
-    let first = value.split([' ', '\t']).next().unwrap_or_default();
-    let path = first.trim_start_matches(PREFIXES);
-    let may_fail = first[..first.len() - path.len()].contains('-');
-    let code = if may_fail { FindingCode::IgnoredCommand } else { FindingCode::Command };
-    let (at, message) = match error {
-        WordError::OpenQuote { at } => (at..value.len(), "a quote is not closed".to_owned()),
-        _ => (0..0, "a word is not UTF-8 once its escapes are read".to_owned()),
-    };
-    let help = "close each quote, and write \\\" for a quote of the text";
-    Flaw { at, ..Flaw::whole(code, message, help) }
+/// systemd takes what is not UTF-8; hardly anybody means it.
+fn not_utf8() -> Flaw {
+    let message = "the escapes of a word stand for bytes that are not UTF-8";
+    Flaw::whole(FindingCode::Escape, message, "write \\u and four digits for a character")
 }
 
 fn escape(value: &str, at: usize) -> Flaw {

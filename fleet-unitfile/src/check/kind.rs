@@ -174,7 +174,7 @@ impl Kind {
             return vec![flaw];
         }
         match self {
-            Self::Command => command(value),
+            Self::Command => command(value).into_iter().collect(),
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
             Self::CpuSet => lists::cpu_set(value),

@@ -43,6 +43,10 @@ fn a_value_is_read_as_systemd_reads_it() {
         (r"/bin/sed s/\./,/", r#"/bin/sed "s/\\./,/""#),
         ("%h/bin/a", "%h/bin/a"),
         ("#\nT\0", "# \"T\0\""),
+        ("@/bin/a \"\"", "@/bin/a \"\""),
+        ("; ; a", "a"),
+        ("...", "..."),
+        ("/bin/..", "/bin/.."),
     ] {
         assert_eq!(read(value), expected, "{value:?}");
     }
@@ -73,10 +77,84 @@ fn what_cannot_be_run_is_refused_where_it_stands() {
         ("/bin/", CommandError::Directory { at: 0 }),
         ("'/bin/\"a'", CommandError::PathCharacter { at: 0 }),
         ("@/bin/a", CommandError::NoName { at: 0 }),
-        ("a ; @/bin/a \"\"", CommandError::NoName { at: 4 }),
+        ("a ; @/bin/a ; b c", CommandError::NoName { at: 4 }),
         ("a 'b", CommandError::Word(WordError::OpenQuote { at: 2 })),
     ] {
         assert_eq!(CommandLine::parse(value), Err(expected), "{value:?}");
+    }
+}
+
+#[test]
+fn a_program_is_named_without_detours_and_told_what_is_written() {
+    for (value, path, first) in [
+        ("/bin//a/./b/.", "/bin/a/b", "/bin//a/./b/."),
+        ("/../a", "/../a", "/../a"),
+        ("a", "a", "a"),
+        ("@//a b", "/a", "b"),
+    ] {
+        let command = CommandLine::parse(value).unwrap().remove(0);
+        assert_eq!((command.path(), command.argv().next()), (path, Some(first)), "{value}");
+    }
+    let command = CommandLine::parse("/%i//a").unwrap().remove(0);
+    let expanded = command.expand(&Facts::new(), &UnitName::parse("a@.service").unwrap()).unwrap();
+    assert_eq!((expanded.path(), expanded.argv().next()), ("/a", Some("///a")));
+}
+
+/// What `/x` and the words after it become.
+fn with_variables(words: &str) -> Vec<String> {
+    let command = CommandLine::parse(&format!("/x {words}")).unwrap().remove(0);
+    command.argv_with(|name| match name {
+        "ONE" => Some("one"),
+        "TWO" => Some("two two"),
+        "QUOTED" => Some("'two two' \"too\"\ttoo 'open end"),
+        "ESCAPED" => Some(r"a\ b \n \"),
+        "PAIRS" => Some("'' a''b \"'\""),
+        "NONE" => Some(""),
+        "BLANK" => Some("  \n "),
+        "DOLLAR" => Some("$ONE ${ONE}"),
+        "" => panic!("nobody asks for a variable without a name"),
+        _ => None,
+    })
+}
+
+#[test]
+fn variables_become_words_or_parts_of_words() {
+    for (words, expected) in [
+        ("$ONE $TWO ${TWO}", &["one", "two", "two", "two two"][..]),
+        ("$QUOTED", &["two two", "too", "too", "open end"]),
+        ("${QUOTED}", &["'two two' \"too\"\ttoo 'open end"]),
+        ("$ESCAPED", &["a b", "n", ""]),
+        ("$PAIRS", &["", "ab", "'"]),
+        ("$NONE $BLANK $UNKNOWN", &[]),
+        ("${NONE} ${UNKNOWN} ${}", &["", "", ""]),
+        ("a${ONE}b${TWO}c", &["aonebtwo twoc"]),
+        ("$ONE/a $ONE-b", &[]),
+        ("a$ONE b$", &["a$ONE", "b$"]),
+        ("$$ONE $${ONE} $$$$ a$$b $$$", &["$ONE", "${ONE}", "$$", "a$b", "$$"]),
+        ("$", &[]),
+        ("${ONE ${ONE:-x} ${ONE:$$}", &["${ONE", "${ONE:-x}", "${ONE:$}"]),
+        ("'${TWO}' '$ONE' '$TWO x'", &["two two", "one"]),
+        ("$DOLLAR ${DOLLAR}", &["$ONE", "${ONE}", "$ONE ${ONE}"]),
+        ("\u{e4}${ONE}\u{e4}", &["\u{e4}one\u{e4}"]),
+    ] {
+        assert_eq!(with_variables(words)[1..], *expected, "{words}");
+    }
+}
+
+#[test]
+fn a_program_is_no_variable_and_a_colon_keeps_them_all() {
+    let argv = |value: &str| {
+        let command = CommandLine::parse(value).unwrap().remove(0);
+        let argv = command.argv_with(|name| (name == "A").then_some("b c"));
+        (command.path().to_owned(), argv.join("|"))
+    };
+    for (value, path, expected) in [
+        ("/${A}/x $A", "/${A}/x", "/b c/x|b|c"),
+        ("$A", "$A", "b|c"),
+        ("@/x $A ${A}", "/x", "b|c|b c"),
+        (":/${A}/x $A ${A} $$", "/${A}/x", "/${A}/x|$A|${A}|$$"),
+    ] {
+        assert_eq!(argv(value), (path.to_owned(), expected.to_owned()), "{value}");
     }
 }
 

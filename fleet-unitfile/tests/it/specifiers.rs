@@ -69,10 +69,25 @@ fn what_has_no_meaning_is_an_error_with_its_place() {
     let facts = Facts::new();
     let unknown = SpecifierError::NoSpecifier { at: 2, letter: 'z' };
     assert_eq!(facts.expand("a %z", &name), Err(unknown));
-    assert_eq!(facts.expand("ä%", &name), Err(SpecifierError::Unfinished { at: 2 }));
+    let unknown = SpecifierError::NoSpecifier { at: 0, letter: '7' };
+    assert_eq!(facts.expand("%7", &name), Err(unknown));
     let source = EscapeError::Malformed { at: 1 };
     let error = SpecifierError::Unescape { at: 0, letter: 'P', source };
     assert_eq!(facts.expand("%P", &name), Err(error));
+}
+
+#[test]
+fn a_percent_sign_that_begins_nothing_stays() {
+    let name = UnitName::parse("a.service").unwrap();
+    for (text, expected) in [
+        ("ä%", "ä%"),
+        ("%", "%"),
+        ("50% of", "50% of"),
+        ("%ä%-%%%", "%ä%-%%"),
+        ("%%%n", "%a.service"),
+    ] {
+        assert_eq!(Facts::new().expand(text, &name).as_deref(), Ok(expected), "{text}");
+    }
 }
 
 #[test]

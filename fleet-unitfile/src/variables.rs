@@ -1,0 +1,83 @@
+//! Environment variables in command lines: `$NAME` and `${NAME}`.
+
+/// The words that a word of a command becomes once its variables have their values.
+pub(crate) fn put_in<V: AsRef<str>>(
+    word: &str,
+    variable: &impl Fn(&str) -> Option<V>,
+) -> Vec<String> {
+    match word.strip_prefix('$') {
+        // Whatever follows is a part of the name, and the word ends with it.
+        Some(name) if !name.starts_with(['{', '$']) => {
+            value(name, variable).map_or_else(Vec::new, |value| split(value.as_ref()))
+        }
+        _ => vec![within(word, variable)],
+    }
+}
+
+/// A word with the values of the variables in braces in it.
+fn within<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V>) -> String {
+    let mut text = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once('$') {
+        text.push_str(before);
+        rest = match (after.strip_prefix('$'), after.strip_prefix('{')) {
+            (Some(after), _) => {
+                text.push('$');
+                after
+            }
+            (None, Some(braced)) => braces(braced, &mut text, variable),
+            (None, None) => {
+                text.push('$');
+                after
+            }
+        };
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Puts in what stands between braces, the first of which is past; returns what follows.
+fn braces<'w, V: AsRef<str>>(
+    braced: &'w str,
+    text: &mut String,
+    variable: &impl Fn(&str) -> Option<V>,
+) -> &'w str {
+    let end = braced.find(['}', ':']).unwrap_or(braced.len());
+    let (name, after) = (&braced[..end], &braced[end..]);
+    if let Some(after) = after.strip_prefix('}') {
+        text.push_str(value(name, variable).as_ref().map_or("", AsRef::as_ref));
+        return after;
+    }
+    // Not closed, or with a default value, which systemd has only elsewhere.
+    text.push_str("${");
+    text.push_str(name);
+    after
+}
+
+/// The value of a variable that is set; nobody is asked for one without a name.
+fn value<V>(name: &str, variable: &impl Fn(&str) -> Option<V>) -> Option<V> {
+    if name.is_empty() { None } else { variable(name) }
+}
+
+/// The words of a value: quotes keep blanks together, a backslash keeps what follows it. A quote
+/// that is not closed ends with the value.
+fn split(value: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ' ' | '\t' | '\n' | '\r' if quote.is_none() => words.extend(word.take()),
+            _ if quote == Some(character) => quote = None,
+            '"' | '\'' if quote.is_none() => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            '\\' => word.get_or_insert_default().extend(characters.next()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words
+}
