@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod aliases;
 mod check;
 mod command;
 #[cfg(feature = "serde")]
@@ -28,6 +29,7 @@ mod specifier;
 pub mod strategies;
 mod text;
 mod timespan;
+mod tree;
 mod unit_type;
 mod value;
 mod variables;
@@ -41,7 +43,10 @@ pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
 pub use facts::{Fact, Facts, PathNameError};
 pub use file::UnitFile;
 pub use hash::{ParseHashError, UnitHash};
-pub use merge::{MergedOption, MergedUnit, UNIT_DIRECTORIES, UnitPart, drop_in_directories};
+pub use merge::{
+    DependencyKind, ImpliedDependency, MergedOption, MergedUnit, UNIT_DIRECTORIES, UnitPart,
+    drop_in_directories,
+};
 pub use name::{NameError, NameErrorKind, UnitName};
 pub use option::UnitOption;
 pub use prefixes::Privileges;
@@ -49,6 +54,7 @@ pub use reader::{Event, OptionRef, Reader};
 pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_specifiers};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
+pub use tree::{UnitEntry, UnitTree};
 pub use unit_type::{UnitType, UnknownUnitType};
 pub use value::{is_calendar, parse_bool};
 pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};

@@ -1,5 +1,6 @@
 //! Tests of the crate's public interface.
 
+mod aliases;
 mod canonical;
 mod check;
 mod commands;
