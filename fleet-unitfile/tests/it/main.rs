@@ -1,6 +1,7 @@
 //! Tests of the crate's public interface.
 
 mod aliases;
+mod calendar;
 mod canonical;
 mod check;
 mod commands;

@@ -111,6 +111,8 @@ fn time_spans_add_up() {
         ("+5", 5_000_000),
         ("100ms", 100_000),
         ("100msec 5us 5usec 1µs", 100_011),
+        // The micro sign above, and here the Greek letter that looks the same.
+        ("1\u{3bc}s", 1),
         ("1min 30s", 90_000_000),
         ("1min30", 90_000_000),
         ("1m 1M", 60_000_000 + 730 * HOUR + HOUR / 2),
