@@ -98,6 +98,7 @@ codes! {
     NoSource "U0406" Error "A mount does not say what it mounts."
     NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."
     NoFile "U0408" Error "systemd reads no unit files of this type."
+    Accept "U0409" Error "A socket that is to accept connections is set up so that it cannot."
 }
 
 impl fmt::Display for FindingCode {

@@ -92,14 +92,13 @@ impl Checker<'_> {
         if sections::is_ignored(name, section) || option.name().starts_with("X-") {
             return;
         }
-        let start = option.span().start;
-        let at = Span { start, end: start + option.name().len() };
+        let at = self.name(option);
         match table::kind(section, option.name()) {
             Some(kind) => {
                 if let Some(flaw) = sections::outdated(option) {
                     self.keep(at, flaw);
                 }
-                for flaw in kind.check(option.value(), name) {
+                for flaw in kind.check(option.name(), option.value(), name) {
                     self.value(option, flaw);
                 }
             }
@@ -129,10 +128,17 @@ impl Checker<'_> {
                 let message = format!("{} is set in line {line}, too", option.name());
                 let flaw =
                     Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
-                let start = option.span().start;
-                self.keep(Span { start, end: start + option.name().len() }, flaw);
+                self.keep(self.name(option), flaw);
             }
         }
+    }
+
+    /// Where the name of an option stands; all of the option, where a line ends in its name.
+    fn name(&self, option: &UnitOption) -> Span {
+        let start = option.span().start;
+        let span = Span { start, end: start + option.name().len() };
+        let written = self.file.source().get(span.start..span.end);
+        if written == Some(option.name().as_bytes()) { span } else { option.span() }
     }
 
     /// Keeps what is wrong with a value, at the part of it that is wrong where that is known.
