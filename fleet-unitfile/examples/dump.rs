@@ -42,8 +42,8 @@ fn dump(path: &str) -> io::Result<bool> {
 fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
     let (place, message) = (diagnostic.location(), diagnostic.message());
     let warning = match diagnostic.severity() {
-        Severity::Warning => "warning: ",
-        Severity::Error => "",
+        Severity::Error => String::new(),
+        less => format!("{less}: "),
     };
     let mut stderr = io::stderr().lock();
     writeln!(stderr, "{path}:{}:{}: {warning}{message}", place.line, place.column)?;

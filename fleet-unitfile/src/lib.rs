@@ -36,7 +36,9 @@ mod variables;
 mod words;
 mod write;
 
-pub use check::{Finding, FindingCode, check, directives, directives_version};
+pub use check::{
+    Finding, FindingCode, MergedFinding, check, check_merged, directives, directives_version,
+};
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
 pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};

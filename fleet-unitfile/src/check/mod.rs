@@ -1,5 +1,6 @@
 //! Checking: what systemd would refuse, ignore, or take in another way than it looks.
 
+mod advice;
 mod calendar;
 mod choices;
 mod code;
@@ -8,6 +9,7 @@ mod finding;
 mod flaw;
 mod kind;
 mod lists;
+mod merged;
 mod near;
 mod numbers;
 mod render;
@@ -22,6 +24,7 @@ use std::collections::BTreeMap;
 pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
+pub use merged::{MergedFinding, check_merged};
 pub use table::{directives, directives_version};
 
 use self::flaw::Flaw;
@@ -35,8 +38,9 @@ const MOST: usize = 200;
 
 /// Checks a unit file against all that systemd knows about options and their values.
 ///
-/// Errors are what systemd refuses the unit for; warnings are what it ignores, or takes in another
-/// way than it looks. Findings are in the order of the source; what is missing is told at the
+/// Errors are what systemd refuses the unit for; warnings are what it ignores, takes in another
+/// way than it looks, or warns of itself; hints are what it takes, though there is a better way by
+/// now. Findings are in the order of the source; what is missing is told at the
 /// header of the section. At most two hundred are kept, and as many errors of those that come
 /// after them.
 ///
@@ -62,14 +66,7 @@ const MOST: usize = 200;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
-    let mut checker = Checker { file, raw: Vec::new(), errors: 0 };
-    for (section, flaw) in sections::check(name, file).take(MOST) {
-        checker.keep(sections::header(file.source(), section), flaw);
-    }
-    for option in file.options() {
-        checker.option(name, option);
-    }
-    checker.repeated();
+    let mut checker = Checker::new(name, file);
     for (option, flaw) in whole::check(name, file) {
         match option {
             Some(option) => checker.value(option, flaw),
@@ -85,7 +82,20 @@ struct Checker<'a> {
     errors: usize,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    /// Checks all that can be told of a file without what other files say.
+    fn new(name: &UnitName, file: &'a UnitFile) -> Self {
+        let mut checker = Self { file, raw: Vec::new(), errors: 0 };
+        for (section, flaw) in sections::check(name, file).take(MOST) {
+            checker.keep(sections::header(file.source(), section), flaw);
+        }
+        for option in file.options() {
+            checker.option(name, option);
+        }
+        checker.repeated();
+        checker
+    }
+
     /// Checks one option by its name and, if that is known, by its value.
     fn option(&mut self, name: &UnitName, option: &UnitOption) {
         let section = option.section();
@@ -95,8 +105,11 @@ impl Checker<'_> {
         let at = self.name(option);
         match table::kind(section, option.name()) {
             Some(kind) => {
-                if let Some(flaw) = sections::outdated(option) {
+                if let Some(flaw) = advice::outdated(option) {
                     self.keep(at, flaw);
+                }
+                if let Some(flaw) = advice::legacy_path(kind, option) {
+                    self.value(option, flaw);
                 }
                 for flaw in kind.check(option.name(), option.value(), name) {
                     self.value(option, flaw);

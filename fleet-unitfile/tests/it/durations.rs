@@ -81,8 +81,9 @@ fn span() -> impl Strategy<Value = String> {
     let numbers = "0 1 5 90 007 1.5 0.25 .5 2.000001 1.0000019 123456789 +3 -1 1. 1..2 . 0x1 1e3 \
                    584542 9223372036854775807 9223372036854775808 18446744073709551615 0.1234567";
     let number = prop::sample::select(numbers.split_whitespace().chain([""]).collect::<Vec<_>>());
-    let units = "s sec second seconds m min minute minutes h hr hour hours d day days w week weeks M \
-                 month months y year years ms msec us usec \u{b5}s \u{3bc}s ns S Min infinity sx - mon";
+    let units = "s sec second seconds m min minute minutes h hr hour hours d day days w week weeks \
+                 M month months y year years ms msec us usec \u{b5}s \u{3bc}s ns S Min \
+                 infinity sx - mon";
     let unit = prop::sample::select(units.split(' ').chain(["", ""]).collect::<Vec<_>>());
     let blank = || prop::sample::select(vec!["", "", " ", "  ", "\t"]);
     let term = (blank(), number, blank(), unit).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"));

@@ -11,6 +11,7 @@ mod durations;
 mod edit;
 mod grammar;
 mod merge;
+mod merged;
 mod names;
 mod properties;
 mod reader;
