@@ -4,6 +4,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::check::Finding;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 use crate::hash::UnitHash;
 use crate::name::UnitName;
@@ -96,6 +97,20 @@ impl Serialize for Diagnostic {
     }
 }
 
+/// The same with its code, for all that checking finds.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Finding", 6)?;
+        fields.serialize_field("code", self.code().as_str())?;
+        fields.serialize_field("severity", &self.severity())?;
+        fields.serialize_field("span", &self.span())?;
+        fields.serialize_field("location", &self.location())?;
+        fields.serialize_field("message", self.message())?;
+        fields.serialize_field("help", self.help())?;
+        fields.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +135,9 @@ mod tests {
         assert_eq!(json["severity"], "error");
         assert_eq!(json["location"], serde_json::json!({"line": 4, "column": 1}));
         assert_eq!(json["span"], serde_json::json!({"start": 13, "end": 15}));
+        let json = serde_json::to_value(Finding::from(&diagnostics[0])).unwrap();
+        assert_eq!((&json["code"], &json["severity"]), (&"U0007".into(), &"error".into()));
+        assert_eq!(json["location"], serde_json::json!({"line": 4, "column": 1}));
     }
 
     #[test]
