@@ -119,6 +119,26 @@ fn instances_have_the_names_of_their_template_too() {
 }
 
 #[test]
+fn an_alias_of_one_instance_goes_with_the_file_that_the_instance_has() {
+    let alias = "/lib/units/a@i.service -> e@.service";
+    for (entries, wanted, expected) in [
+        (
+            [alias, "/lib/units/e@.service", "/run/units/e@i.service"],
+            "e@i.service",
+            "Unit: e@i.service\nAlias: a@i.service\nFragment Path: /run/units/e@i.service\n",
+        ),
+        (
+            [alias, "/etc/units/e@.service", "/lib/units/e@i.service -> /dev/null"],
+            "a@i.service",
+            "Unit: a@i.service\nAlias: e@i.service\nFragment Path: /etc/units/e@.service\n",
+        ),
+    ] {
+        let tree = tree(&entries.map(str::to_owned));
+        assert_eq!(told(&tree.unit(&name(wanted))), expected);
+    }
+}
+
+#[test]
 fn masks_links_and_what_is_not_there() {
     let entries = [
         "/etc/units/a.service -> /dev/null",
