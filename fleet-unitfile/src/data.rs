@@ -8,9 +8,10 @@ use crate::check::Finding;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 use crate::hash::UnitHash;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
+use crate::options::Options;
 use crate::unit_type::UnitType;
-use crate::write::check;
+use crate::write::{Written, check};
 
 /// Written as `Display` writes it, and read by `FromStr`, so that no invalid value gets in.
 macro_rules! as_text {
@@ -43,12 +44,30 @@ struct OptionFields {
 
 impl Serialize for UnitOption {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("UnitOption", 3)?;
-        fields.serialize_field("section", self.section())?;
-        fields.serialize_field("name", self.name())?;
-        fields.serialize_field("value", self.verbatim())?;
-        fields.end()
+        option(self, serializer)
     }
+}
+
+/// The same as a [`UnitOption`].
+impl Serialize for OptionView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        option(*self, serializer)
+    }
+}
+
+/// A sequence of options.
+impl Serialize for Options<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.clone())
+    }
+}
+
+fn option<'a, S: Serializer>(option: impl Written<'a>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_struct("UnitOption", 3)?;
+    fields.serialize_field("section", option.section())?;
+    fields.serialize_field("name", option.name())?;
+    fields.serialize_field("value", &option.verbatim())?;
+    fields.end()
 }
 
 impl<'de> Deserialize<'de> for UnitOption {
@@ -119,10 +138,10 @@ mod tests {
     #[test]
     fn data_reads_back_as_it_was_written() {
         let (unit, diagnostics) = UnitFile::parse_collecting("[A]\nK=a \\\n b\nno\n");
-        let json = serde_json::to_string(unit.options()).unwrap();
+        let json = serde_json::to_string(&unit.options()).unwrap();
         assert_eq!(json, r#"[{"section":"A","name":"K","value":"a \\\n b"}]"#);
         let again: Vec<UnitOption> = serde_json::from_str(&json).unwrap();
-        assert_eq!(again, unit.options());
+        assert!(unit.options().eq(again));
         let name = UnitName::parse("a@1.service").unwrap();
         let (kind, hash) = (name.unit_type(), unit.hash());
         let json = serde_json::to_value((&name, kind, hash)).unwrap();

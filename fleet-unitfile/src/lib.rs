@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aliases;
+mod assignment;
 mod check;
 mod command;
 #[cfg(feature = "serde")]
@@ -15,11 +16,13 @@ mod file;
 mod format;
 mod grammar;
 mod hash;
+mod index;
 mod join;
 mod lines;
 mod merge;
 mod name;
 mod option;
+mod options;
 mod parse;
 mod prefixes;
 mod reader;
@@ -50,7 +53,8 @@ pub use merge::{
     drop_in_directories,
 };
 pub use name::{NameError, NameErrorKind, UnitName};
-pub use option::UnitOption;
+pub use option::{OptionView, UnitOption};
+pub use options::Options;
 pub use prefixes::Privileges;
 pub use reader::{Event, OptionRef, Reader};
 pub use size::{Size, SizeError, parse_permyriad, parse_size};

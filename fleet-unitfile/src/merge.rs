@@ -2,7 +2,7 @@
 
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 use crate::tree::UnitTree;
 
 /// The directories of the system's own units, the first of which wins.
@@ -125,7 +125,7 @@ pub struct MergedOption<'a> {
     /// The path of the file.
     pub path: &'a str,
     /// The option; its spans are those of that file.
-    pub option: &'a UnitOption,
+    pub option: OptionView<'a>,
 }
 
 impl MergedUnit {
@@ -211,7 +211,7 @@ impl MergedUnit {
     pub fn options(&self) -> impl DoubleEndedIterator<Item = MergedOption<'_>> {
         self.parts.iter().flat_map(|part| {
             let of_part = |option| MergedOption { path: &part.path, option };
-            part.file.options().iter().map(of_part)
+            part.file.options().map(of_part)
         })
     }
 
@@ -240,7 +240,7 @@ impl MergedUnit {
 
     /// One unit file that says what all the files do, in canonical form.
     pub fn to_unit_file(&self) -> UnitFile {
-        let options = self.options().map(|it| it.option.clone());
+        let options = self.options().map(|it| it.option.into());
         UnitFile::from_options(options).expect("what was read can be written")
     }
 }

@@ -3,7 +3,7 @@
 use super::code::FindingCode;
 use super::flaw::{Flaw, listed, quoted};
 use super::kind::Kind;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 
 /// Options of an older systemd that this one warns of, and what to write in their place.
 const OUTDATED: [(&str, &[&str]); 10] = [
@@ -34,7 +34,7 @@ const OLD: [(&str, &[&str]); 10] = [
 ];
 
 /// What to say of an option, or a value of it, that is from an older systemd.
-pub(super) fn outdated(option: &UnitOption) -> Option<Flaw> {
+pub(super) fn outdated(option: OptionView<'_>) -> Option<Flaw> {
     let (name, value) = (option.name(), option.value());
     if let Some(flaw) = outdated_value(name, value) {
         return Some(flaw);
@@ -72,7 +72,7 @@ fn outdated_value(name: &str, value: &str) -> Option<Flaw> {
 }
 
 /// What to say of a path that systemd has moved.
-pub(super) fn legacy_path(kind: Kind, option: &UnitOption) -> Option<Flaw> {
+pub(super) fn legacy_path(kind: Kind, option: OptionView<'_>) -> Option<Flaw> {
     use Kind::{EnvironmentFile, Listen, ListenLocal, Path, PathEach, PathTest, WorkingDirectory};
     let of_path =
         [Path, PathEach, PathTest, Listen, ListenLocal, EnvironmentFile, WorkingDirectory];

@@ -8,7 +8,7 @@ use crate::diagnostic::Severity;
 use crate::file::UnitFile;
 use crate::merge::{MergedUnit, UnitPart};
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 
 /// A finding, and the file of a [`MergedUnit`] that it is in.
 ///
@@ -90,15 +90,15 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
 }
 
 /// The number of a part, and an option of it.
-type Place<'a> = (usize, &'a UnitOption);
+type Place<'a> = (usize, OptionView<'a>);
 
 /// One file with all options that systemd reads, and where each of them comes from.
 fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Place<'_>>) {
     let (mut source, mut places) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {
         // An error in the unit file is an error of the whole, which is told anyway.
-        let is_read = |option: &&UnitOption| number == 0 || !stops(unit.name(), option);
-        for option in part.file.options().iter().take_while(is_read) {
+        let is_read = |option: &OptionView<'_>| number == 0 || !stops(unit.name(), *option);
+        for option in part.file.options().take_while(is_read) {
             let (section, name) = (option.section(), option.name());
             source.push_str(&format!("[{section}]\n{name}={}\n", option.verbatim()));
             places.push((number, option));
@@ -108,13 +108,13 @@ fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Place<'_>>) {
 }
 
 /// Whether systemd reads a file no further than to this option.
-fn stops(name: &UnitName, option: &UnitOption) -> bool {
+fn stops(name: &UnitName, option: OptionView<'_>) -> bool {
     let kind = table::kind(option.section(), option.name());
     let flaws = kind.map(|kind| kind.check(option.name(), option.value(), name));
     flaws.into_iter().flatten().any(|flaw| flaw.code.severity() == Severity::Error)
 }
 
-fn place<'a>(whole: &UnitFile, places: &[Place<'a>], option: &UnitOption) -> Option<Place<'a>> {
-    let at = whole.options().iter().position(|it| it.span() == option.span())?;
+fn place<'a>(whole: &UnitFile, places: &[Place<'a>], option: OptionView<'_>) -> Option<Place<'a>> {
+    let at = whole.options().position(|it| it.span() == option.span())?;
     places.get(at).copied()
 }

@@ -31,7 +31,7 @@ use self::flaw::Flaw;
 use crate::diagnostic::{Severity, Span};
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 
 /// How many findings are kept. Past that, only errors are added, and as many of them at most.
 const MOST: usize = 200;
@@ -97,7 +97,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks one option by its name and, if that is known, by its value.
-    fn option(&mut self, name: &UnitName, option: &UnitOption) {
+    fn option(&mut self, name: &UnitName, option: OptionView<'_>) {
         let section = option.section();
         if sections::is_ignored(name, section) || option.name().starts_with("X-") {
             return;
@@ -125,7 +125,7 @@ impl<'a> Checker<'a> {
     /// Tells of options with one value that are set again.
     fn repeated(&mut self) {
         let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for (index, option) in self.file.options().iter().enumerate() {
+        for option in self.file.options() {
             if self.raw.len() >= MOST {
                 // It would not be kept, and finding the line takes its time.
                 return;
@@ -136,8 +136,8 @@ impl<'a> Checker<'a> {
             }
             if option.value().is_empty() {
                 seen.remove(&key);
-            } else if let Some(first) = seen.insert(key, index) {
-                let line = self.file.location(self.file.options()[first].span().start).line;
+            } else if let Some(first) = seen.insert(key, option.span().start) {
+                let line = self.file.location(first).line;
                 let message = format!("{} is set in line {line}, too", option.name());
                 let flaw =
                     Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Where the name of an option stands; all of the option, where a line ends in its name.
-    fn name(&self, option: &UnitOption) -> Span {
+    fn name(&self, option: OptionView<'_>) -> Span {
         let start = option.span().start;
         let span = Span { start, end: start + option.name().len() };
         let written = self.file.source().get(span.start..span.end);
@@ -155,7 +155,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Keeps what is wrong with a value, at the part of it that is wrong where that is known.
-    fn value(&mut self, option: &UnitOption, flaw: Flaw) {
+    fn value(&mut self, option: OptionView<'_>, flaw: Flaw) {
         let whole = match option.value() {
             "" => option.span(),
             _ => option.value_span(),

@@ -9,12 +9,12 @@ use crate::diagnostic::Severity;
 use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
 /// A rule that is broken, with the option that it is about if there is one.
-pub(super) type Broken<'a> = (Option<&'a UnitOption>, Flaw);
+pub(super) type Broken<'a> = (Option<OptionView<'a>>, Flaw);
 
 /// The rules that a unit breaks, because of which systemd refuses it.
 pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
@@ -64,10 +64,10 @@ fn set<'a>(
     file: &'a UnitFile,
     section: &'a str,
     key: &'a str,
-) -> Option<&'a UnitOption> {
+) -> Option<OptionView<'a>> {
     let kind = table::kind(section, key)?;
     let counts =
-        |option: &&UnitOption| kind.check(key, option.value(), name).iter().all(is_harmless);
+        |option: &OptionView<'_>| kind.check(key, option.value(), name).iter().all(is_harmless);
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
@@ -77,7 +77,7 @@ fn is_harmless(flaw: &Flaw) -> bool {
     flaw.code.severity() == Severity::Error || flaw.code == FindingCode::Escape
 }
 
-fn is_yes(option: Option<&UnitOption>) -> bool {
+fn is_yes(option: Option<OptionView<'_>>) -> bool {
     option.is_some_and(|option| parse_bool(option.value()) == Some(true))
 }
 
@@ -92,15 +92,15 @@ impl<'a> Service<'a> {
         rules.into_iter().flatten().collect()
     }
 
-    fn option(&self, name: &'static str) -> Option<&'a UnitOption> {
+    fn option(&self, name: &'static str) -> Option<OptionView<'a>> {
         set(self.name, self.file, "Service", name)
     }
 
     /// The type that systemd gives to the service; one that it does not know counts as none.
     fn service_type(&self) -> &'a str {
         // An empty value is no type, so the one before it stays.
-        let known = |option: &&UnitOption| choices::SERVICE_TYPES.contains(&option.value());
-        let given = self.file.values("Service", "Type").rfind(known).map(UnitOption::value);
+        let known = |option: &OptionView<'_>| choices::SERVICE_TYPES.contains(&option.value());
+        let given = self.file.values("Service", "Type").rfind(known).map(OptionView::value);
         given.unwrap_or_else(|| match (self.option("BusName"), self.option("ExecStart")) {
             (Some(_), _) => "dbus",
             (None, Some(_)) => "simple",
@@ -130,7 +130,7 @@ impl<'a> Service<'a> {
     }
 
     fn several(&self) -> Option<Broken<'a>> {
-        let starts: Vec<&UnitOption> = self.file.values("Service", "ExecStart").collect();
+        let starts: Vec<OptionView<'_>> = self.file.values("Service", "ExecStart").collect();
         let from = starts.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         let mut commands = 0;
         let second = starts[from..].iter().find(|option| {
@@ -196,17 +196,18 @@ fn is_listed(
     if key.ends_with("Change") {
         return is_yes(set(unit, file, section, key));
     }
-    let is_listed = |it: &UnitOption| names.contains(&it.name()) && !it.name().ends_with("Change");
+    let is_listed =
+        |it: &OptionView<'_>| names.contains(&it.name()) && !it.name().ends_with("Change");
     let resets =
-        |it: &&UnitOption| it.section() == section && it.value().is_empty() && is_listed(it);
-    let start = file.options().iter().rfind(resets).map_or(0, |it| it.span().end);
+        |it: &OptionView<'_>| it.section() == section && it.value().is_empty() && is_listed(it);
+    let start = file.options().rfind(resets).map_or(0, |it| it.span().end);
     set(unit, file, section, key).is_some_and(|option| option.span().start >= start)
 }
 
 /// What keeps a socket from accepting connections, if it is to.
 fn accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
     let option = |key| set(name, file, "Socket", key);
-    let Some(accept) = option("Accept").filter(|it| is_yes(Some(it))) else { return Vec::new() };
+    let Some(accept) = option("Accept").filter(|it| is_yes(Some(*it))) else { return Vec::new() };
     let other = SOCKETS[2..].iter().find(|key| is_listed(name, file, "Socket", &SOCKETS, key));
     let (message, help) = if let Some(other) = other {
         (format!("{other} has no connections to accept"), "write Accept=no")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_unitfile::{
-    CommandLine, Diagnostic, DiagnosticKind, Facts, FindingCode, MergedUnit, Severity,
+    CommandLine, Diagnostic, DiagnosticKind, Facts, FindingCode, MergedUnit, OptionView, Severity,
     UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption, check,
 };
 use serde_json::Value;
@@ -63,10 +63,10 @@ fn applied(name: &UnitName, text: &[u8], is_drop_in: bool, facts: &Facts) -> Uni
     let (file, _) = UnitFile::parse_collecting(text);
     let end = stop(text).into_iter().chain(fatal(name, &file, facts).filter(|_| is_drop_in)).min();
     let Some(end) = end else { return file };
-    let upto = file.options().iter().filter(|option| option.span().start <= end);
+    let upto = file.options().filter(|option| option.span().start <= end);
     let options: Vec<UnitOption> = upto
         .filter_map(|option| match option.span().start < end {
-            true => Some(option.clone()),
+            true => Some(option.into()),
             false => kept(name, option, facts),
         })
         .collect();
@@ -94,17 +94,17 @@ fn stop(text: &[u8]) -> Option<usize> {
 
 /// The first option for whose value systemd refuses a file.
 fn fatal(name: &UnitName, file: &UnitFile, facts: &Facts) -> Option<usize> {
-    let is_fatal = |option: &&UnitOption| {
-        let codes = codes(name, option);
+    let is_fatal = |option: &OptionView<'_>| {
+        let codes = codes(name, (*option).into());
         codes.iter().any(|code| code.severity() == Severity::Error)
-            || refused(name, option, facts) == Some(false)
+            || refused(name, *option, facts) == Some(false)
     };
-    file.options().iter().find(is_fatal).map(|option| option.span().start)
+    file.options().find(is_fatal).map(|option| option.span().start)
 }
 
 /// Whether there is a command that systemd refuses for what its specifiers stand for, and if so,
 /// whether it goes on without it.
-fn refused(name: &UnitName, option: &UnitOption, facts: &Facts) -> Option<bool> {
+fn refused(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<bool> {
     let known = known(name.unit_type());
     let same = |it: &&&Known| (it.section, it.option) == (option.section(), option.name());
     match known.iter().find(same)?.kind {
@@ -122,7 +122,7 @@ fn refused(name: &UnitName, option: &UnitOption, facts: &Facts) -> Option<bool> 
 }
 
 /// What counts of an option with a command that is refused: the commands before that.
-fn kept(name: &UnitName, option: &UnitOption, facts: &Facts) -> Option<UnitOption> {
+fn kept(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<UnitOption> {
     if !option.name().starts_with("Exec") {
         return None;
     }
@@ -148,10 +148,9 @@ fn load_state(case: &Case, unit: &MergedUnit, facts: &Facts) -> &'static str {
     let file = unit.to_unit_file();
     let options: Vec<UnitOption> = file
         .options()
-        .iter()
         .filter_map(|option| match refused(&case.name, option, facts) {
             Some(_) => kept(&case.name, option, facts),
-            None => Some(option.clone()),
+            None => Some(option.into()),
         })
         .collect();
     let file = UnitFile::from_options(options).expect("what was read can be written");
@@ -161,8 +160,8 @@ fn load_state(case: &Case, unit: &MergedUnit, facts: &Facts) -> &'static str {
 }
 
 /// What is wrong with one option by itself.
-pub(crate) fn codes(name: &UnitName, option: &UnitOption) -> Vec<FindingCode> {
-    let file = UnitFile::from_options([option.clone()]).expect("what was read can be written");
+pub(crate) fn codes(name: &UnitName, option: UnitOption) -> Vec<FindingCode> {
+    let file = UnitFile::from_options([option]).expect("what was read can be written");
     let codes = check(name, &file).into_iter().map(|finding| finding.code());
     codes.filter(|&code| !TOLD_ONLY.contains(&code) && code < FindingCode::NoCommand).collect()
 }

@@ -1,8 +1,8 @@
 //! Options as properties of systemd's: each kind of value, read with this crate.
 
 use fleet_unitfile::{
-    Facts, MergedUnit, Size, UnitName, UnitOption, UnitType, parse_bool, parse_permyriad,
-    parse_size, quote_word,
+    Facts, MergedUnit, OptionView, Size, UnitName, UnitOption, UnitType, parse_bool,
+    parse_permyriad, parse_size, quote_word,
 };
 use serde_json::{Value, json};
 
@@ -61,9 +61,9 @@ impl Reading<'_> {
     }
 
     /// All lines of an option that systemd does not ignore, empty ones too.
-    fn counted(&self, known: &Known) -> Vec<&UnitOption> {
+    fn counted(&self, known: &Known) -> Vec<OptionView<'_>> {
         let lines = self.unit.values(known.section, known.option).map(|it| it.option);
-        let lines: Vec<_> = lines.filter(|option| self.counts(known, option)).collect();
+        let lines: Vec<_> = lines.filter(|option| self.counts(known, *option)).collect();
         let start = lines.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         lines[start..].to_vec()
     }
@@ -71,15 +71,15 @@ impl Reading<'_> {
     /// The value that counts of an option that has one.
     fn last(&self, known: &Known) -> Option<&str> {
         let lines = self.unit.values(known.section, known.option).map(|it| it.option);
-        let counts = |it: &&UnitOption| self.counts(known, it);
-        lines.rev().find(counts).map(UnitOption::value).filter(|value| !value.is_empty())
+        let counts = |it: &OptionView<'_>| self.counts(known, *it);
+        lines.rev().find(counts).map(OptionView::value).filter(|value| !value.is_empty())
     }
 
     /// Whether systemd does not ignore a line: nothing is wrong with it, nor with what its
     /// specifiers stand for.
-    fn counts(&self, known: &Known, option: &UnitOption) -> bool {
+    fn counts(&self, known: &Known, option: OptionView<'_>) -> bool {
         let value = option.value();
-        if !codes(self.name(), option).is_empty() {
+        if !codes(self.name(), option.into()).is_empty() {
             return false;
         }
         match known.kind {
@@ -283,7 +283,7 @@ impl Reading<'_> {
         for option in self.unit.values(known.section, known.option) {
             for word in option.option.value().split_whitespace() {
                 let own = UnitOption::new(known.section, known.option, word);
-                let sound = codes(self.name(), &own).is_empty();
+                let sound = codes(self.name(), own).is_empty();
                 let name = self.expand(word).and_then(|word| UnitName::parse(&word).ok());
                 let Some(mut name) = name.filter(|_| sound) else { continue };
                 if name.is_template() {
@@ -311,6 +311,6 @@ impl Reading<'_> {
     /// Whether nothing is wrong with one word of a list.
     fn is_sound(&self, known: &Known, word: &str) -> bool {
         let option = UnitOption::new(known.section, known.option, quote_word(word));
-        codes(self.name(), &option).is_empty()
+        codes(self.name(), option).is_empty()
     }
 }

@@ -95,7 +95,7 @@ fn a_name_that_goes_on_in_the_next_line_is_told_as_a_whole() {
     let (file, findings) = findings("a.automount", source.as_bytes());
     let span = findings[0].span();
     assert_eq!(&source[span.start..span.end], "a\\\nä=b");
-    assert_eq!(file.options()[0].name(), "a ä");
+    assert_eq!(file.options().next().unwrap().name(), "a ä");
 }
 
 #[test]

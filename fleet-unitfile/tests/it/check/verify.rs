@@ -55,7 +55,7 @@ fn lines(report: &str) -> BTreeSet<(String, usize)> {
 
 /// The line in which the value ends that a finding is about: systemd counts those.
 fn last_line(file: &UnitFile, finding: &Finding) -> usize {
-    let about = file.options().iter().find(|option| {
+    let about = file.options().find(|option| {
         let span = option.span();
         span.start <= finding.span().start && finding.span().start < span.end
     });
