@@ -163,6 +163,8 @@ fn parting(source: &[u8], start: usize) -> Parting {
         // An empty line ends a value whose last backslash would take in the new option.
         _ if unfinished => "\n\n",
         [b'\r', b'\n', ..] => "\r\n",
+        // The empty line that ended a value must not become one line end with what is added.
+        _ if source[..end].ends_with(b"\r") => "\r",
         _ => "\n",
     };
     Parting { end, text: text.to_owned() }
