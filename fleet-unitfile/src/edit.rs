@@ -59,8 +59,9 @@ fn into_empty(source: &[u8], option: &UnitOption) -> Vec<u8> {
 /// The source with another name for one of its options.
 pub(crate) fn renamed(source: &[u8], old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let start = old.span().start;
-    let after = &source[start..].strip_prefix(old.name().as_bytes());
-    match after {
+    let after = source[start..].strip_prefix(old.name().as_bytes());
+    // What follows is in the same line, where a name that ends in a backslash takes in nothing.
+    match after.filter(|after| after.trim_ascii_start().starts_with(b"=")) {
         Some(after) => spliced(&source[..start], new.name(), after),
         // A name that goes on in another line; the whole option moves into one.
         None => spliced(&source[..start], &line(new), &source[parting(source, start).end..]),

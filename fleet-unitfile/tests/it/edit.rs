@@ -42,6 +42,19 @@ fn an_option_below_an_empty_line_that_ended_a_value_is_not_joined_to_it() {
 }
 
 #[test]
+fn a_new_name_that_ends_in_a_backslash_takes_in_no_line_of_an_old_one() {
+    for (source, expected) in [
+        ("[A]\nK\\\n;c\n=v\nL=w\n", "[A]\nM\\=v\nL=w\n"),
+        ("[A]\nK \t= v\nL=w\n", "[A]\nM\\ \t= v\nL=w\n"),
+    ] {
+        let unit = UnitFile::parse(source).unwrap();
+        let edited = unit.with_name_at(0, "M\\").unwrap();
+        assert_eq!(edited.source_str(), Some(expected), "{source:?}");
+        assert_eq!(edited.last("A", "M\\"), Some("v"), "{source:?}");
+    }
+}
+
+#[test]
 fn an_option_is_removed_with_its_lines() {
     for (source, expected) in [
         ("[A]\n# c\n  K=v\nL=w\n", "[A]\n# c\nL=w\n"),

@@ -1,0 +1,23 @@
+//! Any text with specifiers, for any name: expanded by both ways alike, or refused with a place.
+#![no_main]
+
+use fleet_unitfile::{Facts, UnitName, expand_specifiers};
+use libfuzzer_sys::fuzz_target;
+
+const NAMES: [&str; 5] =
+    ["a.service", "a@.service", r"a-b@c\x20d.service", "a@b@c.socket", r"-\x2d-@-.mount"];
+
+fuzz_target!(|input: (u8, &str)| {
+    let (which, text) = input;
+    let name: UnitName = NAMES[usize::from(which) % NAMES.len()].parse().expect("a name");
+    let facts = Facts::system_manager();
+    match facts.expand(text, &name) {
+        Ok(expanded) if !text.contains('%') => assert_eq!(expanded, text),
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    // A percent sign that is written twice stands for itself, whatever is around it.
+    let literal = text.replace('%', "%%");
+    assert_eq!(facts.expand(&literal, &name).as_deref(), Ok(text));
+    assert_eq!(expand_specifiers(&literal, &name).as_deref(), Ok(text));
+});
