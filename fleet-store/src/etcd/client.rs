@@ -97,6 +97,20 @@ impl Client {
         self.persist(repeat, one).await
     }
 
+    /// Asks one endpoint, once.
+    pub(super) async fn ask<Q, A>(
+        &self,
+        at: usize,
+        method: Method,
+        request: &Q,
+    ) -> Result<A, Failure>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        self.unary(at, method, request.clone()).await
+    }
+
     /// Like [`call`](Self::call), for a method that answers by a stream.
     pub(super) async fn open<Q, A, S>(
         &self,

@@ -86,22 +86,37 @@ impl Feed {
     }
 
     async fn follow(&mut self, stream: &mut Stream) -> End {
+        let mut missed = false;
         loop {
             let answer = tokio::select! {
                 () = self.sender.closed() => return End::Watch,
                 answer = stream.next(self.client.limit()) => answer,
             };
-            let answer = match answer {
-                Ok(answer) => answer,
+            match answer {
+                Ok(Some(answer)) if answer.canceled => return canceled(&answer),
+                Ok(Some(answer)) => {
+                    missed = false;
+                    if !self.deliver(answer).await {
+                        return End::Watch;
+                    }
+                }
+                Ok(None) => match self.misses(stream.at).await {
+                    // What was made a moment ago may be on its way.
+                    Ok(misses) if !(misses && missed) => missed = misses,
+                    Ok(_) => return End::Stream(silent()),
+                    Err(failure) => return End::Stream(failure),
+                },
                 Err(failure) => return End::Stream(failure),
-            };
-            if answer.canceled {
-                return canceled(&answer);
-            }
-            if !self.deliver(answer).await {
-                return End::Watch;
             }
         }
+    }
+
+    /// Whether a silent stream lacks revisions that its endpoint has. Not every version of etcd
+    /// gives a sign of life when a stream is asked for one, and not at all times.
+    async fn misses(&self, at: usize) -> Result<bool, Failure> {
+        let look = self.space.look(Revision::ZERO);
+        let answer: RangeResponse = self.client.ask(at, Method::RANGE, &look).await?;
+        Ok(revision_of(answer.header.as_ref()) > self.assembler.done())
     }
 
     /// Whether the watch goes on.
@@ -160,8 +175,11 @@ impl Feed {
         }
         if after < present {
             self.refuse_compacted(after).await?;
+            return self.stream(after.next()).await.map_err(Failure::of_question);
         }
-        self.stream().await.map_err(Failure::of_question)
+        // What was seen comes once more, and is passed over: a stream that begins in the future
+        // gets no sign of life from some versions of etcd.
+        self.stream(after).await.map_err(Failure::of_question)
     }
 
     async fn look(&self, revision: Revision) -> Result<Revision, Failure> {
@@ -177,26 +195,29 @@ impl Feed {
             Err(failure) if failure.kind == Kind::Compacted => {}
             looked => return looked.map(|_| ()).map_err(Failure::of_question),
         }
-        let mut stream = self.stream().await.map_err(Failure::of_question)?;
-        let answer = stream.next(self.client.limit()).await.map_err(Failure::of_question)?;
+        let mut stream = self.stream(after.next()).await.map_err(Failure::of_question)?;
+        let answer =
+            stream.next(self.client.limit()).await.and_then(|told| told.ok_or_else(silent));
+        let answer = answer.map_err(Failure::of_question)?;
         let oldest = Revision(unsigned(answer.compact_revision).0.saturating_sub(1));
         Err(StoreError::Compacted { oldest: oldest.max(after.next()) })
     }
 
-    async fn stream(&self) -> Result<Stream, Failure> {
-        match self.try_stream().await {
+    /// A stream of changes from revision `start` on.
+    async fn stream(&self, start: Revision) -> Result<Stream, Failure> {
+        match self.try_stream(start).await {
             // A stream whose token has expired is not told from one without the right to watch.
             Err(failure) if failure.kind == Kind::Refused && self.client.has_user() => {
                 self.client.forget_token().await;
-                self.try_stream().await
+                self.try_stream(start).await
             }
             tried => tried,
         }
     }
 
-    async fn try_stream(&self) -> Result<Stream, Failure> {
+    async fn try_stream(&self, start: Revision) -> Result<Stream, Failure> {
         let (key, range_end) = self.space.range(&self.prefix);
-        let start_revision = signed(self.assembler.done().next());
+        let start_revision = signed(start.max(Revision(1))); // zero would mean: from now on
         let (progress_notify, fragment) = (true, true);
         let create =
             WatchCreateRequest { key, range_end, start_revision, progress_notify, fragment };
@@ -225,20 +246,21 @@ impl Feed {
 }
 
 impl Stream {
-    /// The next answer. A stream that is silent is asked for a sign of life, and given up when none
+    /// The next answer. A stream that is silent is asked for a sign of life; nothing when none
     /// comes.
-    async fn next(&mut self, limit: Duration) -> Result<WatchResponse, Failure> {
+    async fn next(&mut self, limit: Duration) -> Result<Option<WatchResponse>, Failure> {
         if let Some(answer) = within(limit, self.answers.message()).await {
-            return answer_of(answer);
+            return answer_of(answer).map(Some);
         }
         let ask = WatchRequest { ask: Some(WatchAsk::Progress(WatchProgressRequest {})) };
         // A full queue holds a question that was not taken yet.
         let _asked = self.asks.try_send(ask).is_ok();
-        match within(limit, self.answers.message()).await {
-            Some(answer) => answer_of(answer),
-            None => Err(Failure::new(Kind::Doubtful, Odd("a watch gives no sign of life"))),
-        }
+        within(limit, self.answers.message()).await.map(answer_of).transpose()
     }
+}
+
+fn silent() -> Failure {
+    Failure::new(Kind::Doubtful, Odd("a watch is silent about what has changed"))
 }
 
 fn answer_of(
