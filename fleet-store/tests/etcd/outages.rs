@@ -1,11 +1,14 @@
 //! Members and connections fail; nothing is claimed that is not known.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::Revision;
+use fleet_core::{Revision, TargetState};
 use fleet_store::{
-    Commit, Condition, EtcdConfig, EtcdStore, Store as _, StoreError, Transaction, Watch,
+    Commit, Condition, EtcdConfig, EtcdStore, ExpectUnit, Layout, Mirror, NewUnit, Registry,
+    Store as _, StoreError, Transaction, Watch,
 };
+use fleet_unitfile::UnitFile;
 
 use crate::cluster::{Cluster, Kind};
 use crate::link::{Link, Way};
@@ -201,4 +204,38 @@ async fn a_member_that_has_lost_the_others_answers_nothing() {
     assert!(cluster.wait_until_ready().await);
     store.renew(lease).await.unwrap();
     put(&store, "a", "2").await;
+}
+
+#[tokio::test]
+#[ignore = "needs etcd: run by scripts/test"]
+async fn a_mirror_reads_all_again_when_what_it_missed_is_compacted() {
+    let cluster = Cluster::one().await;
+    let link = Link::to(&cluster.urls()[0]).await;
+    let layout = Layout::DEFAULT_PREFIX;
+    let behind = Registry::new(Arc::new(cluster.store("test/")), layout);
+    let mirror = Mirror::start(&Registry::new(Arc::new(over(&cluster, &[&link])), layout));
+    let before = submit(&behind, "before.service").await;
+    soon(mirror.wait_for(before)).await.unwrap();
+    link.set(Way::Cut);
+    let mut progress = mirror.subscribe();
+    soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
+    behind.destroy(&"before.service".parse().unwrap()).await.unwrap();
+    let after = submit(&behind, "after.service").await;
+    cluster.etcdctl(&["compact", &after.to_string()]);
+    link.set(Way::Open);
+    let snapshot = soon(mirror.wait_for(after)).await.unwrap();
+    let units: Vec<_> = snapshot.units().map(|unit| unit.name.to_string()).collect();
+    assert_eq!(units, ["after.service"]);
+    soon(mirror.wait_current()).await.unwrap();
+    let last = submit(&behind, "last.service").await;
+    assert_eq!(soon(mirror.wait_for(last)).await.unwrap().units().len(), 2);
+}
+
+async fn submit(registry: &Registry, name: &str) -> Revision {
+    let unit = NewUnit {
+        name: name.parse().unwrap(),
+        file: UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap(),
+        desired: TargetState::Launched,
+    };
+    registry.put_unit(unit, ExpectUnit::Absent).await.unwrap()
 }
