@@ -15,8 +15,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use fleet_unitfile::{
-    Diagnostic, OptionErrorKind, Severity, UnitFile, UnitName, UnitOption, expand_specifiers,
-    split_words,
+    Diagnostic, OptionErrorKind, OptionView, Severity, UnitFile, UnitName, UnitOption,
+    expand_specifiers, split_words,
 };
 
 const WORKER: &str = r#"# One worker for each queue.
@@ -64,7 +64,7 @@ fn the_options(unit: &UnitFile) {
     print_options(unit);
     // Of an option that may be given many times, all are kept; of others the last one counts.
     let environment: Vec<&str> =
-        unit.values("Service", "Environment").map(UnitOption::value).collect();
+        unit.values("Service", "Environment").map(OptionView::value).collect();
     assert_eq!(environment, ["LEVEL=2", "MODE=fast"]);
     assert_eq!(unit.last("Service", "Restart"), Some("on-failure"));
 }

@@ -19,7 +19,7 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     /// The column in characters, counted from 1.
     pub(crate) column: usize,
-    /// `error` or `warning`.
+    /// `error`, `warning` or `hint`.
     #[serde(serialize_with = "as_word")]
     pub(crate) severity: Severity,
     /// What kind of thing it is; nothing for what is the cluster's own, in section `[X-Fleet]`.
@@ -109,8 +109,8 @@ fn as_word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S:
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: ", self.file.display(), self.line, self.column)?;
-        if self.severity == Severity::Warning {
-            f.write_str("warning: ")?;
+        if self.severity < Severity::Error {
+            write!(f, "{}: ", self.severity)?;
         }
         f.write_str(&self.message)?;
         if let Some(code) = self.code {

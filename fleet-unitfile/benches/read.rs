@@ -1,10 +1,9 @@
-//! How fast unit files are read, beside other crates that read files of this look.
+//! How fast unit files are read, and how much memory that takes.
 //!
 //! `cargo bench -p fleet-unitfile --bench read`
 //!
 //! Reads the unit files of this machine as one text, or those of the tests where it has none. The
-//! other crates read less of the grammar: `ini_core` knows no continuations and does not trim,
-//! `configparser` keeps one value of a name. The table shows each as bytes a second.
+//! table shows bytes a second. `benches/beside` compares with other crates.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -45,33 +44,21 @@ fn unit_file(bencher: Bencher<'_, '_>) {
     bench(bencher, |source| UnitFile::parse_collecting(source).0);
 }
 
-/// A million lines that are as short as an option can be.
+/// The whole unit file, and every option of it looked at.
 #[divan::bench]
-fn unit_file_of_short_lines(bencher: Bencher<'_, '_>) {
-    let source = "[A]\n".to_owned() + &"K=v\n".repeat(1_000_000);
+fn unit_file_options(bencher: Bencher<'_, '_>) {
+    bench(bencher, |source| {
+        let (unit, _) = UnitFile::parse_collecting(source);
+        unit.options().fold(0, |sum, it| sum + it.name().len() + it.value().len())
+    });
+}
+
+/// As many bytes as this of four-byte options: the time grows as the bytes do.
+#[divan::bench(args = [1_000_000, 10_000_000, 100_000_000], sample_count = 5)]
+fn unit_file_of_short_lines(bencher: Bencher<'_, '_>, len: usize) {
+    let source = "[A]\n".to_owned() + &"K=v\n".repeat(len / 4);
     let bencher = bencher.counter(BytesCount::of_str(&source));
     bencher.bench_local(|| UnitFile::parse_collecting(black_box(&source)).0);
-}
-
-#[divan::bench]
-fn ini_core_parser(bencher: Bencher<'_, '_>) {
-    bench(bencher, |source| {
-        ini_core::Parser::new(source).fold(0, |sum, item| match item {
-            ini_core::Item::Property(name, value) => {
-                sum + name.len() + value.unwrap_or_default().len()
-            }
-            _ => sum,
-        })
-    });
-}
-
-#[divan::bench]
-fn configparser_ini(bencher: Bencher<'_, '_>) {
-    bench(bencher, |source| {
-        let mut ini = configparser::ini::Ini::new_cs();
-        ini.set_multiline(true);
-        ini.read(source.to_owned())
-    });
 }
 
 fn bench<T>(bencher: Bencher<'_, '_>, read: impl Fn(&str) -> T) {

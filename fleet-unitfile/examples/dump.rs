@@ -31,7 +31,7 @@ fn dump(path: &str) -> io::Result<bool> {
     #[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
     let source = std::fs::read(path)?;
     let (unit, diagnostics) = UnitFile::parse_collecting(source);
-    let options = unit.options().iter().map(|option| {
+    let options = unit.options().map(|option| {
         json!({"section": option.section(), "name": option.name(), "value": option.value()})
     });
     writeln!(io::stdout(), "{}", options.collect::<serde_json::Value>())?;
@@ -42,8 +42,8 @@ fn dump(path: &str) -> io::Result<bool> {
 fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
     let (place, message) = (diagnostic.location(), diagnostic.message());
     let warning = match diagnostic.severity() {
-        Severity::Warning => "warning: ",
-        Severity::Error => "",
+        Severity::Error => String::new(),
+        less => format!("{less}: "),
     };
     let mut stderr = io::stderr().lock();
     writeln!(stderr, "{path}:{}:{}: {warning}{message}", place.line, place.column)?;

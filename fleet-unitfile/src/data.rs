@@ -4,12 +4,14 @@ use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::check::Finding;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 use crate::hash::UnitHash;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
+use crate::options::Options;
 use crate::unit_type::UnitType;
-use crate::write::check;
+use crate::write::{Written, check};
 
 /// Written as `Display` writes it, and read by `FromStr`, so that no invalid value gets in.
 macro_rules! as_text {
@@ -42,12 +44,30 @@ struct OptionFields {
 
 impl Serialize for UnitOption {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("UnitOption", 3)?;
-        fields.serialize_field("section", self.section())?;
-        fields.serialize_field("name", self.name())?;
-        fields.serialize_field("value", self.verbatim())?;
-        fields.end()
+        option(self, serializer)
     }
+}
+
+/// The same as a [`UnitOption`].
+impl Serialize for OptionView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        option(*self, serializer)
+    }
+}
+
+/// A sequence of options.
+impl Serialize for Options<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.clone())
+    }
+}
+
+fn option<'a, S: Serializer>(option: impl Written<'a>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_struct("UnitOption", 3)?;
+    fields.serialize_field("section", option.section())?;
+    fields.serialize_field("name", option.name())?;
+    fields.serialize_field("value", &option.verbatim())?;
+    fields.end()
 }
 
 impl<'de> Deserialize<'de> for UnitOption {
@@ -96,6 +116,20 @@ impl Serialize for Diagnostic {
     }
 }
 
+/// The same with its code, for all that checking finds.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Finding", 6)?;
+        fields.serialize_field("code", self.code().as_str())?;
+        fields.serialize_field("severity", &self.severity())?;
+        fields.serialize_field("span", &self.span())?;
+        fields.serialize_field("location", &self.location())?;
+        fields.serialize_field("message", self.message())?;
+        fields.serialize_field("help", self.help())?;
+        fields.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,10 +138,10 @@ mod tests {
     #[test]
     fn data_reads_back_as_it_was_written() {
         let (unit, diagnostics) = UnitFile::parse_collecting("[A]\nK=a \\\n b\nno\n");
-        let json = serde_json::to_string(unit.options()).unwrap();
+        let json = serde_json::to_string(&unit.options()).unwrap();
         assert_eq!(json, r#"[{"section":"A","name":"K","value":"a \\\n b"}]"#);
         let again: Vec<UnitOption> = serde_json::from_str(&json).unwrap();
-        assert_eq!(again, unit.options());
+        assert!(unit.options().eq(again));
         let name = UnitName::parse("a@1.service").unwrap();
         let (kind, hash) = (name.unit_type(), unit.hash());
         let json = serde_json::to_value((&name, kind, hash)).unwrap();
@@ -120,6 +154,9 @@ mod tests {
         assert_eq!(json["severity"], "error");
         assert_eq!(json["location"], serde_json::json!({"line": 4, "column": 1}));
         assert_eq!(json["span"], serde_json::json!({"start": 13, "end": 15}));
+        let json = serde_json::to_value(Finding::from(&diagnostics[0])).unwrap();
+        assert_eq!((&json["code"], &json["severity"]), (&"U0007".into(), &"error".into()));
+        assert_eq!(json["location"], serde_json::json!({"line": 4, "column": 1}));
     }
 
     #[test]

@@ -26,9 +26,11 @@ impl fmt::Display for Location {
     }
 }
 
-/// How much a diagnostic weighs.
+/// How much a diagnostic or a finding weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// The text means what its writer meant, though there is a better way to write it.
+    Hint,
     /// The text means what it says, but hardly what its writer meant.
     Warning,
     /// A line that cannot be read; strict parsing refuses the file.
@@ -38,6 +40,7 @@ pub enum Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Hint => "hint",
             Self::Warning => "warning",
             Self::Error => "error",
         })

@@ -4,7 +4,7 @@ use crate::edit;
 use crate::file::UnitFile;
 use crate::format::formatted;
 use crate::grammar::byte_order_mark_len;
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
 use crate::write::{OptionError, check, check_section};
 
 /// Edits. Each gives another unit file, whose source differs in what was edited alone.
@@ -62,7 +62,7 @@ impl UnitFile {
     ///
     /// There is no option at the index.
     pub fn with_value_at(&self, index: usize, value: &str) -> Result<Self, OptionError> {
-        let old = &self.options()[index];
+        let old = self.option_at(index);
         let new = UnitOption::new(old.section(), old.name(), value);
         check(&new)?;
         Ok(self.edited(&edit::replaced(self.source(), old, &new)))
@@ -79,7 +79,7 @@ impl UnitFile {
     ///
     /// There is no option at the index.
     pub fn with_name_at(&self, index: usize, name: &str) -> Result<Self, OptionError> {
-        let old = &self.options()[index];
+        let old = self.option_at(index);
         let new = UnitOption::new(old.section(), name, old.verbatim());
         check(&new)?;
         Ok(self.edited(&edit::renamed(self.source(), old, &new)))
@@ -96,7 +96,7 @@ impl UnitFile {
     ///
     /// There is no option at the index.
     pub fn with_after(&self, index: usize, name: &str, value: &str) -> Result<Self, OptionError> {
-        let after = &self.options()[index];
+        let after = self.option_at(index);
         let new = UnitOption::new(after.section(), name, value);
         check(&new)?;
         Ok(self.edited(&edit::inserted(self.source(), after, &new)))
@@ -110,7 +110,7 @@ impl UnitFile {
     /// There is no option at the index.
     #[must_use]
     pub fn without_at(&self, index: usize) -> Self {
-        let option = &self.options()[index];
+        let option = self.option_at(index);
         self.edited(&edit::without(self.source(), std::iter::once(option)))
     }
 
@@ -161,6 +161,12 @@ impl UnitFile {
     #[must_use]
     pub fn formatted(&self) -> Self {
         self.edited(&formatted(self.source()))
+    }
+
+    fn option_at(&self, index: usize) -> OptionView<'_> {
+        let options = self.options();
+        let len = options.len();
+        options.get(index).unwrap_or_else(|| panic!("no option at {index} of {len}"))
     }
 
     /// Reads what an edit made of the source.

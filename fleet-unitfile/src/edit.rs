@@ -6,26 +6,23 @@ use crate::diagnostic::Span;
 use crate::grammar::{Step, Steps, byte_order_mark_len};
 use crate::join::Logical;
 use crate::lines::{Lines, ends_in_open_backslash, is_line_end, line_end_length, trim_end};
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
+use crate::options::Options;
 
 /// The source with `option` in place of the last one of its section and name; where there is
 /// none, after the last option of its section; where there is none either, at the end.
 ///
 /// The option is one that can be written, and `options` are those of the source.
-pub(crate) fn with(source: &[u8], options: &[UnitOption], option: &UnitOption) -> Vec<u8> {
-    let is_of_section = |it: &&UnitOption| it.section() == option.section();
-    let mut of_section = options.iter().rev().filter(is_of_section);
-    let Some(last) = of_section.clone().next() else {
-        return into_empty(source, option);
-    };
-    match of_section.find(|it| it.name() == option.name()) {
+pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
+    let (section, name) = (option.section(), option.name());
+    match options.clone().named(section, name).next_back() {
         Some(old) => replaced(source, old, option),
-        None => inserted(source, last, option),
+        None => with_added(source, options, option),
     }
 }
 
 /// The source without the given options, which are some of its own in their order.
-pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = &'a UnitOption>) -> Vec<u8> {
+pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = OptionView<'a>>) -> Vec<u8> {
     let mut left = Vec::with_capacity(source.len());
     let mut kept = 0;
     for option in options {
@@ -38,8 +35,8 @@ pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = &'a UnitO
 }
 
 /// The source with `option` after the last option of its section, or where its section is.
-pub(crate) fn with_added(source: &[u8], options: &[UnitOption], option: &UnitOption) -> Vec<u8> {
-    match options.iter().rfind(|it| it.section() == option.section()) {
+pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
+    match options.rev().find(|it| it.section() == option.section()) {
         Some(last) => inserted(source, last, option),
         None => into_empty(source, option),
     }
@@ -60,7 +57,7 @@ fn into_empty(source: &[u8], option: &UnitOption) -> Vec<u8> {
 }
 
 /// The source with another name for one of its options.
-pub(crate) fn renamed(source: &[u8], old: &UnitOption, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn renamed(source: &[u8], old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let start = old.span().start;
     let after = &source[start..].strip_prefix(old.name().as_bytes());
     match after {
@@ -134,7 +131,7 @@ impl<'a> Iterator for Headers<'a> {
     }
 }
 
-pub(crate) fn replaced(source: &[u8], old: &UnitOption, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn replaced(source: &[u8], old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let (span, value) = (old.span(), old.value_span());
     let (end, _) = end_of(source, span.start);
     // Within one line the spacing around "=" can stay. A value that begins in a later line
@@ -147,7 +144,7 @@ pub(crate) fn replaced(source: &[u8], old: &UnitOption, new: &UnitOption) -> Vec
     }
 }
 
-pub(crate) fn inserted(source: &[u8], after: &UnitOption, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn inserted(source: &[u8], after: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let parting = parting(source, after.span().start);
     let (end, text) = (parting.end, parting.text + &line(new));
     spliced(&source[..end], &text, &source[end..])
@@ -166,6 +163,8 @@ fn parting(source: &[u8], start: usize) -> Parting {
         // An empty line ends a value whose last backslash would take in the new option.
         _ if unfinished => "\n\n",
         [b'\r', b'\n', ..] => "\r\n",
+        // The empty line that ended a value must not become one line end with what is added.
+        _ if source[..end].ends_with(b"\r") => "\r",
         _ => "\n",
     };
     Parting { end, text: text.to_owned() }
@@ -205,7 +204,7 @@ fn end_of(source: &[u8], start: usize) -> (usize, bool) {
 }
 
 /// The lines of an option; see [`whole_lines_between`].
-fn whole_lines(source: &[u8], option: &UnitOption) -> (usize, usize) {
+fn whole_lines(source: &[u8], option: OptionView<'_>) -> (usize, usize) {
     let start = option.span().start;
     whole_lines_between(source, start, end_of(source, start).0)
 }

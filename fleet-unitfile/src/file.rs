@@ -8,7 +8,8 @@ use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
 use crate::grammar::{byte_order_mark_len, column};
 use crate::hash::UnitHash;
 use crate::lines::Lines;
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
+use crate::options::Options;
 use crate::parse::{Parsed, parse};
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
@@ -30,8 +31,7 @@ use crate::write::{OptionError, canonical, check};
 pub struct UnitFile(Arc<Inner>);
 
 struct Inner {
-    text: Arc<Text>,
-    options: Box<[UnitOption]>,
+    text: Text,
     hash: OnceLock<UnitHash>,
 }
 
@@ -71,7 +71,9 @@ impl UnitFile {
     ) -> Result<Self, OptionError> {
         let options: Vec<UnitOption> = options.into_iter().collect();
         options.iter().try_for_each(check)?;
-        let (unit, diagnostics) = Self::parse_collecting(canonical_text(&options));
+        let mut source = String::new();
+        canonical(options.iter(), &mut |piece| source.push_str(piece));
+        let (unit, diagnostics) = Self::parse_collecting(source);
         debug_assert!(diagnostics.iter().all(|it| it.severity() < Severity::Error));
         Ok(unit)
     }
@@ -87,18 +89,18 @@ impl UnitFile {
     }
 
     /// Every option, in the order of the source.
-    pub fn options(&self) -> &[UnitOption] {
-        &self.0.options
+    pub fn options(&self) -> Options<'_> {
+        Options::new(&self.0.text)
     }
 
     /// The names of the sections in the order of their first headers, those without options too.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
-        self.0.text.sections.iter().map(|section| &**section)
+        self.0.text.sections()
     }
 
     /// Whether the source has a header of this section.
     pub fn has_section(&self, section: &str) -> bool {
-        self.sections().any(|name| name == section)
+        self.0.text.section_names().any(|name| name == section)
     }
 
     /// The options of this name in this section, in order. Case counts in both.
@@ -106,15 +108,13 @@ impl UnitFile {
         &'a self,
         section: &'a str,
         name: &'a str,
-    ) -> impl DoubleEndedIterator<Item = &'a UnitOption> {
-        let wanted = move |it: &&UnitOption| it.name() == name && it.section() == section;
-        self.0.options.iter().filter(wanted)
+    ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
+        self.options().named(section, name)
     }
 
     /// The value of the last option of this name in this section.
-    pub fn last(&self, section: &str, name: &str) -> Option<&str> {
-        let last = self.options().iter().rfind(|it| it.name() == name && it.section() == section);
-        last.map(UnitOption::value)
+    pub fn last<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
+        self.options().named(section, name).next_back().map(OptionView::value)
     }
 
     /// The values that count of an option that is a list: those after the last empty one, which
@@ -132,16 +132,15 @@ impl UnitFile {
         &'a self,
         section: &'a str,
         name: &'a str,
-    ) -> impl DoubleEndedIterator<Item = &'a UnitOption> {
-        let resets = |it: &&UnitOption| it.value().is_empty();
-        let last_reset = self.values(section, name).rev().find(resets);
-        let after = last_reset.map_or(0, |it| it.span().end);
-        self.values(section, name).filter(move |it| after == 0 || it.span().start >= after)
+    ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
+        let last_reset = self.values(section, name).rev().find(|it| it.value().is_empty());
+        let after = last_reset.map(|it| it.span().start);
+        self.values(section, name).filter(move |it| Some(it.span().start) > after)
     }
 
     /// The first `Description=` of section `Unit`, or an empty text.
     pub fn description(&self) -> &str {
-        self.values("Unit", "Description").next().map_or("", UnitOption::value)
+        self.values("Unit", "Description").next().map_or("", OptionView::value)
     }
 
     /// The canonical text: only what means something, in one way of writing it.
@@ -150,7 +149,9 @@ impl UnitFile {
     /// each option as `Name=value` with the value as it is [written](UnitOption::verbatim), and
     /// an empty line between sections. It reads back as the same options.
     pub fn canonical(&self) -> String {
-        canonical_text(self.options())
+        let mut text = String::new();
+        canonical(self.options(), &mut |piece| text.push_str(piece));
+        text
     }
 
     /// The SHA-1 of the canonical text, computed once.
@@ -187,7 +188,7 @@ impl UnitFile {
     }
 
     fn new(parsed: Parsed) -> (Self, Vec<Diagnostic>) {
-        let inner = Inner { text: parsed.text, options: parsed.options, hash: OnceLock::new() };
+        let inner = Inner { text: parsed.text, hash: OnceLock::new() };
         (Self(Arc::new(inner)), parsed.diagnostics)
     }
 }
@@ -205,9 +206,3 @@ impl PartialEq for UnitFile {
 }
 
 impl Eq for UnitFile {}
-
-fn canonical_text(options: &[UnitOption]) -> String {
-    let mut text = String::new();
-    canonical(options, &mut |piece| text.push_str(piece));
-    text
-}

@@ -1,12 +1,13 @@
 //! The grammar: from lines to sections, options and what is wrong, one step at a time.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::ops::Range;
+use std::str::Utf8Error;
 
+use crate::assignment::{Assignment, Joined, Plain};
 use crate::diagnostic::{Diagnostic, DiagnosticKind, Location, Severity, Span};
-use crate::join::{Logical, trimmed_end};
-use crate::lines::{Line, Lines, ends_in_open_backslash, trim_end, trim_start};
+use crate::join::{Logical, Rest};
+use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, trim_end, trim_start};
 
 /// What is trimmed from both ends of a line, a name and a value.
 pub(crate) const BLANKS: [char; 2] = [' ', '\t'];
@@ -25,58 +26,6 @@ pub(crate) enum Step<'a> {
     Flaw(Flaw<'a>),
 }
 
-/// An assignment with the lines that it was read from.
-#[derive(Clone)]
-pub(crate) struct Assignment<'a> {
-    logical: Logical<'a>,
-    text: Cow<'a, str>,
-    /// Where the name is in the text; so is where the value is.
-    pub(crate) name: Range<usize>,
-    pub(crate) value: Range<usize>,
-    after_equals: usize,
-}
-
-impl<'a> Assignment<'a> {
-    /// A part of the joined line.
-    pub(crate) fn part(&self, range: &Range<usize>) -> Cow<'a, str> {
-        match &self.text {
-            Cow::Borrowed(text) => Cow::Borrowed(&text[range.clone()]),
-            Cow::Owned(text) => Cow::Owned(text[range.clone()].to_owned()),
-        }
-    }
-
-    /// Whether name and value stand in the source as they read.
-    pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.text, Cow::Borrowed(_))
-    }
-
-    /// From the name to the end of the value.
-    pub(crate) fn span(&self) -> Span {
-        self.logical.span(self.name.start, self.value.end)
-    }
-
-    /// The value; the end of the assignment, where the value is empty.
-    pub(crate) fn value_span(&self) -> Span {
-        if self.value.is_empty() {
-            let Span { end, .. } = self.span();
-            return Span { start: end, end };
-        }
-        self.logical.span(self.value.start, self.value.end)
-    }
-
-    /// The value as it is written, where that differs from how it reads.
-    pub(crate) fn verbatim(&self) -> Option<Cow<'_, str>> {
-        if self.logical.is_single() {
-            let end = trimmed_end(self.text.as_bytes());
-            let written = &self.text[self.after_equals..end];
-            let differs = end > self.value.end;
-            return differs.then(|| Cow::Borrowed(written.trim_start_matches(BLANKS)));
-        }
-        let written = String::from_utf8(self.logical.verbatim(self.after_equals));
-        Some(Cow::Owned(written.expect("lines that make up a text when joined are text")))
-    }
-}
-
 /// What is wrong, and in which physical line.
 pub(crate) struct Flaw<'a> {
     pub(crate) kind: DiagnosticKind,
@@ -85,7 +34,13 @@ pub(crate) struct Flaw<'a> {
     at: usize,
 }
 
-impl Flaw<'_> {
+impl<'a> Flaw<'a> {
+    fn suspicion(kind: DiagnosticKind, line: Line<'a>, range: Range<usize>) -> Self {
+        debug_assert!(kind.severity() == Severity::Warning);
+        let span = Span { start: line.start + range.start, end: line.start + range.end };
+        Self { kind, span, line, at: range.start }
+    }
+
     /// The same for a person to read.
     pub(crate) fn diagnostic(&self) -> Diagnostic {
         let location = Location { line: self.line.number, column: column(self.line.text, self.at) };
@@ -149,7 +104,7 @@ pub(crate) struct Steps<'a> {
     is_ascii: bool,
     current: Current,
     /// What was found in the lines that were read and is not yet told.
-    told_next: VecDeque<Step<'a>>,
+    untold: Option<Box<Untold<'a>>>,
 }
 
 impl<'a> Steps<'a> {
@@ -159,7 +114,7 @@ impl<'a> Steps<'a> {
             text: str::from_utf8(source).ok(),
             is_ascii: source.is_ascii(),
             current: Current::Outside,
-            told_next: VecDeque::new(),
+            untold: None,
         }
     }
 
@@ -168,196 +123,205 @@ impl<'a> Steps<'a> {
         self.text
     }
 
-    fn read(&mut self, logical: Logical<'a>) -> Option<Step<'a>> {
-        if logical.is_single() && !logical.is_too_long() && trim_end(logical.first.text).is_empty()
-        {
-            return None;
-        }
-        let step = match self.step(&logical) {
-            Ok(Read::Nothing) => None,
-            Ok(Read::Section(name, span)) => Some(Step::Section(name, span)),
-            Ok(Read::Assignment(text, places)) => Some(Step::Assignment(Assignment {
-                name: places.name,
-                value: places.value,
-                after_equals: places.after_equals,
-                text,
-                logical,
-            })),
-            Err(wrong) => Some(Step::Flaw(self.refused(&logical, &wrong))),
-        };
-        if self.told_next.is_empty() {
-            return step;
-        }
-        self.told_next.extend(step);
-        self.told_next.pop_front()
-    }
-
-    fn step(&mut self, logical: &Logical<'a>) -> Result<Read<'a>, Wrong> {
-        let len = logical.len();
+    /// Reads a line that may go on in further ones, or be suspicious.
+    fn read(&mut self, first: Line<'a>) -> Option<Step<'a>> {
+        let logical = Logical::starting_with(first, &mut self.lines);
         if logical.is_too_long() {
-            return Err(Wrong { kind: DiagnosticKind::LineTooLong, start: 0, end: len });
+            let wrong = Wrong { kind: DiagnosticKind::LineTooLong, start: 0, end: logical.len() };
+            return Some(self.refused(&logical, &wrong));
         }
-        self.warn(logical);
-        let text = match logical.joined() {
-            Cow::Borrowed(bytes) => {
-                let start = logical.first.start;
-                let text = self.text.map(|text| &text[start..start + len]);
-                Cow::Borrowed(text.map_or_else(|| as_text(bytes), Ok)?)
-            }
-            Cow::Owned(bytes) => Cow::Owned(as_text(&bytes)?.to_owned()),
+        let mut untold = Untold::about(&logical);
+        let warning = untold.warning();
+        let step = match logical.is_single() {
+            true => self.read_single(first),
+            false => self.read_joined(logical),
         };
-        self.read_text(logical, text)
+        let Some(warning) = warning else {
+            return step;
+        };
+        untold.step = step;
+        self.untold = Some(Box::new(untold));
+        Some(Step::Flaw(warning))
     }
 
-    fn read_text(&mut self, logical: &Logical<'a>, text: Cow<'a, str>) -> Result<Read<'a>, Wrong> {
-        let end = trim_end(text.as_bytes()).len();
-        let start = end - trim_start(&text.as_bytes()[..end]).len();
-        let wrong = |kind| Wrong { kind, start, end };
-        if !self.is_ascii && !is_clean(&text[..end]) {
-            return Err(wrong(DiagnosticKind::InvalidUtf8));
-        }
-        if start == end {
-            Ok(Read::Nothing)
-        } else if text.as_bytes()[start] == b'[' {
-            self.header(&text, start..end)
-                .map(|name| Read::Section(name, logical.span(start, end)))
-                .map_err(wrong)
-        } else {
-            match self.places(&text, start..end).map_err(wrong)? {
-                Some(places) => Ok(Read::Assignment(text, places)),
-                None => Ok(Read::Nothing),
+    #[inline]
+    fn read_single(&mut self, line: Line<'a>) -> Option<Step<'a>> {
+        self.single(line).unwrap_or_else(|wrong| Some(self.refused(&Logical::single(line), &wrong)))
+    }
+
+    fn read_joined(&mut self, logical: Logical<'a>) -> Option<Step<'a>> {
+        let text = match String::from_utf8(logical.joined()) {
+            Ok(text) => text,
+            Err(error) => {
+                let wrong = broken(error.as_bytes(), &error.utf8_error());
+                return Some(self.refused(&logical, &wrong));
             }
+        };
+        let (start, end) = trimmed(&text);
+        let read = match self.said(&text[..end], start) {
+            Ok(Said::Nothing) => return None,
+            Ok(Said::Header(name)) => {
+                let span = logical.span(start, end);
+                return Some(Step::Section(Cow::Owned(text[name].to_owned()), span));
+            }
+            Ok(Said::Assignment) => Joined::read(logical.clone(), text, start),
+            Err(kind) => Err(kind),
+        };
+        Some(match read {
+            Ok(joined) => Step::Assignment(Assignment::Joined(Box::new(joined))),
+            Err(kind) => self.refused(&logical, &Wrong { kind, start, end }),
+        })
+    }
+
+    #[inline]
+    fn single(&mut self, line: Line<'a>) -> Result<Option<Step<'a>>, Wrong> {
+        let text = match self.text {
+            Some(text) => &text[line.start..line.start + line.text.len()],
+            None => str::from_utf8(line.text).map_err(|error| broken(line.text, &error))?,
+        };
+        let (start, end) = trimmed(text);
+        let wrong = |kind| Wrong { kind, start, end };
+        let place = line.start + start;
+        Ok(match self.said(&text[..end], start).map_err(wrong)? {
+            Said::Nothing => None,
+            Said::Header(name) => {
+                let span = Span { start: place, end: line.start + end };
+                Some(Step::Section(Cow::Borrowed(&text[name]), span))
+            }
+            Said::Assignment => {
+                let plain = Plain::read(&text[start..], place).map_err(wrong)?;
+                Some(Step::Assignment(Assignment::Plain(plain)))
+            }
+        })
+    }
+
+    /// What kind of thing a line says, the text of which begins at `start`.
+    #[inline]
+    fn said(&mut self, text: &str, start: usize) -> Result<Said, DiagnosticKind> {
+        if !self.is_ascii && !is_clean(text) {
+            return Err(DiagnosticKind::InvalidUtf8);
+        }
+        match text.as_bytes().get(start) {
+            None => Ok(Said::Nothing),
+            Some(b'[') => self.header(text, start).map(Said::Header),
+            Some(_) => match self.current {
+                Current::Outside => Err(DiagnosticKind::OutsideSection),
+                Current::Unknown => Ok(Said::Nothing),
+                Current::Named => Ok(Said::Assignment),
+            },
         }
     }
 
-    fn header(
-        &mut self,
-        text: &Cow<'a, str>,
-        range: Range<usize>,
-    ) -> Result<Cow<'a, str>, DiagnosticKind> {
+    fn header(&mut self, text: &str, start: usize) -> Result<Range<usize>, DiagnosticKind> {
         self.current = Current::Unknown;
-        let inner = range.start + 1..range.end - 1;
-        if !text[range].ends_with(']') {
+        if !text.ends_with(']') {
             return Err(DiagnosticKind::UnclosedHeader);
         }
-        let name = match text {
-            Cow::Borrowed(text) => Cow::Borrowed(&text[inner]),
-            Cow::Owned(text) => Cow::Owned(text[inner].to_owned()),
-        };
-        if let Some(kind) = section_flaw(&name) {
+        let name = start + 1..text.len() - 1;
+        if let Some(kind) = section_flaw(&text[name.clone()]) {
             return Err(kind);
         }
         self.current = Current::Named;
         Ok(name)
     }
 
-    /// Where the parts of an option are; `None` for one that belongs to no section.
-    fn places(&self, text: &str, range: Range<usize>) -> Result<Option<Places>, DiagnosticKind> {
-        match self.current {
-            Current::Outside => return Err(DiagnosticKind::OutsideSection),
-            Current::Unknown => return Ok(None),
-            Current::Named => {}
-        }
-        let bytes = &text.as_bytes()[range.clone()];
-        let equals = bytes.iter().position(|&byte| byte == b'=');
-        let equals = equals.ok_or(DiagnosticKind::MissingEquals)?;
-        let name = trim_end(&bytes[..equals]);
-        if name.is_empty() {
-            return Err(DiagnosticKind::EmptyName);
-        }
-        let value = trim_start(&bytes[equals + 1..]);
-        Ok(Some(Places {
-            name: range.start..range.start + name.len(),
-            value: range.end - value.len()..range.end,
-            after_equals: range.start + equals + 1,
-        }))
-    }
-
-    fn refused(&mut self, logical: &Logical<'a>, wrong: &Wrong) -> Flaw<'a> {
+    fn refused(&mut self, logical: &Logical<'a>, wrong: &Wrong) -> Step<'a> {
         // What follows a header that cannot be read must not join the section before it.
         if logical.starts_like_header() {
             self.current = Current::Unknown;
         }
-        let (index, at) = logical.locate(wrong.start);
-        Flaw {
-            kind: wrong.kind,
-            span: logical.span(wrong.start, wrong.end),
-            line: *logical.line(index),
-            at,
-        }
-    }
-
-    /// Reports what is suspicious about a logical line, whatever it means.
-    fn warn(&mut self, logical: &Logical<'a>) {
-        let last = *logical.last();
-        let text = trim_end(last.text);
-        if text.len() < last.text.len() && ends_in_open_backslash(text) {
-            let range = text.len() - 1..last.text.len();
-            self.suspect(DiagnosticKind::BlankAfterBackslash, last, range);
-        }
-        if logical.unfinished {
-            let range = last.text.len() - 1..last.text.len();
-            self.suspect(DiagnosticKind::UnfinishedContinuation, last, range);
-        }
-        for line in logical.rest() {
-            let text = trim_start(line.text);
-            let blanks = line.text.len() - text.len();
-            let text = trim_end(text);
-            if text.first() == Some(&b'[') && text.last() == Some(&b']') {
-                let range = blanks..blanks + text.len();
-                self.suspect(DiagnosticKind::SwallowedHeader, *line, range);
-            }
-        }
-    }
-
-    fn suspect(&mut self, kind: DiagnosticKind, line: Line<'a>, range: Range<usize>) {
-        debug_assert!(kind.severity() == Severity::Warning);
-        let span = Span { start: line.start + range.start, end: line.start + range.end };
-        let at = range.start;
-        self.told_next.push_back(Step::Flaw(Flaw { kind, span, line, at }));
+        let (line, at) = logical.locate(wrong.start);
+        let span = logical.span(wrong.start, wrong.end);
+        Step::Flaw(Flaw { kind: wrong.kind, span, line, at })
     }
 }
 
 impl<'a> Iterator for Steps<'a> {
     type Item = Step<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Step<'a>> {
         loop {
-            if let Some(step) = self.told_next.pop_front() {
-                return Some(step);
+            if let Some(untold) = &mut self.untold {
+                if let Some(flaw) = untold.warning() {
+                    return Some(Step::Flaw(flaw));
+                }
+                let step = self.untold.take().and_then(|untold| untold.step);
+                if step.is_some() {
+                    return step;
+                }
             }
-            let first = self.lines.next()?;
-            if first.text.is_empty() {
-                continue;
+            let line = self.lines.next()?;
+            if line.is_comment() {
+                return Some(Step::Comment(line));
             }
-            if first.is_comment() {
-                return Some(Step::Comment(first));
-            }
-            let logical = Logical::starting_with(first, &mut self.lines);
-            if let Some(step) = self.read(logical) {
-                return Some(step);
+            let step = match line.text.last() {
+                None => continue,
+                Some(b' ' | b'\t' | b'\\') => self.read(line),
+                Some(_) if line.text.len() >= MAX_LINE => self.read(line),
+                Some(_) => self.read_single(line),
+            };
+            if step.is_some() {
+                return step;
             }
         }
     }
 }
 
-/// What a logical line says.
-enum Read<'a> {
+/// What a logical line says; ranges are places in its text.
+enum Said {
     Nothing,
-    Section(Cow<'a, str>, Span),
-    Assignment(Cow<'a, str>, Places),
+    Header(Range<usize>),
+    Assignment,
 }
 
-struct Places {
-    name: Range<usize>,
-    value: Range<usize>,
-    after_equals: usize,
+/// What is suspicious about a logical line, whatever it means, and after that what it means.
+struct Untold<'a> {
+    about_last: [Option<Flaw<'a>>; 2],
+    rest: Rest<'a>,
+    step: Option<Step<'a>>,
 }
 
-fn as_text(bytes: &[u8]) -> Result<&str, Wrong> {
-    str::from_utf8(bytes).map_err(|error| {
-        let start = error.valid_up_to();
-        let len = error.error_len().unwrap_or(bytes.len() - start);
-        Wrong { kind: DiagnosticKind::InvalidUtf8, start, end: start + len }
-    })
+impl<'a> Untold<'a> {
+    fn about(logical: &Logical<'a>) -> Self {
+        let last = *logical.last();
+        let text = trim_end(last.text);
+        let is_hidden = text.len() < last.text.len() && ends_in_open_backslash(text);
+        let hidden = is_hidden.then(|| {
+            let range = text.len() - 1..last.text.len();
+            Flaw::suspicion(DiagnosticKind::BlankAfterBackslash, last, range)
+        });
+        let unfinished = logical.unfinished.then(|| {
+            let range = last.text.len() - 1..last.text.len();
+            Flaw::suspicion(DiagnosticKind::UnfinishedContinuation, last, range)
+        });
+        Self { about_last: [hidden, unfinished], rest: logical.rest(), step: None }
+    }
+
+    fn warning(&mut self) -> Option<Flaw<'a>> {
+        let about_last = self.about_last.iter_mut().find_map(Option::take);
+        about_last.or_else(|| self.rest.find_map(swallowed_header))
+    }
+}
+
+fn swallowed_header(line: Line<'_>) -> Option<Flaw<'_>> {
+    let text = trim_start(line.text);
+    let blanks = line.text.len() - text.len();
+    let text = trim_end(text);
+    let is_header = text.first() == Some(&b'[') && text.last() == Some(&b']');
+    let range = blanks..blanks + text.len();
+    is_header.then(|| Flaw::suspicion(DiagnosticKind::SwallowedHeader, line, range))
+}
+
+/// Where a line begins and ends without the blanks around it; at its end, if it has no more.
+#[inline]
+fn trimmed(text: &str) -> (usize, usize) {
+    let end = trim_end(text.as_bytes()).len();
+    (end - trim_start(&text.as_bytes()[..end]).len(), end)
+}
+
+fn broken(bytes: &[u8], error: &Utf8Error) -> Wrong {
+    let start = error.valid_up_to();
+    let len = error.error_len().unwrap_or(bytes.len() - start);
+    Wrong { kind: DiagnosticKind::InvalidUtf8, start, end: start + len }
 }

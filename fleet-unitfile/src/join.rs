@@ -1,18 +1,16 @@
 //! Logical lines: physical lines joined where a backslash says so.
 
-use std::borrow::Cow;
-
 use crate::diagnostic::Span;
 use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim_end, trim_start};
 
 /// A physical line with those that continue it; comments between them are left out.
+///
+/// Only where the lines begin and end is kept, since there can be a million of them in one.
 #[derive(Clone, Debug)]
 pub(crate) struct Logical<'a> {
     pub(crate) first: Line<'a>,
-    /// The lines after the first; most logical lines have none, and then this allocates nothing.
-    /// Those past the length that a line may have are not kept.
-    rest: Vec<Line<'a>>,
     last: Line<'a>,
+    after_first: Lines<'a>,
     len: usize,
     /// Whether the source ends where another line was to follow.
     pub(crate) unfinished: bool,
@@ -21,8 +19,8 @@ pub(crate) struct Logical<'a> {
 impl<'a> Logical<'a> {
     /// Takes the lines that continue `first`.
     pub(crate) fn starting_with(first: Line<'a>, lines: &mut Lines<'a>) -> Self {
-        let mut logical =
-            Self { first, rest: Vec::new(), last: first, len: first.text.len(), unfinished: false };
+        let (after_first, len) = (lines.clone(), first.text.len());
+        let mut logical = Self { first, last: first, after_first, len, unfinished: false };
         while logical.last.continues() {
             let Some(line) = lines.find(|line| !line.is_comment()) else {
                 logical.unfinished = true;
@@ -30,11 +28,20 @@ impl<'a> Logical<'a> {
             };
             logical.last = line;
             logical.len = logical.len.saturating_add(line.text.len());
-            if !logical.is_too_long() {
-                logical.rest.push(line);
-            }
         }
         logical
+    }
+
+    /// The logical line that begins at an offset of the source.
+    pub(crate) fn at(source: &'a [u8], start: usize) -> Option<Self> {
+        let mut lines = Lines::new(source, start);
+        lines.next().map(|first| Self::starting_with(first, &mut lines))
+    }
+
+    /// One physical line, which does not continue.
+    pub(crate) fn single(line: Line<'a>) -> Self {
+        let (after_first, len) = (Lines::new(&[], 0), line.text.len());
+        Self { first: line, last: line, after_first, len, unfinished: false }
     }
 
     pub(crate) fn last(&self) -> &Line<'a> {
@@ -42,13 +49,14 @@ impl<'a> Logical<'a> {
     }
 
     /// The lines after the first.
-    pub(crate) fn rest(&self) -> &[Line<'a>] {
-        &self.rest
+    pub(crate) fn rest(&self) -> Rest<'a> {
+        let is_empty = self.last.start == self.first.start;
+        Rest { lines: self.after_first.clone(), last: (!is_empty).then_some(self.last.start) }
     }
 
     /// Whether this is one physical line that does not ask for another.
     pub(crate) fn is_single(&self) -> bool {
-        self.rest.is_empty() && !self.unfinished
+        self.last.start == self.first.start && !self.unfinished
     }
 
     /// Whether this is longer than a line may be.
@@ -70,10 +78,7 @@ impl<'a> Logical<'a> {
     ///
     /// A byte of it has the same place as the byte of the physical line that it comes from,
     /// counted over the physical lines without their ends.
-    pub(crate) fn joined(&self) -> Cow<'a, [u8]> {
-        if self.is_single() {
-            return Cow::Borrowed(self.first.text);
-        }
+    pub(crate) fn joined(&self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(self.len);
         for line in self.lines() {
             joined.extend_from_slice(line.text);
@@ -82,7 +87,7 @@ impl<'a> Logical<'a> {
                 joined.push(b' ');
             }
         }
-        Cow::Owned(joined)
+        joined
     }
 
     /// The length of the joined line.
@@ -91,15 +96,14 @@ impl<'a> Logical<'a> {
     }
 
     /// The physical line, and the offset in it, of the byte at offset `at` of the joined line.
-    pub(crate) fn locate(&self, mut at: usize) -> (usize, usize) {
-        for (index, line) in self.lines().enumerate() {
+    pub(crate) fn locate(&self, mut at: usize) -> (Line<'a>, usize) {
+        for line in self.lines() {
             if at < line.text.len() {
-                return (index, at);
+                return (line, at);
             }
             at -= line.text.len();
         }
-        let last = self.line(self.rest.len());
-        (self.rest.len(), last.text.len())
+        (self.last, self.last.text.len())
     }
 
     /// Where the bytes from offset `start` to `end` of the joined line stand in the source.
@@ -110,16 +114,11 @@ impl<'a> Logical<'a> {
             return Span { start, end };
         }
         let place = |at| {
-            let (index, offset) = self.locate(at);
-            self.line(index).start + offset
+            let (line, offset) = self.locate(at);
+            line.start + offset
         };
         let last = if end > start { place(end - 1) + 1 } else { place(start) };
         Span { start: place(start), end: last }
-    }
-
-    /// The physical line with the given index.
-    pub(crate) fn line(&self, index: usize) -> &Line<'a> {
-        index.checked_sub(1).map_or(&self.first, |index| &self.rest[index])
     }
 
     /// The text from offset `at` of the joined line on, with backslashes and line ends kept.
@@ -128,9 +127,9 @@ impl<'a> Logical<'a> {
     /// backslash, the line end stays: without it the backslash would take in what follows. For
     /// the same reason one blank stays after a backslash that it keeps from continuing the line.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
-        let (index, offset) = self.locate(at);
-        let mut text = trim_start(&self.line(index).text[offset..]).to_vec();
-        for line in self.lines().skip(index + 1) {
+        let (first, offset) = self.locate(at);
+        let mut text = trim_start(&first.text[offset..]).to_vec();
+        for line in self.lines().skip_while(|line| line.start <= first.start) {
             text.push(b'\n');
             text.extend_from_slice(line.text);
         }
@@ -142,8 +141,27 @@ impl<'a> Logical<'a> {
         text
     }
 
-    fn lines(&self) -> impl Iterator<Item = &Line<'a>> {
-        std::iter::once(&self.first).chain(&self.rest)
+    fn lines(&self) -> impl Iterator<Item = Line<'a>> {
+        std::iter::once(self.first).chain(self.rest())
+    }
+}
+
+/// The lines of a logical line after its first.
+#[derive(Clone)]
+pub(crate) struct Rest<'a> {
+    lines: Lines<'a>,
+    /// Where the last line begins; none once that was told.
+    last: Option<usize>,
+}
+
+impl<'a> Iterator for Rest<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let last = self.last?;
+        let line = self.lines.find(|line| !line.is_comment())?;
+        self.last = (line.start < last).then_some(last);
+        Some(line)
     }
 }
 

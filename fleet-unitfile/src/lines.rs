@@ -1,4 +1,7 @@
 //! Physical lines, by systemd's idea of where a line ends.
+//!
+//! What is called for every line is marked for inlining here and in the files above: it is so
+//! little work that the calls took as long as the work, in other crates above all.
 
 /// The length in bytes that no line may reach, whether it is joined or not.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
@@ -18,6 +21,7 @@ impl Line<'_> {
     /// Whether the first character that is not a blank starts a comment.
     ///
     /// A comment that is too long for a line is none, so that it is refused as any such line.
+    #[inline]
     pub(crate) fn is_comment(&self) -> bool {
         matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
     }
@@ -33,6 +37,7 @@ impl Line<'_> {
 /// A line ends at a line feed, a carriage return or a zero byte; a run of different ones is one
 /// line end, and a zero byte is the last of its run. So both `\r\n` and `\n\r` end one line, and
 /// `\n\n` ends two.
+#[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],
     at: usize,
@@ -49,6 +54,7 @@ impl<'a> Lines<'a> {
 impl<'a> Iterator for Lines<'a> {
     type Item = Line<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Line<'a>> {
         let start = self.at;
         let rest = self.source.get(start..).filter(|rest| !rest.is_empty())?;
@@ -60,7 +66,8 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 /// How many bytes stand before the first line end, or in all where there is none.
-fn line_length(text: &[u8]) -> usize {
+#[inline]
+pub(crate) fn line_length(text: &[u8]) -> usize {
     // Eight bytes at a time: a byte becomes zero where it is the wanted one, and only a zero, or
     // a byte after one, borrows from its highest bit. So the first mark is always true.
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -88,28 +95,33 @@ pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
 }
 
 /// Whether a byte ends a line.
+#[inline]
 pub(crate) fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | 0)
 }
 
 /// Without the blanks at the start.
+#[inline]
 pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
     let blanks = text.iter().take_while(|&&byte| is_blank(byte)).count();
     &text[blanks..]
 }
 
 /// Without the blanks at the end.
+#[inline]
 pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
     let blanks = text.iter().rev().take_while(|&&byte| is_blank(byte)).count();
     &text[..text.len() - blanks]
 }
 
 /// Whether a byte is one of the two blanks that a line can hold.
+#[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// How many bytes at the start of a text make up one line end.
+#[inline]
 pub(crate) fn line_end_length(text: &[u8]) -> usize {
     // Nearly every line end is a line feed alone.
     if let [b'\n', next, ..] = text

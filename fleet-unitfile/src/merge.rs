@@ -1,10 +1,9 @@
 //! A unit with its drop-ins: which files make it up, and in which order they are read.
 
-use std::collections::BTreeMap;
-
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
+use crate::tree::UnitTree;
 
 /// The directories of the system's own units, the first of which wins.
 pub const UNIT_DIRECTORIES: [&str; 4] = [
@@ -14,14 +13,12 @@ pub const UNIT_DIRECTORIES: [&str; 4] = [
     "/usr/lib/systemd/system",
 ];
 
-/// What follows the name of a drop-in.
-const SUFFIX: &str = ".conf";
-
 /// The drop-in directories of a unit that bear its name or a part of it, the first of which wins.
 ///
-/// For an instance these are its own, that of its template, and those of each beginning of the
-/// prefix that ends in a dash, without the `@` and then with it. Below all of them is the
-/// directory of the [type](UnitName::unit_type), such as `service.d`, which is not told here.
+/// For an instance these are its own, that of its template, those of each beginning of the prefix
+/// that ends in a dash, and those of each such beginning with the instance and as a template.
+/// Below all of them is the directory of the [type](UnitName::unit_type), such as `service.d`,
+/// which is not told here.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, drop_in_directories};
@@ -31,37 +28,47 @@ const SUFFIX: &str = ".conf";
 ///     "web-front@3.service.d",
 ///     "web-front@.service.d",
 ///     "web-.service.d",
+///     "web-@3.service.d",
 ///     "web-@.service.d",
 /// ];
 /// assert_eq!(drop_in_directories(&name), expected);
 /// # Ok::<(), fleet_unitfile::NameError>(())
 /// ```
 pub fn drop_in_directories(name: &UnitName) -> Vec<String> {
+    directories_with(name, ".d")
+}
+
+/// The same with another suffix.
+pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     let (prefix, unit_type) = (name.prefix(), name.unit_type());
     let dashes = prefix.rmatch_indices('-').map(|(at, _)| at);
     // A dash at an end parts nothing.
     let beginnings: Vec<_> = dashes.filter(|&at| at > 0 && at + 1 < prefix.len()).collect();
-    let shortened = |mark: &'static str| {
-        let of = move |at: &usize| format!("{}{mark}.{unit_type}.d", &prefix[..=*at]);
-        beginnings.iter().map(of).collect::<Vec<_>>()
-    };
-    let mut directories = vec![format!("{name}.d")];
-    directories.extend(name.template().map(|template| format!("{template}.d")));
-    directories.extend(shortened(""));
-    if name.instance().is_some() {
-        directories.extend(shortened("@"));
+    let of_type = |stem: String| format!("{stem}.{unit_type}{suffix}");
+    let mut directories = vec![format!("{name}{suffix}")];
+    directories.extend(name.template().map(|template| format!("{template}{suffix}")));
+    directories.extend(beginnings.iter().map(|&at| of_type(prefix[..=at].to_owned())));
+    if let Some(instance) = name.instance().filter(|instance| !instance.is_empty()) {
+        let both = beginnings.iter().flat_map(|&at| {
+            let beginning = &prefix[..=at];
+            [format!("{beginning}@{instance}"), format!("{beginning}@")]
+        });
+        directories.extend(both.map(of_type));
     }
     directories
 }
 
 /// A unit as systemd would put it together from files: the unit file and its drop-ins.
 ///
-/// It is chosen from files that were read elsewhere, by their paths alone.
+/// It is chosen from files that were read elsewhere, by their paths alone. Where there are links
+/// among them, see [`UnitTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedUnit {
     name: UnitName,
+    aliases: Vec<UnitName>,
     parts: Vec<UnitPart>,
     has_main: bool,
+    dependencies: Vec<ImpliedDependency>,
 }
 
 /// One file of a [`MergedUnit`].
@@ -73,13 +80,52 @@ pub struct UnitPart {
     pub file: UnitFile,
 }
 
+impl UnitPart {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.file.source().is_empty()
+    }
+}
+
+/// A dependency that a link in a directory such as `web.service.wants` makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImpliedDependency {
+    /// How strong it is.
+    pub kind: DependencyKind,
+    /// What the unit depends on; for a link named after a template, the instance of it.
+    pub unit: UnitName,
+    /// The path of the link.
+    pub path: String,
+}
+
+/// The kinds of dependency that directories make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DependencyKind {
+    /// As by `Requires=`, from directories that end in `.requires`.
+    Requires,
+    /// As by `Wants=`, from directories that end in `.wants`.
+    Wants,
+}
+
+impl DependencyKind {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Requires, Self::Wants];
+
+    /// How the names of its directories end, with the dot.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Requires => ".requires",
+            Self::Wants => ".wants",
+        }
+    }
+}
+
 /// An option of a [`MergedUnit`], and where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedOption<'a> {
     /// The path of the file.
     pub path: &'a str,
     /// The option; its spans are those of that file.
-    pub option: &'a UnitOption,
+    pub option: OptionView<'a>,
 }
 
 impl MergedUnit {
@@ -114,33 +160,36 @@ impl MergedUnit {
         directories: &[&str],
         files: impl IntoIterator<Item = (String, UnitFile)>,
     ) -> Self {
-        let choice = Choice::new(&name, directories);
-        let mut main: Option<(usize, UnitPart)> = None;
-        let mut drop_ins: BTreeMap<String, (usize, UnitPart)> = BTreeMap::new();
-        for (path, file) in files {
-            match choice.role(&path) {
-                Some(Role::Main { rank }) if main.as_ref().is_none_or(|(best, _)| rank < *best) => {
-                    main = Some((rank, UnitPart { path, file }));
-                }
-                Some(Role::DropIn { rank, file_name }) => {
-                    let best = drop_ins.get(file_name).map(|(best, _)| *best);
-                    if best.is_none_or(|best| rank < best) {
-                        drop_ins.insert(file_name.to_owned(), (rank, UnitPart { path, file }));
-                    }
-                }
-                _ => {}
-            }
-        }
-        let has_main = main.is_some();
-        let says_something = |part: &UnitPart| !part.file.source().is_empty();
-        let drop_ins = drop_ins.into_values().map(|(_, part)| part).filter(says_something);
-        let parts = main.into_iter().map(|(_, part)| part).chain(drop_ins).collect();
-        Self { name, parts, has_main }
+        UnitTree::new(directories, files).unit(&name)
     }
 
-    /// The name that the files were chosen for; it is what specifiers are replaced from.
+    pub(crate) fn new(
+        name: UnitName,
+        aliases: Vec<UnitName>,
+        main: Option<UnitPart>,
+        drop_ins: Vec<UnitPart>,
+        dependencies: Vec<ImpliedDependency>,
+    ) -> Self {
+        let has_main = main.is_some();
+        let parts = main.into_iter().chain(drop_ins).collect();
+        Self { name, aliases, parts, has_main, dependencies }
+    }
+
+    /// The unit's own name: that of its file, for an instance of a template with the instance. It
+    /// is what specifiers are replaced from.
     pub fn name(&self) -> &UnitName {
         &self.name
+    }
+
+    /// The further names of the unit, in order.
+    pub fn aliases(&self) -> &[UnitName] {
+        &self.aliases
+    }
+
+    /// What links in directories such as `web.service.wants` make the unit depend on, beside its
+    /// options: the requirements first, both kinds in the order of the links' names.
+    pub fn dependencies(&self) -> &[ImpliedDependency] {
+        &self.dependencies
     }
 
     /// The unit file, if there is one.
@@ -150,7 +199,7 @@ impl MergedUnit {
 
     /// Whether the unit file is empty, which forbids the unit to be started.
     pub fn is_masked(&self) -> bool {
-        self.main().is_some_and(|main| main.file.source().is_empty())
+        self.main().is_some_and(UnitPart::is_empty)
     }
 
     /// Every file in the order in which they are read, the unit file first.
@@ -162,7 +211,7 @@ impl MergedUnit {
     pub fn options(&self) -> impl DoubleEndedIterator<Item = MergedOption<'_>> {
         self.parts.iter().flat_map(|part| {
             let of_part = |option| MergedOption { path: &part.path, option };
-            part.file.options().iter().map(of_part)
+            part.file.options().map(of_part)
         })
     }
 
@@ -191,55 +240,7 @@ impl MergedUnit {
 
     /// One unit file that says what all the files do, in canonical form.
     pub fn to_unit_file(&self) -> UnitFile {
-        let options = self.options().map(|it| it.option.clone());
+        let options = self.options().map(|it| it.option.into());
         UnitFile::from_options(options).expect("what was read can be written")
-    }
-}
-
-/// What a file is to a unit; the lower rank wins.
-enum Role<'p> {
-    Main { rank: usize },
-    DropIn { rank: usize, file_name: &'p str },
-}
-
-struct Choice<'a> {
-    directories: &'a [&'a str],
-    mains: Vec<String>,
-    named: Vec<String>,
-    of_type: String,
-}
-
-impl<'a> Choice<'a> {
-    fn new(name: &UnitName, directories: &'a [&'a str]) -> Self {
-        let template = name.template().map(|template| template.to_string());
-        Self {
-            directories,
-            mains: [name.to_string()].into_iter().chain(template).collect(),
-            named: drop_in_directories(name),
-            of_type: format!("{}.d", name.unit_type()),
-        }
-    }
-
-    fn role<'p>(&self, path: &'p str) -> Option<Role<'p>> {
-        let (folder, file_name) = path.rsplit_once('/')?;
-        if let Some(directory) = self.directory(folder) {
-            let main = self.mains.iter().position(|main| main == file_name)?;
-            return Some(Role::Main { rank: main * self.directories.len() + directory });
-        }
-        let (folder, drop_in) = folder.rsplit_once('/')?;
-        let directory = self.directory(folder)?;
-        let is_drop_in = file_name.ends_with(SUFFIX) && !file_name.starts_with('.');
-        let rank = match self.named.iter().position(|named| named == drop_in) {
-            Some(named) => directory * self.named.len() + named,
-            None if drop_in == self.of_type => {
-                self.directories.len() * self.named.len() + directory
-            }
-            None => return None,
-        };
-        is_drop_in.then_some(Role::DropIn { rank, file_name })
-    }
-
-    fn directory(&self, folder: &str) -> Option<usize> {
-        self.directories.iter().position(|it| it.trim_end_matches('/') == folder)
     }
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
+use crate::assignment::Assignment;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::grammar::{Assignment, Step, Steps};
+use crate::grammar::{Step, Steps};
 
 /// Reads a source event by event, without a copy of anything that stands in it as it reads.
 ///
@@ -37,6 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The options alone; what cannot be read is left out.
+    #[inline]
     pub fn options(self) -> impl Iterator<Item = OptionRef<'a>> {
         self.filter_map(|event| match event {
             Event::Option(option) => Some(option),
@@ -85,23 +87,26 @@ pub struct OptionRef<'a> {
 
 impl<'a> OptionRef<'a> {
     /// The name of the section, without brackets.
+    #[inline]
     pub fn section(&self) -> &str {
         self.section.as_str()
     }
 
     /// What stands before the `=`; borrowed, unless a backslash joined its lines.
+    #[inline]
     pub fn name(&self) -> Cow<'a, str> {
-        self.assignment.part(&self.assignment.name)
+        self.assignment.name()
     }
 
     /// The value as systemd reads it; borrowed, unless a backslash joined its lines.
+    #[inline]
     pub fn value(&self) -> Cow<'a, str> {
-        self.assignment.part(&self.assignment.value)
+        self.assignment.value()
     }
 
-    /// The value as it is written, like [`UnitOption::verbatim`](crate::UnitOption::verbatim).
-    pub fn verbatim(&self) -> Cow<'_, str> {
-        self.assignment.verbatim().unwrap_or_else(|| self.assignment.part(&self.assignment.value))
+    /// The value as it is written, like [`OptionView::verbatim`](crate::OptionView::verbatim).
+    pub fn verbatim(&self) -> Cow<'a, str> {
+        self.assignment.verbatim()
     }
 
     /// From the name to the end of the value.
@@ -130,6 +135,7 @@ enum SectionName<'a> {
 }
 
 impl SectionName<'_> {
+    #[inline]
     fn as_str(&self) -> &str {
         match self {
             Self::Borrowed(name) => name,
@@ -141,6 +147,7 @@ impl SectionName<'_> {
 impl<'a> Iterator for Reader<'a> {
     type Item = Event<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
         Some(match self.steps.next()? {
             Step::Comment(line) => Event::Comment {

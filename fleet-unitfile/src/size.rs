@@ -87,13 +87,15 @@ pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
         Some(_) => return Err(wrong),
         None => (number, ""),
     };
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
+    let whole = integer(whole).ok_or(wrong)?;
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong);
     }
-    let digits = format!("{whole}{fraction:0<most$}");
-    let value: i32 = digits.parse().map_err(|_| SizeError::TooLarge)?;
-    u32::try_from(value).map_err(|_| SizeError::TooLarge)
+    let fraction: i64 = format!("0{fraction:0<most$}").parse().map_err(|_| wrong)?;
+    let scale = [1, 10, 100][most];
+    let value = whole.checked_mul(scale).and_then(|it| it.checked_add(fraction));
+    let value = value.and_then(|it| i32::try_from(it).ok()).ok_or(SizeError::TooLarge)?;
+    u32::try_from(value).map_err(|_| wrong)
 }
 
 /// Why a text is not a size or a share.
@@ -162,6 +164,25 @@ fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
 }
 
+/// An integer as systemd reads it: in decimal, or in hexadecimal, octal or binary digits after
+/// their prefixes, with a sign if need be.
+pub(crate) fn integer(value: &str) -> Option<i64> {
+    let (sign, digits) = match value.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, value.strip_prefix('+').unwrap_or(value)),
+    };
+    let (radix, digits) = match digits.get(..2) {
+        Some("0x" | "0X") => (16, &digits[2..]),
+        Some("0o") => (8, &digits[2..]),
+        Some("0b") => (2, &digits[2..]),
+        _ if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    let plain = digits.chars().all(|digit| digit.is_digit(radix));
+    let number = i128::from_str_radix(digits, radix).ok().filter(|_| plain)?;
+    i64::try_from(sign * number).ok()
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
@@ -197,6 +218,35 @@ mod tests {
     }
 
     #[test]
+    fn integers_are_read_in_four_bases() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            ("-5", Some(-5)),
+            ("+5", Some(5)),
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            ("0b11", Some(3)),
+            ("0o17", Some(15)),
+            ("", None),
+            ("-", None),
+            ("5 ", None),
+            ("08", None),
+            ("--5", None),
+            ("9223372036854775808", None),
+            ("ä5", None),
+        ] {
+            assert_eq!(integer(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_whole_part_of_a_share_is_read_as_any_integer() {
+        for (text, share) in [("+1%", 100), ("0x10%", 1600), ("010%", 800), ("-0.5%", 50)] {
+            assert_eq!(parse_permyriad(text), Ok(share), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_size_is_refused() {
         for (text, error) in [
             ("", SizeError::Syntax { at: 0 }),
@@ -213,7 +263,8 @@ mod tests {
             ("1.234%", SizeError::Syntax { at: 0 }),
             ("1.%", SizeError::Syntax { at: 0 }),
             ("1.5‱", SizeError::Syntax { at: 0 }),
-            ("+1%", SizeError::Syntax { at: 0 }),
+            ("-1%", SizeError::Syntax { at: 0 }),
+            ("08%", SizeError::Syntax { at: 0 }),
         ] {
             assert_eq!(parse_size(text), Err(error), "{text}");
         }

@@ -1,31 +1,30 @@
-//! The text that the options of one source share, and where each of them stands in it.
+//! A source, and where its options and headers begin; everything else is read from it again.
 
-use crate::diagnostic::Span;
+use std::collections::BTreeSet;
 
-/// A source with what does not stand in it as it reads: joined values, and texts of their own.
-#[derive(Debug, Default)]
+use crate::assignment::{Joined, Plain};
+use crate::index::{Entry, Index};
+use crate::join::Logical;
+use crate::lines::{line_length, trim_end};
+
+/// A source byte for byte, and what is in it.
+///
+/// It takes as little memory as it can: a file may have a million options of four bytes, and
+/// reading one of them again takes no longer than reading it did.
+#[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) source: Source,
-    /// The names of the sections in the order of their first headers.
-    pub(crate) sections: Vec<Box<str>>,
-    /// Names, values and values as they are written, one after the other.
-    pub(crate) stored: String,
-    pub(crate) places: Vec<Stored>,
+    pub(crate) options: Index,
+    pub(crate) headers: Index,
 }
 
 /// A source byte for byte.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// All of it is UTF-8, so that options can be parts of it.
+    /// All of it is UTF-8.
     Text(Box<str>),
-    /// Some comment is not.
+    /// Some comment, or some line that cannot be read, is not.
     Bytes(Box<[u8]>),
-}
-
-impl Default for Source {
-    fn default() -> Self {
-        Self::Bytes(Box::default())
-    }
 }
 
 impl Source {
@@ -42,106 +41,69 @@ impl Source {
             Self::Bytes(_) => None,
         }
     }
-}
 
-/// An option whose parts are kept outside of the source.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
-    start: usize,
-    name_len: usize,
-    value_len: usize,
-    /// The value as it is written, where that differs from how it reads.
-    verbatim_len: Option<usize>,
-    value_start: usize,
-}
-
-/// Where one option stands, as small as it can be said: a file has many options.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// The offset of the name in the source, and that of the end of the value.
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    pub(crate) section: usize,
-    pub(crate) parts: Parts,
-}
-
-/// Where the name and the value of an option are to be found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Parts {
-    /// In the source; the name is shorter than a line may be, so its length fits.
-    InSource { name_len: u32, value_start: usize },
-    /// Outside of it: the index in [`Text::places`].
-    Stored(usize),
+    /// The line from this offset on, which was read as text.
+    #[inline]
+    fn line(&self, start: usize) -> &str {
+        const READ: &str = "only lines that are text have options and headers";
+        let end = start + line_length(&self.as_bytes()[start..]);
+        match self {
+            Self::Text(text) => &text[start..end],
+            Self::Bytes(bytes) => str::from_utf8(&bytes[start..end]).expect(READ),
+        }
+    }
 }
 
 impl Text {
-    /// Keeps the parts of an option, whose value begins at the given offset of the source.
-    pub(crate) fn store(
-        &mut self,
-        name: &str,
-        value: &str,
-        verbatim: Option<&str>,
-        value_start: usize,
-    ) -> Parts {
-        let start = self.stored.len();
-        for part in [name, value, verbatim.unwrap_or_default()] {
-            self.stored.push_str(part);
-        }
-        self.places.push(Stored {
-            start,
-            name_len: name.len(),
-            value_len: value.len(),
-            verbatim_len: verbatim.map(str::len),
-            value_start,
-        });
-        Parts::Stored(self.places.len() - 1)
+    /// The parts of an option.
+    #[inline]
+    pub(crate) fn assignment<'a>(&'a self, entry: &Entry<'a>) -> Plain<'a> {
+        const READ: &str = "what was read as an option reads as one again";
+        let text = entry.joined.unwrap_or_else(|| self.source.line(entry.start));
+        Plain::read(text, entry.start).expect(READ)
     }
 
-    pub(crate) fn name(&self, place: &Place) -> &str {
-        match place.parts {
-            Parts::InSource { name_len, .. } => {
-                let end = place.start + usize::try_from(name_len).expect("32 bits fit a usize");
-                self.slice(place.start, end)
-            }
-            Parts::Stored(index) => {
-                let stored = &self.places[index];
-                &self.stored[stored.start..][..stored.name_len]
-            }
-        }
+    /// The same of one that was joined, with its places in the source.
+    pub(crate) fn joined(&self, start: usize) -> Joined<'_> {
+        const READ: &str = "what was read as an option reads as one again";
+        let logical = Logical::at(self.source.as_bytes(), start).expect(READ);
+        let text = String::from_utf8(logical.joined()).expect(READ);
+        Joined::read(logical, text, 0).expect(READ)
     }
 
-    pub(crate) fn value(&self, place: &Place) -> &str {
-        match place.parts {
-            Parts::InSource { value_start, .. } => self.slice(value_start, place.end),
-            Parts::Stored(index) => {
-                let stored = &self.places[index];
-                &self.stored[stored.start + stored.name_len..][..stored.value_len]
-            }
-        }
+    /// Whether an option may have this name; to read one takes longer.
+    pub(crate) fn may_be(&self, entry: &Entry<'_>, name: &str) -> bool {
+        let rest = || &self.source.as_bytes()[entry.start..];
+        entry.joined.map_or_else(rest, str::as_bytes).starts_with(name.as_bytes())
     }
 
-    pub(crate) fn verbatim(&self, place: &Place) -> &str {
-        let Parts::Stored(index) = place.parts else {
-            return self.value(place);
-        };
-        let stored = &self.places[index];
-        let start = stored.start + stored.name_len + stored.value_len;
-        match stored.verbatim_len {
-            Some(len) => &self.stored[start..][..len],
-            None => self.value(place),
-        }
+    /// The section that stands at this offset of the source.
+    #[inline]
+    pub(crate) fn section_at(&self, offset: usize) -> &str {
+        self.headers.last_before(offset).map_or("", |header| self.section(&header))
     }
 
-    pub(crate) fn value_span(&self, place: &Place) -> Span {
-        let start = match place.parts {
-            Parts::InSource { value_start, .. } => value_start,
-            Parts::Stored(index) => self.places[index].value_start,
-        };
-        Span { start, end: place.end }
+    /// The names of the sections, each at its first header.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = &str> {
+        let mut told = BTreeSet::new();
+        let mut last = "";
+        self.section_names().filter(move |name| {
+            let is_repeated = std::mem::replace(&mut last, name) == *name;
+            !is_repeated && told.insert(*name)
+        })
     }
 
-    fn slice(&self, start: usize, end: usize) -> &str {
-        let text = self.source.as_text();
-        &text.expect("options stand in sources that are text")[start..end]
+    /// The name in each header.
+    pub(crate) fn section_names(&self) -> impl Iterator<Item = &str> {
+        let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
+        headers.map(|header| self.section(&header))
+    }
+
+    #[inline]
+    fn section<'a>(&'a self, header: &Entry<'a>) -> &'a str {
+        header.joined.unwrap_or_else(|| {
+            let line = self.source.line(header.start);
+            &line[1..trim_end(line.as_bytes()).len() - 1]
+        })
     }
 }

@@ -55,7 +55,7 @@ impl fmt::Display for Timespan {
 }
 
 /// Every unit of time with its length in microseconds; a longer word stands before its prefixes.
-const UNITS: [(&str, u64); 29] = [
+const UNITS: [(&str, u64); 30] = [
     ("seconds", SECOND),
     ("second", SECOND),
     ("sec", SECOND),
@@ -84,7 +84,8 @@ const UNITS: [(&str, u64); 29] = [
     ("y", YEAR),
     ("usec", 1),
     ("us", 1),
-    ("µs", 1),
+    ("\u{b5}s", 1),
+    ("\u{3bc}s", 1),
 ];
 
 const SECOND: u64 = 1_000_000;
@@ -98,7 +99,7 @@ const YEAR: u64 = 1461 * DAY / 4;
 
 /// Reads a span of time: numbers, each with a unit, that add up; or `infinity`.
 ///
-/// A number without a unit counts seconds and may have a fraction. Units: `us` `usec` `µs`,
+/// A number without a unit counts seconds and may have a fraction. Units: `us` `usec` `µs` `μs`,
 /// `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
 /// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days),
 /// `y` `year` `years` (365.25 days). What is less than a microsecond is cut off.
@@ -187,7 +188,8 @@ impl<'a> Number<'a> {
 
     /// So many units of the given length; `None` where that does not fit.
     fn times(&self, length: u64) -> Option<u64> {
-        let mut total = self.whole.checked_mul(length)?;
+        // systemd refuses the largest number of each unit as well.
+        let mut total = self.whole * Some(length).filter(|it| self.whole < u64::MAX / it)?;
         let mut place = length / 10;
         for digit in self.fraction.bytes() {
             total = total.checked_add(u64::from(digit - b'0') * place)?;

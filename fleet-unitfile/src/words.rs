@@ -260,8 +260,8 @@ fn unescape(text: &str) -> Option<(Escaped, usize)> {
         byte @ (b'\\' | b'"' | b'\'') => byte,
         b'x' => return byte_escape(text.get(1..3)?, 16).map(|byte| (byte, 3)),
         b'0'..=b'7' => return byte_escape(text.get(..3)?, 8).map(|byte| (byte, 3)),
-        b'u' => return character_escape(text.get(1..5)?).map(|character| (character, 5)),
-        b'U' => return character_escape(text.get(1..9)?).map(|character| (character, 9)),
+        b'u' => return character_escape(text.get(1..5)?).map(|escaped| (escaped, 5)),
+        b'U' => return character_escape(text.get(1..9)?).map(|escaped| (escaped, 9)),
         _ => return None,
     };
     Some((Escaped::Byte(byte), 1))
@@ -273,9 +273,12 @@ fn byte_escape(digits: &str, radix: u32) -> Option<Escaped> {
     u8::try_from(value).ok().map(Escaped::Byte)
 }
 
+/// A character by its number. systemd takes the number of none, too, and makes bytes of it that
+/// are not UTF-8.
 fn character_escape(digits: &str) -> Option<Escaped> {
+    const NOT_UTF8: u8 = 0xff;
     let value = number(digits, 16).filter(|&value| value != 0)?;
-    char::from_u32(value).map(Escaped::Character)
+    Some(char::from_u32(value).map_or(Escaped::Byte(NOT_UTF8), Escaped::Character))
 }
 
 /// A number of digits alone, without the sign that the standard library would accept.

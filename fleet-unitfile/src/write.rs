@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use crate::grammar::{BLANKS, is_clean, section_flaw};
 use crate::join::{Logical, trimmed_end};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
-use crate::option::UnitOption;
+use crate::option::{OptionView, UnitOption};
 
 /// Why an option cannot be written into a unit file and read back as the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,19 +97,59 @@ pub(crate) fn check_section(section: &str) -> Result<(), OptionError> {
     check(&UnitOption::new(section, "X", ""))
 }
 
+/// An option that can be written out.
+pub(crate) trait Written<'a>: Copy {
+    fn section(self) -> &'a str;
+    fn name(self) -> &'a str;
+    fn verbatim(self) -> Cow<'a, str>;
+}
+
+impl<'a> Written<'a> for &'a UnitOption {
+    fn section(self) -> &'a str {
+        UnitOption::section(self)
+    }
+
+    fn name(self) -> &'a str {
+        UnitOption::name(self)
+    }
+
+    fn verbatim(self) -> Cow<'a, str> {
+        Cow::Borrowed(UnitOption::verbatim(self))
+    }
+}
+
+impl<'a> Written<'a> for OptionView<'a> {
+    fn section(self) -> &'a str {
+        OptionView::section(self)
+    }
+
+    fn name(self) -> &'a str {
+        OptionView::name(self)
+    }
+
+    fn verbatim(self) -> Cow<'a, str> {
+        OptionView::verbatim(self)
+    }
+}
+
 /// Hands out the canonical text in pieces: options grouped by section, sections in the order in
 /// which they first have an option, an empty line between them.
-pub(crate) fn canonical(options: &[UnitOption], piece: &mut dyn FnMut(&str)) {
-    for (index, group) in grouped(options).iter().enumerate() {
+pub(crate) fn canonical<'a, O: Written<'a>>(
+    options: impl Iterator<Item = O> + Clone,
+    piece: &mut dyn FnMut(&str),
+) {
+    for (index, (section, runs)) in grouped(options.clone()).into_iter().enumerate() {
         if index > 0 {
             piece("\n");
         }
-        for text in ["[", group[0].section(), "]\n"] {
+        for text in ["[", section, "]\n"] {
             piece(text);
         }
-        for option in group {
-            for text in [option.name(), "=", option.verbatim(), "\n"] {
-                piece(text);
+        for run in runs {
+            for option in options.clone().skip(run.start).take(run.len()) {
+                for text in [option.name(), "=", &option.verbatim(), "\n"] {
+                    piece(text);
+                }
             }
         }
     }
@@ -130,7 +171,7 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     if ends_open || ended && !logical.unfinished || lines.next().is_some() {
         return (Cow::Borrowed(trimmed), None);
     }
-    let joined = String::from_utf8(logical.joined().into_owned()).expect(UTF8);
+    let joined = String::from_utf8(logical.joined()).expect(UTF8);
     let value = joined.trim_matches(BLANKS).to_owned();
     let verbatim = String::from_utf8(logical.verbatim(0)).expect(UTF8);
     let differs = verbatim != value;
@@ -184,16 +225,23 @@ fn value_flaw(value: &str) -> Option<OptionErrorKind> {
     None
 }
 
-/// The options by section, sections in the order in which they first have an option.
-fn grouped(options: &[UnitOption]) -> Vec<Vec<&UnitOption>> {
+/// The sections in the order in which they first have an option, with the options of each as
+/// runs of neighbours: there are few of them, however many options there are.
+fn grouped<'a, O: Written<'a>>(
+    options: impl Iterator<Item = O>,
+) -> Vec<(&'a str, Vec<Range<usize>>)> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<&UnitOption>> = Vec::new();
-    for option in options {
-        let place = *places.entry(option.section()).or_insert(groups.len());
+    let mut groups: Vec<(&str, Vec<Range<usize>>)> = Vec::new();
+    for (index, option) in options.enumerate() {
+        let section = option.section();
+        let place = *places.entry(section).or_insert(groups.len());
         if place == groups.len() {
-            groups.push(Vec::new());
+            groups.push((section, Vec::new()));
         }
-        groups[place].push(option);
+        match groups[place].1.last_mut() {
+            Some(run) if run.end == index => run.end += 1,
+            _ => groups[place].1.push(index..index + 1),
+        }
     }
     groups
 }

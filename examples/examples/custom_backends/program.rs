@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet_agent::ServiceError;
-use fleet_unitfile::{UnitFile, UnitName, UnitOption, split_words};
+use fleet_unitfile::{OptionView, UnitFile, UnitName, split_words};
 use tokio::sync::watch;
 
 /// A program with its arguments.
@@ -32,7 +32,7 @@ impl Program {
         let option = file.values("Service", "ExecStart").last();
         let line = option.map_or(0, |option| file.location(option.span().start).line);
         let bad = |problem: String| ServiceError::BadSetting { unit: unit.clone(), line, problem };
-        let value = option.map_or("", UnitOption::value);
+        let value = option.map_or("", OptionView::value);
         let words = split_words(value).map_err(|error| bad(error.to_string()))?;
         Self::from_words(&words).ok_or_else(|| {
             bad(format!(

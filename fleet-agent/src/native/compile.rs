@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use fleet_unitfile::{
-    UnitFile, UnitName, UnitOption, UnitType, expand_specifiers, parse_bool, parse_timespan,
+    OptionView, UnitFile, UnitName, UnitType, expand_specifiers, parse_bool, parse_timespan,
 };
 
 use super::command::parse_commands;
@@ -94,7 +94,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn take(&mut self, unit: &UnitName, option: &UnitOption, host: &Host) -> Result<(), String> {
+    fn take(&mut self, unit: &UnitName, option: OptionView<'_>, host: &Host) -> Result<(), String> {
         match standing(option.section(), option.name()) {
             Standing::Honoured => {
                 let value = expand_specifiers(option.value(), unit).map_err(shown)?;

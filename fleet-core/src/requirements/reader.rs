@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_unitfile::{Span, UnitFile, UnitName, UnitOption, expand_specifiers, parse_bool};
+use fleet_unitfile::{OptionView, Span, UnitFile, UnitName, expand_specifiers, parse_bool};
 
 use super::report::Reports;
 use super::{
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read_option(&mut self, option: &UnitOption) {
+    fn read_option(&mut self, option: OptionView<'_>) {
         let span = option.span();
         let Some(key) = self.key(option.name(), span) else {
             return;
@@ -115,23 +115,21 @@ impl<'a> Reader<'a> {
         if key != FleetOption::Global {
             self.given.entry(key).or_insert(span);
         }
-        let mut from = option.value_span().start;
+        let Span { start: mut from, end } = option.value_span();
         for value in values {
             if self.may_have_one_more(key, span) {
-                let span = self.find(&value, from, option);
+                let span = self.find(&value, Span { start: from, end }).unwrap_or(span);
                 from = from.max(span.end);
                 self.read_value(key, &value, span);
             }
         }
     }
 
-    /// Where a value of the option stands, if it can be found as it is at or after `from`;
-    /// otherwise the whole option.
-    fn find(&self, value: &str, from: usize, option: &UnitOption) -> Span {
-        let end = option.value_span().end;
-        let text = self.file.source().get(from..end).and_then(|text| str::from_utf8(text).ok());
-        let at = text.and_then(|text| text.find(value));
-        at.map_or(option.span(), |at| Span { start: from + at, end: from + at + value.len() })
+    /// Where a value stands in a part of the source, if it can be found there as it is.
+    fn find(&self, value: &str, part: Span) -> Option<Span> {
+        let text = str::from_utf8(self.file.source().get(part.start..part.end)?).ok()?;
+        let start = part.start + text.find(value)?;
+        Some(Span { start, end: start + value.len() })
     }
 
     /// Counts one more value of an option, and says whether it may have it. The first that it may

@@ -21,7 +21,7 @@ pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
         hash: unit.hash().to_string(),
         machine_id: placement.map_or_else(String::new, |placement| placement.machine.to_string()),
         name: unit.name.to_string(),
-        options: unit.file.options().iter().map(option).collect(),
+        options: unit.file.options().map(option).collect(),
         reason: reason.map_or_else(String::new, ToString::to_string),
         reason_detail: reason.map(|reason| reason_detail(reason)),
         ..Unit::default()
@@ -87,11 +87,11 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     }
 }
 
-fn option(option: &fleet_unitfile::UnitOption) -> UnitOption {
+fn option(option: fleet_unitfile::OptionView<'_>) -> UnitOption {
     UnitOption {
         name: option.name().to_owned(),
         section: option.section().to_owned(),
-        value: option.verbatim().to_owned(),
+        value: option.verbatim().into_owned(),
     }
 }
 

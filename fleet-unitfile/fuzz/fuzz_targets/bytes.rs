@@ -11,7 +11,7 @@ fuzz_target!(|source: &[u8]| {
         assert!(diagnostic.span().end <= source.len());
         assert_eq!(unit.location(diagnostic.span().start), diagnostic.location());
     }
-    let mut options = unit.options().iter();
+    let mut options = unit.options();
     for read in Reader::new(source).options() {
         let option = options.next().expect("both read as many options");
         assert_eq!(read.section(), option.section());

@@ -1,14 +1,14 @@
 //! Any edit of any source changes what it says it does.
 #![no_main]
 
-use fleet_unitfile::{UnitFile, UnitOption};
+use fleet_unitfile::{OptionView, UnitFile, UnitOption};
 use libfuzzer_sys::fuzz_target;
 
 type Triple = (String, String, String);
 
 fn triples(unit: &UnitFile) -> Vec<Triple> {
-    let own = |it: &UnitOption| (it.section().into(), it.name().into(), it.value().into());
-    unit.options().iter().map(own).collect()
+    let own = |it: OptionView<'_>| (it.section().into(), it.name().into(), it.value().into());
+    unit.options().map(own).collect()
 }
 
 fuzz_target!(|input: (u8, &str, &str, &[u8])| {

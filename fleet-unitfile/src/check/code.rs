@@ -10,7 +10,8 @@ macro_rules! codes {
         /// What was found. The text of a code stays the same in later versions.
         ///
         /// An error is what makes systemd refuse the unit, or what makes strict parsing refuse the
-        /// file; a warning is what systemd ignores, or takes in another way than it looks.
+        /// file; a warning is what systemd ignores, takes in another way than it looks, or warns
+        /// of; a hint is what it takes, though there is a better way by now.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingCode {
@@ -61,8 +62,10 @@ codes! {
     ForeignSection "U0102" Warning "A section of another unit type, which systemd ignores here."
     UnknownKey "U0103" Warning "The section has no such option, and systemd ignores it."
     MisplacedKey "U0104" Warning "The option belongs into another section, and is ignored here."
-    OutdatedKey "U0105" Warning "systemd asks for another option in place of this one."
+    OutdatedKey "U0105" Warning "systemd asks for another option or value in place of this one."
     Repeated "U0106" Warning "An option with one value is set again; the last one counts."
+    OldKey "U0107" Hint "An older option that systemd still takes; there is another by now."
+    OldPath "U0108" Hint "A path below `/var/run`, which is `/run` by now."
     Boolean "U0201" Warning "A value is neither yes nor no."
     Timespan "U0202" Warning "A value is not a span of time."
     Size "U0203" Warning "A value is not a size in bytes."
@@ -98,6 +101,7 @@ codes! {
     NoSource "U0406" Error "A mount does not say what it mounts."
     NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."
     NoFile "U0408" Error "systemd reads no unit files of this type."
+    Accept "U0409" Error "A socket that is to accept connections is set up so that it cannot."
 }
 
 impl fmt::Display for FindingCode {

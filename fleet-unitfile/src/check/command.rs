@@ -2,6 +2,7 @@
 
 use super::code::FindingCode;
 use super::flaw::{Flaw, quoted};
+use super::specifiers;
 use crate::command::{CommandError, Commands, Refusal};
 use crate::words::{Splitter, WordError};
 
@@ -18,7 +19,8 @@ pub(super) fn command(value: &str) -> Option<Flaw> {
 
 /// How many commands systemd takes from a value.
 pub(super) fn count(value: &str) -> usize {
-    Commands::new(value).filter(Result::is_ok).count()
+    let commands = Commands::new(value).map_while(Result::ok);
+    commands.take_while(|it| specifiers::of_command(value, it).is_none()).count()
 }
 
 fn refused(value: &str, refusal: &Refusal) -> Flaw {

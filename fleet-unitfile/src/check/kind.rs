@@ -165,10 +165,10 @@ impl Kind {
         )
     }
 
-    /// What is wrong with a value of this kind in a unit of this name.
-    pub(super) fn check(self, value: &str, unit: &UnitName) -> Vec<Flaw> {
+    /// What is wrong with a value of this kind, of a certain option, in a unit of this name.
+    pub(super) fn check(self, option: &str, value: &str, unit: &UnitName) -> Vec<Flaw> {
         if value.is_empty() {
-            return self.empty().into_iter().collect();
+            return self.empty(option, unit).into_iter().collect();
         }
         if let Some(flaw) = specifiers::check(self, value) {
             return vec![flaw];
@@ -182,7 +182,7 @@ impl Kind {
             Self::PathsOnly => lists::paths_only(value),
             Self::Sources => lists::sources(value),
             Self::Users => lists::users(value),
-            Self::Variables => lists::variables(value),
+            Self::Variables => lists::variables(value, option != "PassEnvironment"),
             Self::RelativePaths => lists::relative_paths(value),
             Self::Binds => lists::binds(value),
             Self::Units => lists::units(value, None, unit),
@@ -193,6 +193,8 @@ impl Kind {
                 Some(_) => Vec::new(),
                 None => lists::choices(value, words),
             },
+            Self::Memory => numbers::memory(option, value).into_iter().collect(),
+            Self::Percent => numbers::percent(option, value).into_iter().collect(),
             _ => self.check_one(value, unit).into_iter().collect(),
         }
     }
@@ -217,15 +219,13 @@ impl Kind {
             Self::Path | Self::PathEach => values::path(value),
             Self::PathList => values::path_list(value),
             Self::EnvironmentFile => values::path(value.strip_prefix('-').unwrap_or(value)),
-            Self::PathTest => values::path(value.trim_start_matches(['|', '!', ' '])),
+            Self::PathTest => values::path_test(value),
             Self::RootPath => values::root_path(value),
             Self::WorkingDirectory => values::working_directory(value),
             Self::Spans if value.contains('%') => None,
             Self::Span | Self::Spans => numbers::span(value),
             Self::Size => numbers::size(value),
-            Self::Memory => numbers::memory(value),
             Self::Tasks => numbers::tasks(value),
-            Self::Percent => numbers::percent(value),
             Self::Mode => numbers::mode(value),
             Self::Limit(measure) => numbers::limit(value, measure),
             Self::Whole(least, most) => numbers::whole(value, least, most, &[]),
@@ -235,15 +235,56 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value that is empty: most kinds take it as going back to the default.
-    fn empty(self) -> Option<Flaw> {
+    /// What is wrong with a value that is empty: lists and some others take it as going back to
+    /// the default.
+    fn empty(self, option: &str, unit: &UnitName) -> Option<Flaw> {
+        let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
         match self {
-            Self::Bool => values::boolean("", &[]),
-            Self::FatalBool => values::fatal_boolean(""),
-            Self::Mode => numbers::mode(""),
-            Self::Signal => values::signal(""),
-            Self::Limit(measure) => numbers::limit("", measure),
+            _ if is_taken => None,
+            Self::Bool
+            | Self::BoolOr(_)
+            | Self::BusName
+            | Self::Choice(_)
+            | Self::ChoiceOrNumber(_)
+            | Self::FatalBool
+            | Self::Limit(_)
+            | Self::Mode
+            | Self::Signal
+            | Self::Size
+            | Self::Span
+            | Self::Stream(_)
+            | Self::Unit
+            | Self::UnitOf(_)
+            | Self::Whole(..) => self.check_one("", unit),
             _ => None,
         }
     }
 }
+
+/// Options with one value for which, unlike for others of their kind, an empty one is the default.
+const TAKES_EMPTY: [&str; 24] = [
+    "BlockIOWeight",
+    "CPUQuotaPeriodSec",
+    "CPUSchedulingPolicy",
+    "CPUShares",
+    "FailureActionExitStatus",
+    "IOSchedulingClass",
+    "IOSchedulingPriority",
+    "IOWeight",
+    "IPTOS",
+    "KillMode",
+    "ManagedOOMMemoryPressure",
+    "ManagedOOMSwap",
+    "MountAPIVFS",
+    "MountFlags",
+    "NUMAPolicy",
+    "Nice",
+    "OOMScoreAdjust",
+    "StartupBlockIOWeight",
+    "StartupCPUShares",
+    "StartupIOWeight",
+    "SuccessActionExitStatus",
+    "TTYColumns",
+    "TTYRows",
+    "TimeoutAbortSec",
+];

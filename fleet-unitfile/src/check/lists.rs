@@ -129,9 +129,9 @@ pub(super) fn environment(value: &str) -> Vec<Flaw> {
 }
 
 /// Names of variables, for some options with a value after them.
-pub(super) fn variables(value: &str) -> Vec<Flaw> {
+pub(super) fn variables(value: &str, may_assign: bool) -> Vec<Flaw> {
     each_word(value, |word| {
-        let name = word.split('=').next().unwrap_or_default();
+        let name = if may_assign { word.split('=').next().unwrap_or_default() } else { word };
         (!is_variable(name)).then(|| {
             let message = format!("{} is not the name of a variable", quoted(name));
             let help = "use letters, digits and underscores, and begin with no digit";

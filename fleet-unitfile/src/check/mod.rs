@@ -1,5 +1,6 @@
 //! Checking: what systemd would refuse, ignore, or take in another way than it looks.
 
+mod advice;
 mod calendar;
 mod choices;
 mod code;
@@ -8,6 +9,7 @@ mod finding;
 mod flaw;
 mod kind;
 mod lists;
+mod merged;
 mod near;
 mod numbers;
 mod render;
@@ -22,21 +24,23 @@ use std::collections::BTreeMap;
 pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
+pub use merged::{MergedFinding, check_merged};
 pub use table::{directives, directives_version};
 
 use self::flaw::Flaw;
 use crate::diagnostic::{Severity, Span};
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 
 /// How many findings are kept. Past that, only errors are added, and as many of them at most.
 const MOST: usize = 200;
 
 /// Checks a unit file against all that systemd knows about options and their values.
 ///
-/// Errors are what systemd refuses the unit for; warnings are what it ignores, or takes in another
-/// way than it looks. Findings are in the order of the source; what is missing is told at the
+/// Errors are what systemd refuses the unit for; warnings are what it ignores, takes in another
+/// way than it looks, or warns of itself; hints are what it takes, though there is a better way by
+/// now. Findings are in the order of the source; what is missing is told at the
 /// header of the section. At most two hundred are kept, and as many errors of those that come
 /// after them.
 ///
@@ -62,14 +66,7 @@ const MOST: usize = 200;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
-    let mut checker = Checker { file, raw: Vec::new(), errors: 0 };
-    for (section, flaw) in sections::check(name, file).take(MOST) {
-        checker.keep(sections::header(file.source(), section), flaw);
-    }
-    for option in file.options() {
-        checker.option(name, option);
-    }
-    checker.repeated();
+    let mut checker = Checker::new(name, file);
     for (option, flaw) in whole::check(name, file) {
         match option {
             Some(option) => checker.value(option, flaw),
@@ -85,21 +82,36 @@ struct Checker<'a> {
     errors: usize,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    /// Checks all that can be told of a file without what other files say.
+    fn new(name: &UnitName, file: &'a UnitFile) -> Self {
+        let mut checker = Self { file, raw: Vec::new(), errors: 0 };
+        for (section, flaw) in sections::check(name, file).take(MOST) {
+            checker.keep(sections::header(file.source(), section), flaw);
+        }
+        for option in file.options() {
+            checker.option(name, option);
+        }
+        checker.repeated();
+        checker
+    }
+
     /// Checks one option by its name and, if that is known, by its value.
-    fn option(&mut self, name: &UnitName, option: &UnitOption) {
+    fn option(&mut self, name: &UnitName, option: OptionView<'_>) {
         let section = option.section();
         if sections::is_ignored(name, section) || option.name().starts_with("X-") {
             return;
         }
-        let start = option.span().start;
-        let at = Span { start, end: start + option.name().len() };
+        let at = self.name(option);
         match table::kind(section, option.name()) {
             Some(kind) => {
-                if let Some(flaw) = sections::outdated(option) {
+                if let Some(flaw) = advice::outdated(option) {
                     self.keep(at, flaw);
                 }
-                for flaw in kind.check(option.value(), name) {
+                if let Some(flaw) = advice::legacy_path(kind, option) {
+                    self.value(option, flaw);
+                }
+                for flaw in kind.check(option.name(), option.value(), name) {
                     self.value(option, flaw);
                 }
             }
@@ -113,7 +125,7 @@ impl Checker<'_> {
     /// Tells of options with one value that are set again.
     fn repeated(&mut self) {
         let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for (index, option) in self.file.options().iter().enumerate() {
+        for option in self.file.options() {
             if self.raw.len() >= MOST {
                 // It would not be kept, and finding the line takes its time.
                 return;
@@ -124,19 +136,26 @@ impl Checker<'_> {
             }
             if option.value().is_empty() {
                 seen.remove(&key);
-            } else if let Some(first) = seen.insert(key, index) {
-                let line = self.file.location(self.file.options()[first].span().start).line;
+            } else if let Some(first) = seen.insert(key, option.span().start) {
+                let line = self.file.location(first).line;
                 let message = format!("{} is set in line {line}, too", option.name());
                 let flaw =
                     Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
-                let start = option.span().start;
-                self.keep(Span { start, end: start + option.name().len() }, flaw);
+                self.keep(self.name(option), flaw);
             }
         }
     }
 
+    /// Where the name of an option stands; all of the option, where a line ends in its name.
+    fn name(&self, option: OptionView<'_>) -> Span {
+        let start = option.span().start;
+        let span = Span { start, end: start + option.name().len() };
+        let written = self.file.source().get(span.start..span.end);
+        if written == Some(option.name().as_bytes()) { span } else { option.span() }
+    }
+
     /// Keeps what is wrong with a value, at the part of it that is wrong where that is known.
-    fn value(&mut self, option: &UnitOption, flaw: Flaw) {
+    fn value(&mut self, option: OptionView<'_>, flaw: Flaw) {
         let whole = match option.value() {
             "" => option.span(),
             _ => option.value_span(),

@@ -3,7 +3,7 @@
 use super::code::FindingCode;
 use super::flaw::{Flaw, one_of, quoted};
 use super::kind::Measure;
-use crate::size::{Size, parse_permyriad, parse_size};
+use crate::size::{Size, integer, parse_permyriad, parse_size};
 use crate::timespan::{Timespan, parse_timespan};
 
 pub(super) fn span(value: &str) -> Option<Flaw> {
@@ -24,14 +24,22 @@ pub(super) fn size(value: &str) -> Option<Flaw> {
     })
 }
 
-pub(super) fn memory(value: &str) -> Option<Flaw> {
-    parse_size(value).is_err().then(|| {
-        let message = format!("{} is neither a size nor a percentage", quoted(value));
-        let help = "write a number, with K, M, G or T if need be, a percentage up to 100%, or \
-                    infinity";
-        Flaw::whole(FindingCode::Size, message, help)
-    })
+pub(super) fn memory(option: &str, value: &str) -> Option<Flaw> {
+    let message = match parse_size(value) {
+        Err(_) => format!("{} is neither a size nor a percentage", quoted(value)),
+        // These would leave no memory at all.
+        Ok(Size::Bytes(0) | Size::Permyriad(0)) if NOT_ZERO.contains(&option) => {
+            format!("{} is out of range", quoted(value))
+        }
+        Ok(_) => return None,
+    };
+    let help = "write a number, with K, M, G or T if need be, a percentage up to 100%, or \
+                infinity";
+    Some(Flaw::whole(FindingCode::Size, message, help))
 }
+
+const NOT_ZERO: [&str; 5] =
+    ["MemoryHigh", "MemoryLimit", "MemoryMax", "StartupMemoryHigh", "StartupMemoryMax"];
 
 pub(super) fn tasks(value: &str) -> Option<Flaw> {
     let is_fine = value == "infinity"
@@ -44,11 +52,16 @@ pub(super) fn tasks(value: &str) -> Option<Flaw> {
     })
 }
 
-pub(super) fn percent(value: &str) -> Option<Flaw> {
-    parse_permyriad(value).is_err().then(|| {
-        let message = format!("{} is not a percentage", quoted(value));
-        Flaw::whole(FindingCode::Number, message, "write a number with a percent sign, such as 20%")
-    })
+/// A share: of one processor any but none, of everything else at most the whole.
+pub(super) fn percent(option: &str, value: &str) -> Option<Flaw> {
+    let shares = if option == "CPUQuota" { 1..=u32::MAX } else { 0..=10_000 };
+    let message = match parse_permyriad(value) {
+        Ok(share) if shares.contains(&share) => return None,
+        Ok(_) => format!("{} is out of range", quoted(value)),
+        Err(_) => format!("{} is not a percentage", quoted(value)),
+    };
+    let help = "write a number with a percent sign, such as 20%";
+    Some(Flaw::whole(FindingCode::Number, message, help))
 }
 
 pub(super) fn mode(value: &str) -> Option<Flaw> {
@@ -127,25 +140,6 @@ fn limit_of(value: &str, measure: Measure) -> Option<u128> {
     }
 }
 
-/// An integer as systemd reads it: in decimal, or in hexadecimal, octal or binary digits after
-/// their prefixes, with a sign if need be.
-fn integer(value: &str) -> Option<i64> {
-    let (sign, digits) = match value.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, value.strip_prefix('+').unwrap_or(value)),
-    };
-    let (radix, digits) = match digits.get(..2) {
-        Some("0x" | "0X") => (16, &digits[2..]),
-        Some("0o") => (8, &digits[2..]),
-        Some("0b") => (2, &digits[2..]),
-        _ if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
-        _ => (10, digits),
-    };
-    let plain = digits.chars().all(|digit| digit.is_digit(radix));
-    let number = i128::from_str_radix(digits, radix).ok().filter(|_| plain)?;
-    i64::try_from(sign * number).ok()
-}
-
 /// A number of bytes.
 fn size_of(value: &str) -> Option<u128> {
     match parse_size(value).ok()? {
@@ -161,28 +155,6 @@ fn is_digits(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn integers_are_read_in_four_bases() {
-        for (value, expected) in [
-            ("0", Some(0)),
-            ("-5", Some(-5)),
-            ("+5", Some(5)),
-            ("0x10", Some(16)),
-            ("010", Some(8)),
-            ("0b11", Some(3)),
-            ("0o17", Some(15)),
-            ("", None),
-            ("-", None),
-            ("5 ", None),
-            ("08", None),
-            ("--5", None),
-            ("9223372036854775808", None),
-            ("ä5", None),
-        ] {
-            assert_eq!(integer(value), expected, "{value:?}");
-        }
-    }
 
     #[test]
     fn limits_are_ordered_by_what_they_allow() {

@@ -7,22 +7,6 @@ use super::table;
 use crate::diagnostic::Span;
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
-
-/// Options that systemd takes and asks to replace, and what to write in their place.
-const OUTDATED: [(&str, &str); 11] = [
-    ("BlockIOAccounting", "IOAccounting"),
-    ("BlockIODeviceWeight", "IODeviceWeight"),
-    ("BlockIOReadBandwidth", "IOReadBandwidthMax"),
-    ("BlockIOWeight", "IOWeight"),
-    ("BlockIOWriteBandwidth", "IOWriteBandwidthMax"),
-    ("CPUShares", "CPUWeight"),
-    ("MemoryLimit", "MemoryMax"),
-    ("RequiresOverridable", "Requires"),
-    ("RequisiteOverridable", "Requisite"),
-    ("StartupBlockIOWeight", "StartupIOWeight"),
-    ("StartupCPUShares", "StartupCPUWeight"),
-];
 
 /// What is wrong with the sections of a file.
 pub(super) fn check<'a>(
@@ -108,15 +92,4 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> Flaw {
         None => format!("remove it, or write X-{key} if it is for another program"),
     };
     Flaw::whole(FindingCode::UnknownKey, message, help)
-}
-
-/// What to say of an option, or a value of it, that systemd asks to replace.
-pub(super) fn outdated(option: &UnitOption) -> Option<Flaw> {
-    if (option.name(), option.value()) == ("KillMode", "none") {
-        let message = "KillMode=none leaves processes behind, and is to go from systemd";
-        return Some(Flaw::whole(FindingCode::OutdatedKey, message, "write mixed or process"));
-    }
-    let (old, other) = OUTDATED.iter().find(|(old, _)| *old == option.name())?;
-    let message = format!("{old} is from an older systemd, and a newer one ignores it");
-    Some(Flaw::whole(FindingCode::OutdatedKey, message, format!("write {other}")))
 }

@@ -3,31 +3,60 @@
 use super::code::FindingCode;
 use super::flaw::Flaw;
 use super::kind::Kind;
+use crate::command::{CommandLine, Commands};
 
 /// The letters that systemd has a specifier for, those that it had once and those of newer
 /// versions among them, and the percent sign itself.
 const LETTERS: &str = "aAbBcCdDEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
+/// Those that may be part of the name of a unit: what they stand for has no blanks and slashes.
+const OF_NAMES: &str = "aAbBgGHijlmMnNopquUvwW%";
+
 /// The first percent sign that begins no specifier, in a value whose specifiers systemd replaces.
 ///
 /// One at the very end stays as it is, and so does one before anything but a letter or digit.
 pub(super) fn check(kind: Kind, value: &str) -> Option<Flaw> {
-    let code = code(kind)?;
-    let (at, letter) = unknown(value)?;
-    let flaw = Flaw {
+    if kind == Kind::Command {
+        return Commands::new(value).map_while(Result::ok).find_map(|it| of_command(value, &it));
+    }
+    let code = code(kind, value)?;
+    let is_name = matches!(kind, Kind::Unit | Kind::UnitOf(_) | Kind::Units | Kind::UnitsOf(_));
+    let (at, letter) = unknown(value, if is_name { OF_NAMES } else { LETTERS })?;
+    let (message, help) = match LETTERS.contains(letter) {
+        true => (
+            format!("\"%{letter}\" cannot be part of the name of a unit"),
+            "write a specifier such as %i, %j, %n or %p",
+        ),
+        false => (format!("\"%{letter}\" is no specifier"), "write %% for a percent sign"),
+    };
+    let at = at..at + 1 + letter.len_utf8();
+    Some(Flaw { code, at, message, help: help.to_owned() })
+}
+
+/// The same for one command of a value; systemd only ignores one that may fail.
+pub(super) fn of_command(value: &str, command: &CommandLine) -> Option<Flaw> {
+    let span = command.span();
+    let (at, letter) = unknown(&value[span.start..span.end], LETTERS)?;
+    let code = match command.ignores_failure() {
+        true => FindingCode::IgnoredCommand,
+        false => FindingCode::FatalSpecifier,
+    };
+    let at = span.start + at;
+    Some(Flaw {
         code,
         at: at..at + 1 + letter.len_utf8(),
         message: format!("\"%{letter}\" is no specifier"),
         help: "write %% for a percent sign".to_owned(),
-    };
-    Some(flaw)
+    })
 }
 
 /// What an unknown specifier means for a kind of value; `None` where a percent sign is like any
 /// other character.
-fn code(kind: Kind) -> Option<FindingCode> {
+fn code(kind: Kind, value: &str) -> Option<FindingCode> {
     match kind {
-        Kind::Command | Kind::User | Kind::Users | Kind::RootPath | Kind::WorkingDirectory => {
+        // With the dash systemd only warns.
+        Kind::WorkingDirectory if value.starts_with('-') => Some(FindingCode::Specifier),
+        Kind::User | Kind::Users | Kind::RootPath | Kind::WorkingDirectory => {
             Some(FindingCode::FatalSpecifier)
         }
         Kind::Binds
@@ -58,14 +87,14 @@ fn code(kind: Kind) -> Option<FindingCode> {
     }
 }
 
-fn unknown(value: &str) -> Option<(usize, char)> {
+fn unknown(value: &str, known: &str) -> Option<(usize, char)> {
     let mut characters = value.char_indices();
     while let Some((at, character)) = characters.next() {
         if character != '%' {
             continue;
         }
         let (_, letter) = characters.next()?;
-        if letter.is_ascii_alphanumeric() && !LETTERS.contains(letter) {
+        if letter.is_ascii_alphanumeric() && !known.contains(letter) {
             return Some((at, letter));
         }
     }
@@ -87,7 +116,7 @@ mod tests {
             ("50% of all, %ä", None),
             ("date +%F", Some((6, 'F'))),
         ] {
-            assert_eq!(unknown(value), expected, "{value}");
+            assert_eq!(unknown(value, LETTERS), expected, "{value}");
         }
     }
 }

@@ -86,11 +86,22 @@ pub(super) fn is_signal(value: &str) -> bool {
     }
 }
 
+/// An absolute path that does not lead upwards.
 pub(super) fn path(value: &str) -> Option<Flaw> {
-    (!is_absolute(value)).then(|| {
+    if !is_absolute(value) {
         let message = format!("{} is not an absolute path", quoted(value));
-        Flaw::whole(FindingCode::Path, message, "write the whole path, from / on")
+        return Some(Flaw::whole(FindingCode::Path, message, "write the whole path, from / on"));
+    }
+    value.split('/').any(|part| part == "..").then(|| {
+        let message = format!("{} has a part \"..\"", quoted(value));
+        Flaw::whole(FindingCode::Path, message, "write the path that it leads to")
     })
+}
+
+/// A path after the marks of a condition: a bar, then an exclamation mark, and no blanks.
+pub(super) fn path_test(value: &str) -> Option<Flaw> {
+    let marked = value.strip_prefix('|').unwrap_or(value);
+    path(marked.strip_prefix('!').unwrap_or(marked))
 }
 
 /// Absolute paths with colons between them.
@@ -109,14 +120,12 @@ pub(super) fn root_path(value: &str) -> Option<Flaw> {
 
 /// An absolute path or the home of the user, with a dash before it if it may be missing.
 pub(super) fn working_directory(value: &str) -> Option<Flaw> {
-    let path = value.strip_prefix('-').unwrap_or(value);
-    (path != "~" && !is_absolute(path)).then(|| {
-        let message = format!("{} is not an absolute path", quoted(path));
-        // With the dash systemd only warns.
-        let code =
-            if path.len() < value.len() { FindingCode::Path } else { FindingCode::FatalPath };
-        Flaw::whole(code, message, "write the whole path, from / on, or ~ for the user's home")
-    })
+    let place = value.strip_prefix('-').unwrap_or(value);
+    let flaw = path(place).filter(|_| place != "~")?;
+    // With the dash systemd only warns.
+    let code = if place.len() < value.len() { flaw.code } else { FindingCode::FatalPath };
+    let help = "write the whole path, from / on, or ~ for the user's home";
+    Some(Flaw { code, help: help.to_owned(), ..flaw })
 }
 
 /// Whether a path begins at the root; one that begins with a specifier may.

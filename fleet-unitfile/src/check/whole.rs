@@ -9,53 +9,20 @@ use crate::diagnostic::Severity;
 use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
 use crate::name::UnitName;
-use crate::option::UnitOption;
+use crate::option::OptionView;
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
 /// A rule that is broken, with the option that it is about if there is one.
-pub(super) type Broken<'a> = (Option<&'a UnitOption>, Flaw);
+pub(super) type Broken<'a> = (Option<OptionView<'a>>, Flaw);
 
 /// The rules that a unit breaks, because of which systemd refuses it.
 pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
     match name.unit_type() {
         UnitType::Service => Service { name, file }.check(),
-        UnitType::Timer => trigger(
-            name,
-            file,
-            "Timer",
-            &[
-                "OnCalendar",
-                "OnActiveSec",
-                "OnBootSec",
-                "OnStartupSec",
-                "OnUnitActiveSec",
-                "OnUnitInactiveSec",
-                "OnClockChange",
-                "OnTimezoneChange",
-            ],
-        ),
-        UnitType::Path => trigger(
-            name,
-            file,
-            "Path",
-            &["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"],
-        ),
-        UnitType::Socket => trigger(
-            name,
-            file,
-            "Socket",
-            &[
-                "ListenStream",
-                "ListenDatagram",
-                "ListenSequentialPacket",
-                "ListenFIFO",
-                "ListenSpecial",
-                "ListenNetlink",
-                "ListenMessageQueue",
-                "ListenUSBFunction",
-            ],
-        ),
+        UnitType::Timer => trigger(name, file, "Timer", &TIMERS),
+        UnitType::Path => trigger(name, file, "Path", &PATHS),
+        UnitType::Socket => [trigger(name, file, "Socket", &SOCKETS), accept(name, file)].concat(),
         UnitType::Mount => [source(name, file), named(name, file, "Mount", "Where")].concat(),
         UnitType::Automount => named(name, file, "Automount", "Where"),
         UnitType::Swap => named(name, file, "Swap", "What"),
@@ -64,18 +31,43 @@ pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a
     }
 }
 
-/// The last value of an option that counts: one that is wrong is ignored, and an empty one takes
-/// back those before it.
+const TIMERS: [&str; 8] = [
+    "OnCalendar",
+    "OnActiveSec",
+    "OnBootSec",
+    "OnStartupSec",
+    "OnUnitActiveSec",
+    "OnUnitInactiveSec",
+    "OnClockChange",
+    "OnTimezoneChange",
+];
+
+const PATHS: [&str; 5] =
+    ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
+
+/// What a socket listens on; connections can be accepted from the first two.
+const SOCKETS: [&str; 8] = [
+    "ListenStream",
+    "ListenSequentialPacket",
+    "ListenDatagram",
+    "ListenFIFO",
+    "ListenSpecial",
+    "ListenNetlink",
+    "ListenMessageQueue",
+    "ListenUSBFunction",
+];
+
+/// The last value of an option that counts: one that is wrong is ignored, and an empty one that
+/// is not takes back those before it.
 fn set<'a>(
     name: &UnitName,
     file: &'a UnitFile,
     section: &'a str,
     key: &'a str,
-) -> Option<&'a UnitOption> {
+) -> Option<OptionView<'a>> {
     let kind = table::kind(section, key)?;
-    let counts = |option: &&UnitOption| {
-        option.value().is_empty() || kind.check(option.value(), name).iter().all(is_harmless)
-    };
+    let counts =
+        |option: &OptionView<'_>| kind.check(key, option.value(), name).iter().all(is_harmless);
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
@@ -85,7 +77,7 @@ fn is_harmless(flaw: &Flaw) -> bool {
     flaw.code.severity() == Severity::Error || flaw.code == FindingCode::Escape
 }
 
-fn is_yes(option: Option<&UnitOption>) -> bool {
+fn is_yes(option: Option<OptionView<'_>>) -> bool {
     option.is_some_and(|option| parse_bool(option.value()) == Some(true))
 }
 
@@ -100,15 +92,15 @@ impl<'a> Service<'a> {
         rules.into_iter().flatten().collect()
     }
 
-    fn option(&self, name: &'static str) -> Option<&'a UnitOption> {
+    fn option(&self, name: &'static str) -> Option<OptionView<'a>> {
         set(self.name, self.file, "Service", name)
     }
 
     /// The type that systemd gives to the service; one that it does not know counts as none.
     fn service_type(&self) -> &'a str {
         // An empty value is no type, so the one before it stays.
-        let known = |option: &&UnitOption| choices::SERVICE_TYPES.contains(&option.value());
-        let given = self.file.values("Service", "Type").rfind(known).map(UnitOption::value);
+        let known = |option: &OptionView<'_>| choices::SERVICE_TYPES.contains(&option.value());
+        let given = self.file.values("Service", "Type").rfind(known).map(OptionView::value);
         given.unwrap_or_else(|| match (self.option("BusName"), self.option("ExecStart")) {
             (Some(_), _) => "dbus",
             (None, Some(_)) => "simple",
@@ -138,7 +130,7 @@ impl<'a> Service<'a> {
     }
 
     fn several(&self) -> Option<Broken<'a>> {
-        let starts: Vec<&UnitOption> = self.file.values("Service", "ExecStart").collect();
+        let starts: Vec<OptionView<'_>> = self.file.values("Service", "ExecStart").collect();
         let from = starts.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         let mut commands = 0;
         let second = starts[from..].iter().find(|option| {
@@ -185,16 +177,49 @@ fn trigger<'a>(
     section: &'static str,
     names: &[&'static str],
 ) -> Vec<Broken<'a>> {
-    let is_set = |name: &&'static str| {
-        let option = set(unit, file, section, name);
-        if name.ends_with("Change") { is_yes(option) } else { option.is_some() }
-    };
-    if names.iter().any(is_set) {
+    if names.iter().any(|key| is_listed(unit, file, section, names, key)) {
         return Vec::new();
     }
     let message = format!("nothing ever sets off this {}", section.to_lowercase());
     let help = format!("add {}= to [{section}], or another of its kind", names[0]);
     vec![(None, Flaw::whole(FindingCode::NoTrigger, message, help))]
+}
+
+/// Whether an option of a list counts, of which an empty value of any takes back all.
+fn is_listed(
+    unit: &UnitName,
+    file: &UnitFile,
+    section: &'static str,
+    names: &[&'static str],
+    key: &'static str,
+) -> bool {
+    if key.ends_with("Change") {
+        return is_yes(set(unit, file, section, key));
+    }
+    let is_listed =
+        |it: &OptionView<'_>| names.contains(&it.name()) && !it.name().ends_with("Change");
+    let resets =
+        |it: &OptionView<'_>| it.section() == section && it.value().is_empty() && is_listed(it);
+    let start = file.options().rfind(resets).map_or(0, |it| it.span().end);
+    set(unit, file, section, key).is_some_and(|option| option.span().start >= start)
+}
+
+/// What keeps a socket from accepting connections, if it is to.
+fn accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
+    let option = |key| set(name, file, "Socket", key);
+    let Some(accept) = option("Accept").filter(|it| is_yes(Some(*it))) else { return Vec::new() };
+    let other = SOCKETS[2..].iter().find(|key| is_listed(name, file, "Socket", &SOCKETS, key));
+    let (message, help) = if let Some(other) = other {
+        (format!("{other} has no connections to accept"), "write Accept=no")
+    } else if option("Service").is_some() {
+        let message = "each connection gets an instance of the socket's own template".to_owned();
+        (message, "remove Service=, or write Accept=no")
+    } else if option("MaxConnections").is_some_and(|it| it.value().trim_matches('0').is_empty()) {
+        ("no connection is allowed".to_owned(), "raise MaxConnections=, or write Accept=no")
+    } else {
+        return Vec::new();
+    };
+    vec![(Some(accept), Flaw::whole(FindingCode::Accept, message, help))]
 }
 
 fn source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {

@@ -1,13 +1,14 @@
 //! What checking finds: in a corpus of broken files, in the files of this machine, and in the
 //! tables themselves.
 
+mod ignored;
 mod verify;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{
-    Finding, FindingCode, Severity, UnitFile, UnitName, UnitType, check, directives,
+    Finding, FindingCode, Severity, UnitFile, UnitName, UnitOption, UnitType, check, directives,
     directives_version,
 };
 use proptest::collection::vec;
@@ -77,7 +78,7 @@ fn files_that_a_distribution_installs_have_no_errors() {
             }
             let (file, findings) = findings(&name, &source);
             assert_eq!(file.source(), source);
-            let again = UnitFile::from_options(file.options().iter().cloned()).unwrap();
+            let again = UnitFile::from_options(file.options().map(UnitOption::from)).unwrap();
             assert_eq!(again.hash(), file.hash(), "{}", path.display());
             let errors = findings.iter().filter(|it| it.severity() == Severity::Error);
             let errors: Vec<String> = errors.map(ToString::to_string).collect();

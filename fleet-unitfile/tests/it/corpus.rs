@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fleet_unitfile::UnitFile;
+use fleet_unitfile::{UnitFile, UnitOption};
 
 use crate::folded;
 
@@ -32,7 +32,7 @@ fn is_sound(path: &Path, source: &[u8]) {
         UnitFile::parse(source).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(unit.source(), source);
     assert!(!unit.options().is_empty(), "{} says nothing", path.display());
-    let again = UnitFile::from_options(unit.options().iter().cloned()).unwrap();
+    let again = UnitFile::from_options(unit.options().map(UnitOption::from)).unwrap();
     assert_eq!(again.hash(), unit.hash(), "{}", path.display());
     assert_eq!(again.canonical(), unit.canonical(), "{}", path.display());
 }
@@ -71,7 +71,7 @@ fn the_whole_of_a_file_is_read() {
     let corpus = corpus(|path| path.ends_with("commented.service"));
     let [(_, source)] = &corpus[..] else { panic!("one such file") };
     let unit = UnitFile::parse(source).unwrap();
-    let lines: Vec<_> = unit.options().iter().map(|option| format!("{option:?}")).collect();
+    let lines: Vec<_> = unit.options().map(|option| format!("{option:?}")).collect();
     insta::assert_snapshot!(folded(&lines.join("
 ")), @r##"
     [Unit] Description="Nightly import"

@@ -1,6 +1,8 @@
 //! Edits by place, edits of sections, and the normal form.
 
-use fleet_unitfile::{Event, OptionError, OptionErrorKind, Reader, UnitFile, UnitOption};
+use fleet_unitfile::{
+    Event, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitOption,
+};
 use proptest::prelude::*;
 
 use crate::properties::{config, source, triples};
@@ -77,7 +79,7 @@ fn the_normal_form_keeps_what_was_written() {
 fn an_empty_value_resets_a_list() {
     let unit = unit("[A]\nK=1\nL=\nK=2\nK=\nK=3\n[B]\nK=\n[A]\nK=4\n");
     let effective = |section, name| {
-        let values = unit.effective(section, name).map(UnitOption::value);
+        let values = unit.effective(section, name).map(OptionView::value);
         values.collect::<Vec<_>>()
     };
     assert_eq!(effective("A", "K"), ["3", "4"]);
@@ -117,7 +119,7 @@ proptest! {
             return Ok(());
         }
         let at = place.index(unit.options().len());
-        let old = &unit.options()[at];
+        let old = unit.options().get(at).unwrap();
         let new = UnitOption::new(old.section(), &name, &value).value().to_owned();
         if let Ok(edited) = unit.with_value_at(at, &value) {
             let expected = changed(&unit, |it| it[at].2.clone_from(&new));

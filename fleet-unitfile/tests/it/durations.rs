@@ -1,8 +1,9 @@
-//! Spans of time and rhythms of the calendar, beside systemd's own.
+//! Spans of time, beside systemd's own.
 
+use std::process::Output;
 use std::time::Duration;
 
-use fleet_unitfile::{Timespan, is_calendar, parse_timespan};
+use fleet_unitfile::{Timespan, parse_timespan};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -27,94 +28,99 @@ fn a_span_is_written_with_each_unit_that_occurs() {
     assert_eq!(Timespan::Infinity.to_string(), "infinity");
 }
 
-/// What systemd makes of a span, as its program prints it after the given word.
+/// What `systemd-analyze` prints of some texts; `None` where it is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn systemd_says(span: &str) -> Option<String> {
+pub(crate) fn analyze(verb: &[&str], texts: &[&str]) -> Option<Output> {
     let mut command = std::process::Command::new("systemd-analyze");
-    let output = command.args(["timespan", span]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("Human:"))?;
-    Some(line.trim().to_owned())
+    command.args(verb).arg("--").args(texts).output().ok()
+}
+
+/// What systemd makes of spans that it takes: its microseconds and how it writes them.
+fn systemd_reads(spans: &[&str]) -> Option<Vec<(u64, String)>> {
+    let text = String::from_utf8(analyze(&["timespan"], spans)?.stdout).unwrap();
+    let of = |word: &str| {
+        let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(word));
+        lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let micros = of("\u{3bc}s:").into_iter().map(|number| number.parse().unwrap());
+    Some(micros.zip(of("Human:")).collect())
 }
 
 #[test]
 fn systemd_writes_whole_seconds_the_same() {
     let spans = ["1s", "59", "3600", "100000", "1week 3days", "400d", "2M 1w", "90min", "5y 1s"];
-    for span in spans {
-        let Some(human) = systemd_says(span) else {
-            return left_out("systemd-analyze");
-        };
+    let Some(read) = systemd_reads(&spans) else {
+        return left_out("systemd-analyze");
+    };
+    assert_eq!(read.len(), spans.len());
+    for (span, (_, human)) in spans.into_iter().zip(read) {
         assert_eq!(parse_timespan(span).unwrap().to_string(), human);
     }
 }
 
-/// Whether systemd takes a text for a rhythm.
-#[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn systemd_takes(text: &str) -> Option<bool> {
+/// Which of some spans, by number, systemd complains of in a unit file.
+#[expect(clippy::disallowed_methods, reason = "the test hands a file to another program")]
+fn complained_of(spans: &[&str]) -> Vec<usize> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spans.service");
+    let lines = spans.iter().map(|span| format!("RestartSec={span}\n"));
+    let source: String = ["[Service]\n".to_owned()].into_iter().chain(lines).collect();
+    std::fs::write(&path, source).unwrap();
     let mut command = std::process::Command::new("systemd-analyze");
-    let output = command.args(["calendar", "--", text]).output().ok()?;
-    Some(output.status.success())
+    let output = command.args(["verify", "--man=no"]).arg(&path).output().unwrap();
+    let report = String::from_utf8(output.stderr).unwrap();
+    let numbers = report.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("spans.service:")?;
+        rest.split_once(": Failed to parse sec value, ")?.0.parse::<usize>().ok()
+    });
+    numbers.map(|line| line - 2).collect()
 }
 
-/// Rhythms that are right or nearly so.
-fn rhythm() -> impl Strategy<Value = String> {
-    let number = || prop::sample::select(vec!["*", "1", "01", "12", "13", "31", "59", "60", "0"]);
-    let part = move || {
-        let tail = prop::sample::select(vec!["", "", "", "", "..20", "/5", ",40", "..", "/0"]);
-        (number(), tail).prop_map(|(number, tail)| format!("{number}{tail}"))
-    };
-    let days = prop::sample::select(vec!["", "", "Mon ", "Mon..Fri ", "sat,Sunday ", "Fo "]);
-    let year = prop::sample::select(vec!["", "*-", "2026-", "70-", "1969-"]);
-    let date = (year, part(), prop::sample::select(vec!["-", "~"]), part());
-    let date = date.prop_map(|(year, month, mark, day)| format!("{year}{month}{mark}{day} "));
-    let date = prop_oneof![Just(String::new()), date];
-    let time = (part(), part(), prop_oneof![Just(None), part().prop_map(Some)]);
-    let time = time.prop_map(|(hour, minute, second)| match second {
-        Some(second) => format!("{hour}:{minute}:{second}"),
-        None => format!("{hour}:{minute}"),
-    });
-    (days, date, time).prop_map(|(days, date, time)| format!("{days}{date}{time}"))
+/// Spans of time that are right or nearly so.
+fn span() -> impl Strategy<Value = String> {
+    let numbers = "0 1 5 90 007 1.5 0.25 .5 2.000001 1.0000019 123456789 +3 -1 1. 1..2 . 0x1 1e3 \
+                   584542 9223372036854775807 9223372036854775808 18446744073709551615 0.1234567";
+    let number = prop::sample::select(numbers.split_whitespace().chain([""]).collect::<Vec<_>>());
+    let units = "s sec second seconds m min minute minutes h hr hour hours d day days w week weeks \
+                 M month months y year years ms msec us usec \u{b5}s \u{3bc}s ns S Min \
+                 infinity sx - mon";
+    let unit = prop::sample::select(units.split(' ').chain(["", ""]).collect::<Vec<_>>());
+    let blank = || prop::sample::select(vec!["", "", " ", "  ", "\t"]);
+    let term = (blank(), number, blank(), unit).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"));
+    let sum = (prop::collection::vec(term, 1..4), blank());
+    sum.prop_map(|(terms, blank)| terms.concat() + blank)
 }
 
 #[test]
-fn systemd_takes_the_same_rhythms() {
-    let known = [
-        "daily",
-        "Weekly",
-        "yearly",
-        "fortnightly",
-        "",
-        "Mon",
-        "2026-11-21",
-        "12",
-        "20/3:00",
-        "20/4:00",
-        "20..22/5:00",
-        "*-*-31/5",
-        "*-*~28",
-        "*-*~29",
-        "*-*~1/30",
-        "*:50..59/20",
-        "*:0/59",
-        "*:0/60",
-        "*:*:59/0.5",
-        "*:*:59.5/1",
-        "*:*:59/1",
-        "2199/1-01-01",
-        "99/5-01-01",
-    ];
-    let mut rhythms: Vec<_> = known.map(str::to_owned).into();
-    let (mut runner, mut differing) = (TestRunner::deterministic(), Vec::new());
-    rhythms.extend((0..150).map(|_| rhythm().new_tree(&mut runner).unwrap().current()));
-    for text in rhythms {
-        let Some(takes) = systemd_takes(&text) else {
+fn systemd_reads_two_thousand_spans_the_same() {
+    let mut runner = TestRunner::deterministic();
+    let known = ["infinity", " infinity ", "infinity 1s", "1s infinity", "584541y", "584542y 0s"];
+    let mut spans: Vec<String> = known.map(str::to_owned).into();
+    while spans.len() < 2200 {
+        let span = span().new_tree(&mut runner).unwrap().current();
+        spans.extend(Some(span).filter(|span| !span.trim().is_empty()));
+    }
+    let (taken, refused): (Vec<_>, Vec<_>) =
+        spans.iter().map(String::as_str).partition(|span| parse_timespan(span).is_ok());
+    assert!(taken.len() > 300 && refused.len() > 300, "{} are taken", taken.len());
+    for some in taken.chunks(200) {
+        let Some(read) = systemd_reads(some) else {
             return left_out("systemd-analyze");
         };
-        if is_calendar(&text) != takes {
-            differing.push(format!("{text:?}: {takes}"));
-        }
+        let ours = some.iter().map(|span| match parse_timespan(span).unwrap().as_duration() {
+            Some(span) => u64::try_from(span.as_micros()).unwrap(),
+            None => u64::MAX,
+        });
+        let ours: Vec<_> = some.iter().copied().zip(ours).collect();
+        let theirs = read.into_iter().map(|(micros, _)| micros);
+        let theirs: Vec<_> = some.iter().copied().zip(theirs).collect();
+        assert_eq!(ours, theirs, "systemd stops at the first that it does not take");
     }
-    assert_eq!(differing, [""; 0], "taken by systemd, or not");
+    // Of these it has to complain one by one.
+    let told = complained_of(&refused);
+    let taken = refused.iter().enumerate().filter(|(number, _)| !told.contains(number));
+    let taken: Vec<&str> = taken.map(|(_, span)| *span).collect();
+    assert_eq!(taken, [""; 0], "taken by systemd alone");
 }
 
 proptest! {

@@ -27,6 +27,21 @@ fn an_option_is_set_where_it_belongs() {
 }
 
 #[test]
+fn an_option_below_an_empty_line_that_ended_a_value_is_not_joined_to_it() {
+    for (source, expected) in [
+        ("[A]\nL=w\\\r\r", "[A]\nL=w\\\r\rK=v\r"),
+        ("[A]\nL=w\\\r\r\n", "[A]\nL=w\\\r\r\nK=v\r\n"),
+        ("[A]\nL=w\\\n\n", "[A]\nL=w\\\n\nK=v\n"),
+        ("[A]\\\r\r", "[A]\\\r\rK=v\r"),
+    ] {
+        let unit = UnitFile::parse_collecting(source).0;
+        let edited = unit.with(UnitOption::new("A", "K", "v")).unwrap();
+        assert_eq!(edited.source_str(), Some(expected), "{source:?}");
+        assert_eq!(edited.last("A", "K"), Some("v"), "{source:?}");
+    }
+}
+
+#[test]
 fn an_option_is_removed_with_its_lines() {
     for (source, expected) in [
         ("[A]\n# c\n  K=v\nL=w\n", "[A]\n# c\nL=w\n"),

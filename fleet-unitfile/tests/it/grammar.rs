@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fleet_unitfile::{Diagnostic, DiagnosticKind, Location, Severity, Span, UnitFile, UnitOption};
+use fleet_unitfile::{Diagnostic, DiagnosticKind, Location, OptionView, Severity, Span, UnitFile};
 
 use crate::folded;
 
@@ -252,7 +252,7 @@ fn messages_name_the_place_the_flaw_and_the_remedy() {
 fn spans_and_locations_point_at_the_words() {
     let source = "\u{feff}[A]\r\n  Näme = väl \\\r\n#c\r\n ue  \r\nEmpty=\r\n";
     let unit = UnitFile::parse(source).unwrap();
-    let [first, empty] = unit.options() else { panic!("two options") };
+    let [first, empty] = unit.options().collect::<Vec<_>>()[..] else { panic!("two options") };
     let slice = |span: Span| &source[span.start..span.end];
     assert_eq!(slice(first.span()), "Näme = väl \\\r\n#c\r\n ue");
     assert_eq!(slice(first.value_span()), "väl \\\r\n#c\r\n ue");
@@ -275,7 +275,7 @@ fn questions_about_a_unit_file() {
     assert_eq!(unit.description(), "a");
     assert_eq!(unit.last("Unit", "Description"), Some("b"));
     assert_eq!(unit.last("Unit", "description"), None);
-    let values = unit.values("Unit", "Description").map(UnitOption::value);
+    let values = unit.values("Unit", "Description").map(OptionView::value);
     assert_eq!(values.collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(UnitFile::parse("").unwrap().description(), "");
 }

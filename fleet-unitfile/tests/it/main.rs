@@ -1,5 +1,7 @@
 //! Tests of the crate's public interface.
 
+mod aliases;
+mod calendar;
 mod canonical;
 mod check;
 mod commands;
@@ -9,6 +11,7 @@ mod durations;
 mod edit;
 mod grammar;
 mod merge;
+mod merged;
 mod names;
 mod properties;
 mod reader;

@@ -32,6 +32,7 @@ fn the_directories_of_a_name() {
     for (unit, expected) in [
         ("a.service", &["a.service.d"][..]),
         ("a@.service", &["a@.service.d"]),
+        ("a-b@.service", &["a-b@.service.d", "a-.service.d"]),
         ("a-b-c.slice", &["a-b-c.slice.d", "a-b-.slice.d", "a-.slice.d"]),
         ("a-b--c.mount", &["a-b--c.mount.d", "a-b--.mount.d", "a-b-.mount.d", "a-.mount.d"]),
         ("a-b-.socket", &["a-b-.socket.d", "a-.socket.d"]),
@@ -43,7 +44,9 @@ fn the_directories_of_a_name() {
                 "a-b-c@.timer.d",
                 "a-b-.timer.d",
                 "a-.timer.d",
+                "a-b-@i-j.timer.d",
                 "a-b-@.timer.d",
+                "a-@i-j.timer.d",
                 "a-@.timer.d",
             ],
         ),
@@ -142,6 +145,7 @@ fn tree() -> impl Strategy<Value = BTreeMap<String, bool>> {
         "a-b@.service.d",
         "a-.service.d",
         "a-@.service.d",
+        "a-@i-j.service.d",
         "a-b.service.d",
         "a-b-.service.d",
         "a-b@i-.service.d",
@@ -168,7 +172,7 @@ fn read_by_systemd(top: &Path, unit: &str) -> Option<Vec<String>> {
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
 fn systemd_reads_the_same_drop_ins() {
     let mut runner = TestRunner::deterministic();
-    for _ in 0..24 {
+    for _ in 0..40 {
         let top = tempfile::tempdir().unwrap();
         let mut tree = tree().new_tree(&mut runner).unwrap().current();
         // One that always applies tells whether systemd words its warnings as this test knows.

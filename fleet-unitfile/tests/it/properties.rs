@@ -1,7 +1,7 @@
 //! Properties over every text, half of it made of the bytes that mean something.
 
 use fleet_unitfile::{
-    Event, Reader, Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers,
+    Event, OptionView, Reader, Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers,
     parse_timespan, split_words, split_words_relaxed, unescape,
 };
 use proptest::collection::vec;
@@ -101,8 +101,8 @@ fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
 
 pub(crate) fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
     let triple =
-        |it: &UnitOption| (it.section().to_owned(), it.name().to_owned(), it.value().to_owned());
-    unit.options().iter().map(triple).collect()
+        |it: OptionView<'_>| (it.section().to_owned(), it.name().to_owned(), it.value().to_owned());
+    unit.options().map(triple).collect()
 }
 
 /// Cases are cheap, and a failure is kept as a row of a table rather than as a file.
@@ -159,7 +159,7 @@ proptest! {
         let again = UnitFile::parse(&canonical).expect("canonical text is valid");
         prop_assert_eq!(again.canonical(), canonical);
         prop_assert_eq!(again.hash(), unit.hash());
-        let rewritten = UnitFile::from_options(unit.options().iter().cloned());
+        let rewritten = UnitFile::from_options(unit.options().map(UnitOption::from));
         let rewritten = rewritten.expect("what was read can be written");
         prop_assert_eq!(rewritten.hash(), unit.hash());
         let mut by_section = triples(&unit);
@@ -173,7 +173,8 @@ proptest! {
         let (unit, _) = UnitFile::parse_collecting(&source);
         for option in unit.options() {
             let plain = UnitOption::new(option.section(), option.name(), option.verbatim());
-            prop_assert_eq!(&plain, option);
+            prop_assert_eq!(&UnitOption::from(option), &plain);
+            prop_assert_eq!(option, plain.clone());
             prop_assert_eq!(plain.value(), option.value());
         }
     }
@@ -189,7 +190,7 @@ proptest! {
         if let Ok(unit) = UnitFile::from_options(options.clone()) {
             let order: Vec<_> = options.iter().map(|it| it.section().to_owned()).collect();
             options.sort_by_key(|it| order.iter().position(|section| section == it.section()));
-            prop_assert_eq!(unit.options(), &options[..]);
+            prop_assert!(unit.options().eq(options));
         }
     }
 

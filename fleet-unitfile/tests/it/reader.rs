@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn the_reader_says_what_the_unit_file_says(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
-        let (mut options, mut told) = (unit.options().iter(), diagnostics.iter());
+        let (mut options, mut told) = (unit.options(), diagnostics.iter());
         let mut sections: Vec<String> = Vec::new();
         for event in Reader::new(&source) {
             match event {

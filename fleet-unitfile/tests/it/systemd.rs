@@ -72,7 +72,7 @@ fn read_by_systemd(report: &str, name: &str) -> String {
 }
 
 fn read_by_us(unit: &UnitFile) -> String {
-    let values = unit.values("Service", "KillMode").map(fleet_unitfile::UnitOption::value);
+    let values = unit.values("Service", "KillMode").map(fleet_unitfile::OptionView::value);
     values.filter(|value| !value.is_empty()).fold(String::new(), |mut text, value| {
         writeln!(text, "{value}").unwrap();
         text

@@ -74,12 +74,16 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
+/// Whether only a systemd newer than the list's one knows a directive.
+pub(super) fn is_newer(name: &str) -> bool {
+    sections::NEWER.contains(&name)
+}
+
 /// Every directive as `(section, name, newer)`: whether only a systemd newer than the list's one
 /// knows it.
 pub fn directives() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-    section_names().flat_map(|section| {
-        names(section).map(move |name| (section, name, sections::NEWER.contains(&name)))
-    })
+    section_names()
+        .flat_map(|section| names(section).map(move |name| (section, name, is_newer(name))))
 }
 
 /// The version of systemd whose list of directives is built in.

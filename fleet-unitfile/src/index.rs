@@ -1,0 +1,172 @@
+//! Where things begin in a source: two bytes for each, however many there are.
+
+/// The places of options, or of headers, in the order of the source, with the texts of those
+/// that a backslash joined from several lines.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    chunks: Vec<Chunk>,
+    len: usize,
+}
+
+/// Something that begins in a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// The offset in the source.
+    pub(crate) start: usize,
+    /// The text, where it does not stand in the source as it reads.
+    pub(crate) joined: Option<&'a str>,
+}
+
+/// Entries that begin within 64 KiB of the source, so that 16 bits say where.
+///
+/// A joined text is no longer than what it was joined from, so the same holds for where a text
+/// begins among those of its chunk.
+#[derive(Debug)]
+struct Chunk {
+    /// How many entries stand before the chunk.
+    before: usize,
+    /// The offset in the source of the first entry.
+    base: usize,
+    starts: Vec<u16>,
+    joined: Vec<JoinedAt>,
+    texts: String,
+}
+
+/// Which entry of the chunk was joined, and where its text begins among the texts.
+#[derive(Debug)]
+struct JoinedAt {
+    entry: u16,
+    text: u16,
+}
+
+impl Index {
+    /// Adds an entry after all others. The pieces make up its text where it was joined.
+    pub(crate) fn push(&mut self, start: usize, joined: Option<&[&str]>) {
+        let last = self.chunks.last_mut();
+        let added = last.is_some_and(|chunk| chunk.push(start, joined).is_some());
+        if !added {
+            self.close();
+            let mut chunk = Chunk::new(self.len, start);
+            chunk.push(start, joined);
+            self.chunks.push(chunk);
+        }
+        self.len += 1;
+    }
+
+    /// Gives back the memory that was kept ready for more entries.
+    pub(crate) fn close(&mut self) {
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.starts.shrink_to_fit();
+            chunk.joined.shrink_to_fit();
+            chunk.texts.shrink_to_fit();
+        }
+    }
+
+    /// How many entries there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The entry of this index, in order.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<Entry<'_>> {
+        let chunk = before(&self.chunks, |chunk| chunk.before <= index)?;
+        chunk.get(index - chunk.before)
+    }
+
+    /// The last entry that begins before this offset of the source.
+    #[inline]
+    pub(crate) fn last_before(&self, offset: usize) -> Option<Entry<'_>> {
+        let chunk = before(&self.chunks, |chunk| chunk.base < offset)?;
+        let count = chunk.starts.partition_point(|&start| chunk.base + usize::from(start) < offset);
+        chunk.get(count.checked_sub(1)?)
+    }
+}
+
+impl Chunk {
+    fn new(before: usize, base: usize) -> Self {
+        Self { before, base, starts: Vec::new(), joined: Vec::new(), texts: String::new() }
+    }
+
+    /// Adds an entry; `None` where it begins too far from the first.
+    fn push(&mut self, start: usize, joined: Option<&[&str]>) -> Option<()> {
+        let offset = u16::try_from(start - self.base).ok()?;
+        if let Some(pieces) = joined {
+            let entry = u16::try_from(self.starts.len()).ok()?;
+            let text = u16::try_from(self.texts.len()).ok()?;
+            self.joined.push(JoinedAt { entry, text });
+            self.add_text(pieces);
+        }
+        self.starts.push(offset);
+        Some(())
+    }
+
+    fn add_text(&mut self, pieces: &[&str]) {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        if len > self.texts.len() {
+            // A text can be as long as a line, and the chunk may end with it.
+            self.texts.reserve_exact(len);
+        }
+        self.texts.extend(pieces.iter().copied());
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Option<Entry<'_>> {
+        let start = self.base + usize::from(*self.starts.get(index)?);
+        Some(Entry { start, joined: self.text(index) })
+    }
+
+    #[inline]
+    fn text(&self, index: usize) -> Option<&str> {
+        let found = self.joined.binary_search_by_key(&index, |it| usize::from(it.entry)).ok()?;
+        let end = self.joined.get(found + 1).map_or(self.texts.len(), |next| next.text.into());
+        Some(&self.texts[usize::from(self.joined[found].text)..end])
+    }
+}
+
+/// The last chunk of which this is true, where it is true of the first ones only.
+#[inline]
+fn before(chunks: &[Chunk], is_before: impl Fn(&Chunk) -> bool) -> Option<&Chunk> {
+    chunks.get(chunks.partition_point(is_before).checked_sub(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An entry at a distance from the one before, joined where it has a text.
+    fn entries() -> impl Strategy<Value = Vec<(usize, Option<String>)>> {
+        let distance = prop_oneof![3..9_usize, 3..9_usize, 60_000..70_000_usize];
+        let text = proptest::option::of("[a-z]{0,2}=");
+        proptest::collection::vec((distance, text), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_finds_what_a_list_finds(entries in entries()) {
+            let (mut index, mut list, mut at) = (Index::default(), Vec::new(), 0);
+            for (distance, text) in &entries {
+                at += distance;
+                let pieces = text.as_ref().map(|text| [text.as_str(), "v"]);
+                index.push(at, pieces.as_ref().map(|pieces| &pieces[..]));
+                list.push((at, pieces.map(|pieces| pieces.concat())));
+            }
+            index.close();
+            let expected: Vec<_> = list
+                .iter()
+                .map(|(start, joined)| Entry { start: *start, joined: joined.as_deref() })
+                .collect();
+            prop_assert_eq!(index.len(), expected.len());
+            for (place, entry) in expected.iter().enumerate() {
+                prop_assert_eq!(index.get(place), Some(*entry));
+                prop_assert_eq!(index.last_before(entry.start + 1), Some(*entry));
+                let previous = place.checked_sub(1).map(|place| expected[place]);
+                prop_assert_eq!(index.last_before(entry.start), previous);
+            }
+            prop_assert_eq!(index.get(expected.len()), None);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Checking units with their drop-ins: what is found, and in which file.
+
+use fleet_unitfile::{
+    FindingCode, MergedUnit, Severity, UNIT_DIRECTORIES, UnitFile, UnitName, check, check_merged,
+};
+
+const MAIN: &str = "/usr/lib/systemd/system/web.service";
+
+/// A unit of a main file, unless that is empty, and of drop-ins in the order given.
+fn unit(main: &str, drop_ins: &[&str]) -> MergedUnit {
+    let file = |text: &str| UnitFile::parse_collecting(text).0;
+    let main = (!main.is_empty()).then(|| (MAIN.to_owned(), file(main)));
+    let drop_ins = drop_ins.iter().enumerate().map(|(number, text)| {
+        (format!("/etc/systemd/system/web.service.d/{number}.conf"), file(text))
+    });
+    let name = UnitName::parse("web.service").unwrap();
+    MergedUnit::select(name, &UNIT_DIRECTORIES, main.into_iter().chain(drop_ins))
+}
+
+/// The codes of all findings, each with the last part of its file's path and its line.
+fn told(main: &str, drop_ins: &[&str]) -> String {
+    let unit = unit(main, drop_ins);
+    let findings = check_merged(&unit);
+    let told = findings.iter().map(|it| {
+        let file = it.part.path.rsplit('/').next().unwrap();
+        format!("{file}:{} {}", it.finding.location().line, it.finding.code())
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn rules_about_the_whole_are_about_all_files_together() {
+    let web = "[Service]\nExecStart=/bin/web\n";
+    for (main, drop_ins, expected) in [
+        (web, &[][..], ""),
+        ("[Service]\nUser=web\n", &[], "web.service:1 U0401"),
+        ("[Service]\nUser=web\n", &[web], ""),
+        ("[Unit]\nDescription=Web\n", &["[Service]\nUser=web\n"], "web.service:1 U0401"),
+        (web, &["[Service]\nExecStart=\n"], "web.service:1 U0401"),
+        (web, &["[Service]\nExecStart=\nExecStart=/bin/b\n"], ""),
+        (web, &[web], "0.conf:2 U0402"),
+        (web, &[web, "[Service]\nType=oneshot\n"], ""),
+        (web, &["[Service]\nType=oneshot\n", "[Service]\nRestart=always\n"], "1.conf:2 U0404"),
+        (web, &["[Service]\nType=dbus\n"], "0.conf:2 U0403"),
+        (web, &["[Service]\nType=dbus\n", "[Service]\nBusName=org.a.Web\n"], ""),
+        // What is wrong with a value is told of the file that has it, once.
+        (web, &["[Service]\nNice=high\n", "[Servcie]\nNice=1\n"], "0.conf:2 U0204, 1.conf:1 U0101"),
+        // To set an option again is what drop-ins are for; in one file it is odd.
+        ("[Service]\nExecStart=/bin/web\nNice=1\n", &["[Service]\nNice=2\n"], ""),
+        (web, &["[Service]\nNice=2\nNice=3\n"], "0.conf:3 U0106"),
+        // After an error systemd reads the drop-in no further, so it does not set the type.
+        (
+            web,
+            &["[Service]\nExecStart=/bin/b\nExecStop=b/c\nType=oneshot\n"],
+            "0.conf:2 U0402, 0.conf:3 U0301",
+        ),
+        (
+            web,
+            &["[Service]\nType=oneshot\nExecStart=/bin/b\nExecStop=b/c\nExecStart=/bin/d\n"],
+            "0.conf:4 U0301",
+        ),
+    ] {
+        assert_eq!(told(main, drop_ins), expected, "{main:?} and {drop_ins:?}");
+    }
+}
+
+#[test]
+fn a_drop_in_alone_misses_nothing_and_a_masked_unit_is_not_looked_at() {
+    assert_eq!(told("", &["[Service]\nUser=web\nExecStart=/bin/a\nExecStart=/bin/b\n"]), "");
+    assert_eq!(told("", &["[Service]\nUser=-1\n"]), "0.conf:2 U0304");
+    let empty = (MAIN.to_owned(), UnitFile::parse("").unwrap());
+    let name = UnitName::parse("web.service").unwrap();
+    let masked = MergedUnit::select(name, &UNIT_DIRECTORIES, [empty]);
+    assert!(masked.is_masked() && check_merged(&masked).is_empty());
+}
+
+#[test]
+fn a_unit_without_drop_ins_is_checked_as_its_file_is() {
+    let name = UnitName::parse("web.service").unwrap();
+    for source in [
+        "[Service]\nExecStart=bin/web\nNice=x\nRestrat=no\n[Foo]\n",
+        "[Service]\nType=dbus\nExecStart=/bin/a \\\n  # why\n  b ; /c\n[Unit]\nAfter=a@.service\n",
+        "[Service]\nExecStart=/bin/a\nEnvironment=\"A=b\n",
+        "[Service]\nType=oneshot\nRestart=always\nExecStart=/bin/a\\",
+    ] {
+        let unit = unit(source, &[]);
+        let merged: Vec<_> = check_merged(&unit).into_iter().map(|it| it.finding).collect();
+        assert_eq!(merged, check(&name, &UnitFile::parse_collecting(source).0), "{source}");
+    }
+}
+
+#[test]
+fn a_finding_is_shown_in_the_file_that_it_is_in() {
+    let unit = unit("[Service]\nExecStart=/bin/web\n", &["# Ours.\n[Service]\nUser=-1\n"]);
+    let findings = check_merged(&unit);
+    assert_eq!(findings[0].finding.code(), FindingCode::User);
+    assert_eq!(findings[0].finding.severity(), Severity::Error);
+    insta::assert_snapshot!(findings[0].render(), @r#"
+    error[U0304]: User: "-1" begins like a number with a sign
+     --> /etc/systemd/system/web.service.d/0.conf:3:6
+      |
+    3 | User=-1
+      |      ^^
+      = help: write a name such as www-data, or a number
+    "#);
+    let one_line = "/etc/systemd/system/web.service.d/0.conf: line 3, column 6: User: \"-1\" \
+                    begins like a number with a sign: write a name such as www-data, or a number";
+    assert_eq!(findings[0].to_string(), one_line);
+}
