@@ -35,7 +35,7 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Format`] when a key is no text.
+    /// [`StoreError::Unavailable`] when a key is no text.
     pub(super) fn take(
         &mut self,
         space: &Space,

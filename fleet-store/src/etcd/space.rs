@@ -15,6 +15,13 @@ pub(super) struct Space {
     prefix: String,
 }
 
+/// Somebody wrote a key among the store's that cannot be one of them.
+#[derive(Debug, thiserror::Error)]
+#[error("etcd has a key that is no text, {key:?}: delete it")]
+struct NoText {
+    key: String,
+}
+
 impl Space {
     pub(super) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned() }
@@ -29,13 +36,13 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Format`] when it is no text: fleet wrote no such key, and to leave it out
+    /// [`StoreError::Unavailable`] when it is no text: fleet wrote no such key, and to leave it out
     /// would be to say that it is not there.
     pub(super) fn inner(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
-            let key = String::from_utf8_lossy(key);
-            StoreError::Format(format!("etcd has a key that is no text, {key:?}: delete it"))
+            let key = String::from_utf8_lossy(key).into_owned();
+            StoreError::Unavailable(Box::new(NoText { key }))
         })
     }
 
@@ -175,7 +182,7 @@ mod tests {
     fn a_key_that_is_no_text_is_an_error() {
         let space = Space::new("ns/");
         assert_eq!(space.inner(b"ns/a").unwrap(), "a");
-        assert!(matches!(space.inner(b"ns/\xff"), Err(StoreError::Format(_))));
+        assert!(matches!(space.inner(b"ns/\xff"), Err(StoreError::Unavailable(_))));
     }
 
     #[test]
