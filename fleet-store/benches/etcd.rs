@@ -1,8 +1,8 @@
 //! What the etcd store costs over etcd itself.
 //!
 //! `cargo bench -p fleet-store --features etcd --bench etcd` starts an etcd of its own and prints
-//! one JSON line for each figure. Beside each stands, in the same run, what a bare gRPC client takes
-//! for the same: one connection, one stream, and nothing looked at.
+//! one JSON line for each figure. Beside each stands, in the same run, what a bare gRPC client
+//! takes for the same: one connection, one stream, and nothing looked at.
 
 use std::fs::File;
 use std::io::Write as _;
