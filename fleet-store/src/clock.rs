@@ -1,7 +1,8 @@
 //! The clock by which stores in this process measure leases, and by which a mirror paces itself.
 //!
-//! A store is the one to say when a lease has ended, so it has to read a clock. It is tokio's,
-//! which a test can stop and move. Nothing else in this crate reads the time or waits for it.
+//! A store without a server is the one to say when a lease has ended, so it has to read a clock. It
+//! is tokio's, which a test can stop and move. The limits of calls to a server are measured by it,
+//! too. Nothing else in this crate reads the time or waits for it.
 
 use std::time::Duration;
 
@@ -41,4 +42,10 @@ impl Clock {
 /// Waits for `duration`.
 pub(crate) async fn wait(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+/// What `work` results in, if that is known within `limit`.
+#[cfg(feature = "etcd")]
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, work).await.ok()
 }

@@ -5,6 +5,8 @@ mod clock;
 mod codec;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod keyspace;
 mod layout;
 mod memory;
@@ -18,6 +20,8 @@ mod watch;
 pub use codec::CodecError;
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedStore;
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser};
 pub use keyspace::{EndedLease, Keyspace, Outcome};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;

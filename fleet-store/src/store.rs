@@ -19,7 +19,7 @@ use crate::Watch;
 ///   acknowledged sees that commit.
 /// * **Commits** check all conditions and apply all writes in one step. An acknowledged commit is
 ///   as durable as the backend promises (memory: while the process lives; embedded: through loss
-///   of power).
+///   of power; etcd: as long as most of its members have their disks).
 /// * **Watches** deliver every change under their prefix after the revision they start from, in
 ///   order, exactly once, and never half of a revision. A watch that cannot go on ends with an
 ///   error; it never falls silent. It holds a bounded number of revisions for a slow reader and is

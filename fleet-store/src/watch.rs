@@ -118,6 +118,16 @@ impl WatchSender {
         sent
     }
 
+    /// Hands changes over, and waits where there is no room: for a backend whose server keeps what
+    /// a slow reader has not taken yet. False when the reader is gone or was cut off.
+    #[must_use = "a watch that was cut off is to be dropped"]
+    pub async fn send_when_taken(&mut self, changes: Changes) -> bool {
+        match &self.sender {
+            Some(sender) => sender.send(changes).await.is_ok(),
+            None => false,
+        }
+    }
+
     /// Whether the reader is gone or was cut off.
     #[must_use]
     pub fn is_closed(&self) -> bool {

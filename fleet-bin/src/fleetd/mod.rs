@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod dev;
 mod error;
+mod etcd;
 mod identity;
 mod journals;
 mod logging;

@@ -51,15 +51,19 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     let directory = config.data_dir.join("machine");
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
+    let id = match &config.machine_id {
+        Some(id) => id.clone(),
+        None => identity::of_this_machine(&directory)?,
+    };
     let machine = MachineRecord {
-        id: identity::of_this_machine(&directory)?,
+        id,
         address: config.public_ip,
         metadata: config.metadata.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let token = identity::token(&directory)?;
     Ok(Wiring {
-        store: config.store,
+        store: config.store.clone(),
         service_manager: config.service_manager,
         data_dir: config.data_dir.clone(),
         machines: vec![MachineSetup { machine, token, directory }],

@@ -10,13 +10,16 @@ use fleet_agent::{
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
-use fleet_store::{EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store};
+use fleet_store::{
+    EmbeddedStore, EtcdStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store,
+};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
+use super::etcd;
 use super::journals::LocalJournals;
 
 /// What a daemon consists of.
@@ -56,7 +59,7 @@ impl Wiring {
     /// before run on.
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let store = self.open_store().await?;
-        let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
+        let registry = Registry::new(store, self.key_prefix());
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();
@@ -74,7 +77,12 @@ impl Wiring {
     }
 
     async fn open_store(&self) -> Result<Arc<dyn Store>, StartError> {
-        Ok(match self.store {
+        Ok(match &self.store {
+            StoreKind::Etcd(settings) => {
+                let config = etcd::config(settings)?;
+                let store = EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?;
+                Arc::new(store)
+            }
             StoreKind::Memory => Arc::new(MemoryStore::new()),
             StoreKind::Embedded => {
                 let path = Config::store_file(&self.data_dir);
@@ -82,6 +90,13 @@ impl Wiring {
                 Arc::new(EmbeddedStore::open(&path).await.context(what)?)
             }
         })
+    }
+
+    fn key_prefix(&self) -> &str {
+        match &self.store {
+            StoreKind::Etcd(settings) => &settings.key_prefix,
+            StoreKind::Embedded | StoreKind::Memory => Layout::DEFAULT_PREFIX,
+        }
     }
 
     async fn open_managers(&self) -> Result<Vec<Arc<NativeManager>>, StartError> {

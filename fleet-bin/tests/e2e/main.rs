@@ -3,5 +3,6 @@
 mod crash;
 mod daemon;
 mod dev;
+mod etcd;
 mod refusals;
 mod run;

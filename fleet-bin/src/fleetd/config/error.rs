@@ -54,6 +54,14 @@ pub(crate) enum ConfigError {
         /// What is missing, and what to choose instead.
         problem: String,
     },
+    /// Values that do not go together.
+    #[error("{origin}: {problem}")]
+    Contradiction {
+        /// Where one of them is.
+        origin: Origin,
+        /// What is wrong, and what to write instead.
+        problem: String,
+    },
 }
 
 fn suggestion(nearest: Option<&str>) -> String {

@@ -42,10 +42,15 @@ const fn inert(name: &'static str, value: &'static str, why: &'static str) -> Ke
 
 /// All keys, in the order in which help shows them.
 pub(crate) const KEYS: &[Key] = &[
-    used("store", "KIND", "Where the cluster's memory is: embedded or memory [default: embedded]"),
+    used(
+        "store",
+        "KIND",
+        "Where the cluster's memory is: embedded, etcd or memory [default: embedded]",
+    ),
     used("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
     used("service_manager", "KIND", "What runs units on this machine: native [default: native]"),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
+    used("machine_id", "ID", "This machine's identity [default: what /etc/machine-id holds]"),
     used("public_ip", "ADDRESS", "The address that this machine publishes [default: none]"),
     used("metadata", "K=V,...", "The metadata that this machine publishes"),
     used("agent_ttl", "TIME", "How long a silent machine counts as present [default: 30s]"),
@@ -55,13 +60,14 @@ pub(crate) const KEYS: &[Key] = &[
     used("unknown_options", "refuse|warn", "What unknown [X-Fleet] options do [default: refuse]"),
     used("verbosity", "N", "Above 0 logs what is only of use in a search for errors [default: 0]"),
     used("etcd_servers", "URL,...", "etcd's endpoints; chooses the etcd store"),
-    inert("etcd_username", "NAME", ETCD),
-    inert("etcd_password", "PASSWORD", ETCD),
-    inert("etcd_keyfile", "FILE", ETCD),
-    inert("etcd_certfile", "FILE", ETCD),
-    inert("etcd_cafile", "FILE", ETCD),
-    inert("etcd_key_prefix", "PREFIX", ETCD),
-    inert("etcd_request_timeout", "SECONDS", ETCD),
+    used("etcd_cafile", "FILE", "The authority of etcd's certificates [default: the system's]"),
+    used("etcd_certfile", "FILE", "The certificate that etcd is shown"),
+    used("etcd_keyfile", "FILE", "The private key of that certificate"),
+    used("etcd_username", "NAME", "The user that etcd knows fleet by"),
+    used("etcd_password", "PASSWORD", "The user's password; better in a file"),
+    used("etcd_password_file", "FILE", "A file whose first line is the user's password"),
+    used("etcd_key_prefix", "PREFIX", "What all keys in etcd begin with [default: /fleet/]"),
+    used("etcd_request_timeout", "TIME", "How long a call to etcd may take [default: 2s]"),
     inert("units_directory", "DIR", "only the systemd service manager keeps unit files there"),
     inert("systemd_user", "BOOL", "only the systemd service manager has a user bus"),
     inert("engine_reconcile_interval", "SECONDS", "the engine is woken by changes, not by a clock"),
@@ -70,8 +76,6 @@ pub(crate) const KEYS: &[Key] = &[
     inert("verify_units", "BOOL", "units are not signed"),
     inert("authorized_keys_file", "FILE", "units are not signed"),
 ];
-
-const ETCD: &str = "this build has no etcd store";
 
 /// The key of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {

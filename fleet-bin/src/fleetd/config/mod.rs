@@ -1,6 +1,7 @@
 //! The daemon's configuration: found in a file, the environment and flags, then resolved once.
 
 mod error;
+mod etcd;
 mod file;
 mod keys;
 mod resolve;
@@ -12,6 +13,7 @@ mod value;
 use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
+pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, Standing};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 pub(crate) use value::{Found, Low, Origin, Raw};

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_core::{Metadata, Strictness};
+use fleet_core::{MachineId, Metadata, Strictness};
 use fleet_http::Listen;
 use fleet_unitfile::{parse_bool, parse_timespan};
 
 use super::error::ConfigError;
-use super::keys::{KEYS, Standing};
+use super::etcd::EtcdSettings;
+use super::keys::{KEYS, Key, Standing};
 use super::value::{Found, Low, Raw};
 
 /// A configuration that can be used as it is.
@@ -20,6 +21,8 @@ pub(crate) struct Config {
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
     pub(crate) listen: Vec<Listen>,
+    /// The machine's identity; nothing to take the one that the machine has.
+    pub(crate) machine_id: Option<MachineId>,
     pub(crate) public_ip: Option<IpAddr>,
     pub(crate) metadata: Metadata,
     pub(crate) agent_ttl: Duration,
@@ -33,12 +36,14 @@ pub(crate) struct Config {
 }
 
 /// Where the cluster's memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     /// In one file under the data directory.
     Embedded,
     /// In this process, and gone with it.
     Memory,
+    /// In an etcd cluster.
+    Etcd(EtcdSettings),
 }
 
 /// What runs units.
@@ -52,11 +57,18 @@ impl Config {
     /// Checks every value, and fills in what was not found.
     pub(crate) fn resolve(low: &Low) -> Result<Self, ConfigError> {
         let values = Values { low };
+        let store = store(&values)?;
+        let remarks = remarks(low, &store);
         Ok(Self {
-            store: store(&values)?,
+            store,
             service_manager: service_manager(&values)?,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
             listen: listen(&values)?,
+            machine_id: values.parsed(
+                "machine_id",
+                "1 to 64 letters, digits, \".\", \"_\" or \"-\"",
+                |text| text.parse().ok(),
+            )?,
             public_ip: values
                 .parsed("public_ip", "an IP address such as 10.0.0.1", |text| {
                     if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
@@ -79,7 +91,7 @@ impl Config {
             verbosity: values
                 .parsed("verbosity", "a number from 0 to 255", |text| text.parse().ok())?
                 .unwrap_or(0),
-            remarks: remarks(low),
+            remarks,
         })
     }
 
@@ -90,12 +102,12 @@ impl Config {
 }
 
 /// The values found, by key.
-struct Values<'a> {
-    low: &'a Low,
+pub(super) struct Values<'a> {
+    pub(super) low: &'a Low,
 }
 
 impl<'a> Values<'a> {
-    fn text(&self, key: &str) -> Option<&'a str> {
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         match &self.low.get(key)?.raw {
             Raw::Text(text) => Some(text),
             Raw::List(_) | Raw::Table(_) => None,
@@ -103,7 +115,7 @@ impl<'a> Values<'a> {
     }
 
     /// The value of `key`, read by `read`; a list where a text belongs is a bad value too.
-    fn parsed<T>(
+    pub(super) fn parsed<T>(
         &self,
         key: &'static str,
         expected: &'static str,
@@ -123,7 +135,7 @@ impl<'a> Values<'a> {
     }
 }
 
-fn bad(
+pub(super) fn bad(
     key: &'static str,
     found: &Found,
     expected: &'static str,
@@ -137,21 +149,18 @@ fn unsupported(found: &Found, problem: &str) -> ConfigError {
 }
 
 fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
-    const NO_ETCD: &str =
-        "this build has no etcd store: write store = \"embedded\" for one machine";
-    if let (None, Some(servers)) = (values.low.get("store"), values.low.get("etcd_servers")) {
-        return Err(unsupported(servers, NO_ETCD));
-    }
-    let kind = values.parsed("store", "\"embedded\" or \"memory\"", |text| match text {
-        "embedded" => Some(Some(StoreKind::Embedded)),
-        "memory" => Some(Some(StoreKind::Memory)),
-        "etcd" => Some(None),
-        _ => None,
-    })?;
-    match (kind, values.low.get("store")) {
-        (Some(None), Some(found)) => Err(unsupported(found, NO_ETCD)),
-        (kind, _) => Ok(kind.flatten().unwrap_or(StoreKind::Embedded)),
-    }
+    let named = values.low.contains_key("etcd_servers");
+    let unnamed = if named { "etcd" } else { "embedded" };
+    let expected = "\"embedded\", \"etcd\" or \"memory\"";
+    let known = |text: &str| {
+        let kinds = ["embedded", "etcd", "memory"];
+        kinds.into_iter().find(|kind| *kind == text)
+    };
+    Ok(match values.parsed("store", expected, known)?.unwrap_or(unnamed) {
+        "memory" => StoreKind::Memory,
+        "etcd" => StoreKind::Etcd(EtcdSettings::resolve(values)?),
+        _ => StoreKind::Embedded,
+    })
 }
 
 fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
@@ -198,12 +207,18 @@ fn strictness(text: &str) -> Option<Strictness> {
     }
 }
 
-fn remarks(low: &Low) -> Vec<String> {
-    let remark = |key: &super::keys::Key| match (low.get(key.name), key.standing) {
-        (Some(found), Standing::Inert(why)) => {
-            Some(format!("{}: {} changes nothing: {why}", found.origin, key.name))
+fn remarks(low: &Low, store: &StoreKind) -> Vec<String> {
+    let of_etcd = |key: &Key| key.name.starts_with("etcd_");
+    let idle = |key: &Key| match key.standing {
+        Standing::Inert(why) => Some(why),
+        Standing::Used if of_etcd(key) && !matches!(store, StoreKind::Etcd(_)) => {
+            Some("another store is chosen")
         }
-        _ => None,
+        Standing::Used => None,
+    };
+    let remark = |key: &Key| {
+        let (found, why) = (low.get(key.name)?, idle(key)?);
+        Some(format!("{}: {} changes nothing: {why}", found.origin, key.name))
     };
     KEYS.iter().filter_map(remark).collect()
 }

@@ -56,6 +56,75 @@ fn a_file_of_fleet_v1_is_read_as_it_is() {
 }
 
 #[test]
+fn etcd_is_reached_by_the_keys_of_fleet_v1() {
+    let config = resolve(
+        "etcd_servers=[\"https://10.0.0.1:2379\", \"https://10.0.0.2:2379\"]\n\
+         etcd_cafile=/ca.pem\n\
+         etcd_certfile=/cert.pem\n\
+         etcd_keyfile=/key.pem\n\
+         etcd_username=fleet\n\
+         etcd_password=secret\n\
+         etcd_key_prefix=/_coreos.com/fleet/\n\
+         etcd_request_timeout=1.5\n",
+    )
+    .unwrap();
+    let settings = EtcdSettings {
+        servers: ["https://10.0.0.1:2379", "https://10.0.0.2:2379"].map(str::to_owned).to_vec(),
+        ca: Some("/ca.pem".into()),
+        identity: Some(("/cert.pem".into(), "/key.pem".into())),
+        user: Some(("fleet".to_owned(), Password::Plain("secret".to_owned()))),
+        key_prefix: "/_coreos.com/fleet/".to_owned(),
+        time_limit: std::time::Duration::from_millis(1500),
+    };
+    assert!(!format!("{config:?}").contains("secret"));
+    assert_eq!(config.store, StoreKind::Etcd(settings));
+    assert_eq!(config.remarks, [] as [String; 0]);
+}
+
+#[test]
+fn keys_of_etcd_beside_another_store_are_remarked_on() {
+    let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
+    let remark = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";
+    assert_eq!(config.remarks, [remark]);
+}
+
+#[test]
+fn complaints_about_etcd_name_the_place_and_the_remedy() {
+    let cases = [
+        (
+            "etcd_servers=10.0.0.1:2379\n",
+            "fleet.conf:1:1: etcd_servers cannot be \"10.0.0.1:2379\": \
+             write URLs such as https://10.0.0.1:2379,https://10.0.0.2:2379",
+        ),
+        (
+            "store = \"etcd\"\netcd_keyfile = \"/k\"\n",
+            "fleet.conf:2:1: etcd_keyfile is of no use alone: write etcd_certfile, too",
+        ),
+        (
+            "store = \"etcd\"\netcd_cafile = \"/ca\"\n",
+            "fleet.conf:2:1: etcd_cafile is of no use for http://127.0.0.1:2379: write https://",
+        ),
+        (
+            "store = \"etcd\"\netcd_username = \"fleet\"\n",
+            "fleet.conf:2:1: etcd_username is of no use alone: write etcd_password_file, too",
+        ),
+        (
+            "store = \"etcd\"\netcd_password_file = \"/p\"\netcd_password = \"p\"\n",
+            "fleet.conf:3:1: etcd_password and etcd_password_file are both given: \
+             write one of them",
+        ),
+        (
+            "store = \"etcd\"\netcd_request_timeout = 0\n",
+            "fleet.conf:2:1: etcd_request_timeout cannot be \"0\": \
+             write a time from 10ms to 1min, such as 2s",
+        ),
+    ];
+    for (text, complaint) in cases {
+        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+    }
+}
+
+#[test]
 fn every_complaint_names_the_place_and_the_remedy() {
     let cases = [
         (
@@ -73,9 +142,14 @@ fn every_complaint_names_the_place_and_the_remedy() {
              write a time of at least one second, such as 30s or 1min",
         ),
         (
-            "etcd_servers=http://127.0.0.1:2379\n",
-            "fleet.conf:1:1: this build has no etcd store: \
-             write store = \"embedded\" for one machine",
+            "machine_id = \"a b\"\n",
+            "fleet.conf:1:1: machine_id cannot be \"a b\": \
+             write 1 to 64 letters, digits, \".\", \"_\" or \"-\"",
+        ),
+        (
+            "store = \"consul\"\n",
+            "fleet.conf:1:1: store cannot be \"consul\": \
+             write \"embedded\", \"etcd\" or \"memory\"",
         ),
         (
             "service_manager = \"systemd\"\n",

@@ -4,7 +4,7 @@ use crate::report::{Finding, settle};
 use crate::rust::{Source, mentions};
 use crate::tree::rust_files;
 
-const STORES: [&str; 2] = ["MemoryStore", "EmbeddedStore"];
+const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
 const SERVICE_MANAGERS: [&str; 2] = ["NativeManager", "FakeManager"];
 
 #[test]

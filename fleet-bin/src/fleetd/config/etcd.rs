@@ -1,0 +1,136 @@
+//! The keys of the etcd store, which keep their names and meanings from fleet v1.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fleet_store::{EtcdConfig, Layout};
+use fleet_unitfile::parse_timespan;
+
+use super::error::ConfigError;
+use super::resolve::{Values, bad};
+use super::value::Origin;
+
+/// How the etcd store is reached; the files are not read yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EtcdSettings {
+    pub(crate) servers: Vec<String>,
+    pub(crate) ca: Option<PathBuf>,
+    /// A certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) user: Option<(String, Password)>,
+    pub(crate) key_prefix: String,
+    pub(crate) time_limit: Duration,
+}
+
+/// A password, or where it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Password {
+    Plain(String),
+    File(PathBuf),
+}
+
+impl EtcdSettings {
+    pub(super) fn resolve(values: &Values<'_>) -> Result<Self, ConfigError> {
+        let file = |key: &str| text(values, key).map(PathBuf::from);
+        let settings = Self {
+            servers: servers(values)?,
+            ca: file("etcd_cafile"),
+            identity: match (file("etcd_certfile"), file("etcd_keyfile")) {
+                (Some(certificate), Some(key)) => Some((certificate, key)),
+                (None, None) => None,
+                (Some(_), None) => return Err(alone(values, "etcd_certfile", "etcd_keyfile")),
+                (None, Some(_)) => return Err(alone(values, "etcd_keyfile", "etcd_certfile")),
+            },
+            user: user(values)?,
+            key_prefix: text(values, "etcd_key_prefix").unwrap_or(Layout::DEFAULT_PREFIX).into(),
+            time_limit: time_limit(values)?,
+        };
+        settings.refuse_plain(values)?;
+        Ok(settings)
+    }
+
+    /// Certificates for an endpoint that does not use them would only seem to protect.
+    fn refuse_plain(&self, values: &Values<'_>) -> Result<(), ConfigError> {
+        let key = if self.ca.is_some() { "etcd_cafile" } else { "etcd_certfile" };
+        let encrypts = self.ca.is_some() || self.identity.is_some();
+        match self.servers.iter().find(|server| encrypts && !server.starts_with("https://")) {
+            Some(server) => {
+                let problem = format!("{key} is of no use for {server}: write https://");
+                Err(contradiction(values, key, problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The value of a key; an empty one is as good as none.
+fn text<'a>(values: &Values<'a>, key: &str) -> Option<&'a str> {
+    values.text(key).map(str::trim).filter(|text| !text.is_empty())
+}
+
+fn servers(values: &Values<'_>) -> Result<Vec<String>, ConfigError> {
+    let key = "etcd_servers";
+    let Some(found) = values.low.get(key) else {
+        return Ok(vec!["http://127.0.0.1:2379".to_owned()]);
+    };
+    let expected = "URLs such as https://10.0.0.1:2379,https://10.0.0.2:2379";
+    let items = found.raw.items();
+    let is_url = |item: &String| {
+        let rest = item.strip_prefix("http://").or_else(|| item.strip_prefix("https://"));
+        rest.is_some_and(|rest| !rest.is_empty())
+    };
+    match items.iter().find(|item| !is_url(item)) {
+        Some(wrong) => Err(bad(key, found, expected, wrong)),
+        None if items.is_empty() => Err(bad(key, found, expected, "")),
+        None => Ok(items),
+    }
+}
+
+fn user(values: &Values<'_>) -> Result<Option<(String, Password)>, ConfigError> {
+    let (name, plain, file) = ("etcd_username", "etcd_password", "etcd_password_file");
+    let password = match (text(values, plain), text(values, file)) {
+        (Some(_), Some(_)) => {
+            let problem = format!("{plain} and {file} are both given: write one of them");
+            return Err(contradiction(values, plain, problem));
+        }
+        (Some(password), None) => Some((plain, Password::Plain(password.to_owned()))),
+        (None, Some(path)) => Some((file, Password::File(path.into()))),
+        (None, None) => None,
+    };
+    match (text(values, name), password) {
+        (Some(user), Some((_, password))) => Ok(Some((user.to_owned(), password))),
+        (Some(_), None) => Err(alone(values, name, file)),
+        (None, Some((key, _))) => Err(alone(values, key, name)),
+        (None, None) => Ok(None),
+    }
+}
+
+fn time_limit(values: &Values<'_>) -> Result<Duration, ConfigError> {
+    let expected = "a time from 10ms to 1min, such as 2s";
+    let sensible = Duration::from_millis(10)..=Duration::from_secs(60);
+    let limit = values.parsed("etcd_request_timeout", expected, |text| {
+        parse_timespan(text).ok()?.as_duration().filter(|limit| sensible.contains(limit))
+    })?;
+    Ok(limit.unwrap_or(EtcdConfig::DEFAULT_TIME_LIMIT))
+}
+
+fn alone(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
+    contradiction(values, key, format!("{key} is of no use alone: write {lacks}, too"))
+}
+
+fn contradiction(values: &Values<'_>, key: &'static str, problem: String) -> ConfigError {
+    let origin = values.low.get(key).map(|found| found.origin.clone());
+    let origin = origin.unwrap_or_else(|| Origin::Flag(key.to_owned()));
+    ConfigError::Contradiction { origin, problem }
+}
+
+impl fmt::Debug for Password {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(_) => f.write_str("Plain"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}

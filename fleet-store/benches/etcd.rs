@@ -1,0 +1,245 @@
+//! What the etcd store costs over etcd itself.
+//!
+//! `cargo bench -p fleet-store --features etcd --bench etcd` starts an etcd of its own and prints
+//! one JSON line for each figure. Beside each stands, in the same run, what a bare gRPC client
+//! takes for the same: one connection, one stream, and nothing looked at.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fleet_store::{EtcdConfig, EtcdStore, Store as _, Transaction, Watch};
+use prost::Message;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+/// How many changes are watched, and how many are written one after the other.
+const CHANGES: usize = 3000;
+
+/// How many keys are read at once.
+const LISTED: usize = 10_000;
+
+#[tokio::main]
+async fn main() {
+    // cargo also builds this to test that it builds; then there is nothing to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let server = Server::start();
+    let store = EtcdStore::new(&EtcdConfig::new([server.url.clone()])).expect("a good URL");
+    let raw = Raw::connect(&server.url);
+    wait_ready(&store).await;
+    watching(&store, &raw).await;
+    writing(&store, &raw).await;
+    listing(&store, &raw).await;
+}
+
+/// An etcd that ends when the benchmark does, however that ends.
+struct Server {
+    url: String,
+    process: Child,
+    _home: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [url, peer] =
+            held.map(|listener| format!("http://{}", listener.local_addr().expect("it is bound")));
+        let home = tempfile::tempdir().expect("a directory for etcd");
+        let log = File::create(home.path().join("log")).expect("a log for etcd");
+        let process = Command::new("etcd")
+            .arg(format!("--data-dir={}", home.path().join("data").display()))
+            .args([format!("--listen-client-urls={url}"), format!("--listen-peer-urls={peer}")])
+            .arg(format!("--advertise-client-urls={url}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster=default={peer}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("etcd is installed (Debian: etcd-server)");
+        Self { url, process, _home: home }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What cannot be ended has ended.
+        let _ended = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+async fn wait_ready(store: &EtcdStore) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while store.read("").await.is_err() {
+        assert!(Instant::now() < deadline, "etcd does not come up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// When a change reaches a bare watch, and when one of the store's.
+async fn watching(store: &EtcdStore, raw: &Raw) {
+    let revision = store.read("").await.expect("etcd answers").revision;
+    let watch = store.watch("", revision).await.expect("etcd answers");
+    let (_asks, stream) = raw.watch().await;
+    let (mut ours, mut bare) = (arrivals(watch), bare_arrivals(stream));
+    let (mut behind, mut whole, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..CHANGES {
+        let start = Instant::now();
+        raw.put().await;
+        let (ours, bare) = (ours.recv().await, bare.recv().await);
+        let (ours, bare) = (ours.expect("a change"), bare.expect("a change"));
+        behind.push(ours.saturating_duration_since(bare));
+        whole.push(ours - start);
+        floor.push(bare - start);
+    }
+    report("watch_behind_raw", &mut behind);
+    report("watch_from_put", &mut whole);
+    report("watch_from_put_raw", &mut floor);
+}
+
+fn arrivals(mut watch: Watch) -> mpsc::UnboundedReceiver<Instant> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    drop(tokio::spawn(async move {
+        while watch.next().await.is_ok() && sender.send(Instant::now()).is_ok() {}
+    }));
+    receiver
+}
+
+fn bare_arrivals(mut stream: Streaming<Answer>) -> mpsc::UnboundedReceiver<Instant> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    drop(tokio::spawn(async move {
+        while stream.message().await.is_ok_and(|answer| answer.is_some())
+            && sender.send(Instant::now()).is_ok()
+        {}
+    }));
+    receiver
+}
+
+async fn writing(store: &EtcdStore, raw: &Raw) {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..CHANGES {
+        let start = Instant::now();
+        raw.put().await;
+        bare.push(start.elapsed());
+        let start = Instant::now();
+        store.commit(Transaction::new().put("key", "value")).await.expect("etcd answers");
+        ours.push(start.elapsed());
+    }
+    report("commit", &mut ours);
+    report("commit_raw", &mut bare);
+}
+
+async fn listing(store: &EtcdStore, raw: &Raw) {
+    let keys: Vec<String> = (0..LISTED).map(|i| format!("list/{i:06}")).collect();
+    for keys in keys.chunks(Transaction::MAX_OPERATIONS) {
+        let puts = keys.iter().fold(Transaction::new(), |t, key| t.put(key, vec![7; 300]));
+        store.commit(puts).await.expect("etcd answers");
+    }
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..30 {
+        let start = Instant::now();
+        raw.call::<Key, Answer>("/etcdserverpb.KV/Range", Key::list()).await;
+        bare.push(start.elapsed());
+        let start = Instant::now();
+        let listing = store.read("list/").await.expect("etcd answers");
+        assert_eq!(listing.entries.len(), LISTED);
+        ours.push(start.elapsed());
+    }
+    report("list_10000", &mut ours);
+    report("list_10000_raw", &mut bare);
+}
+
+fn report(name: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
+    let (p50, p99) = (at(50), at(99));
+    let line = format!("{{\"figure\":\"{name}\",\"p50_ms\":{p50:.3},\"p99_ms\":{p99:.3}}}\n");
+    std::io::stdout().write_all(line.as_bytes()).expect("somebody reads the figures");
+}
+
+/// A gRPC client and nothing else.
+struct Raw(Channel);
+
+impl Raw {
+    fn connect(url: &str) -> Self {
+        Self(Endpoint::from_shared(url.to_owned()).expect("a good URL").connect_lazy())
+    }
+
+    async fn put(&self) {
+        let put = Key { key: b"key".to_vec(), range_end: b"value".to_vec() };
+        self.call::<Key, Answer>("/etcdserverpb.KV/Put", put).await;
+    }
+
+    async fn watch(&self) -> (mpsc::Sender<()>, Streaming<Answer>) {
+        // The stream of requests has to stay open as long as the watch is to last.
+        let (open, held) = mpsc::channel::<()>(1);
+        let first = Create { create: Some(Key { key: vec![0], range_end: vec![0] }) };
+        let requests = futures_util::stream::unfold((Some(first), held), |(first, mut held)| {
+            Box::pin(async move {
+                match first {
+                    Some(first) => Some((first, (None, held))),
+                    None => held.recv().await.map(|()| (Create { create: None }, (None, held))),
+                }
+            })
+        });
+        let mut grpc = self.ready().await;
+        let codec = ProstCodec::<Create, Answer>::default();
+        let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
+        let opened = grpc.streaming(tonic::Request::new(requests), path, codec).await;
+        let mut stream = opened.expect("etcd answers").into_inner();
+        stream.message().await.expect("etcd answers");
+        (open, stream)
+    }
+
+    async fn call<Q, A>(&self, path: &'static str, request: Q)
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = self.ready().await;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = PathAndQuery::from_static(path);
+        grpc.unary(tonic::Request::new(request), path, codec).await.expect("etcd answers");
+    }
+
+    async fn ready(&self) -> Grpc<Channel> {
+        let mut grpc = Grpc::new(self.0.clone());
+        grpc.ready().await.expect("etcd answers");
+        grpc
+    }
+}
+
+/// What a range, a put and a watch begin with: the second field is the end of the range, or the
+/// value.
+#[derive(Clone, PartialEq, Message)]
+struct Key {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
+}
+
+impl Key {
+    fn list() -> Self {
+        Self { key: b"list/".to_vec(), range_end: b"list0".to_vec() }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Create {
+    #[prost(message, optional, tag = "1")]
+    create: Option<Key>,
+}
+
+/// An answer that is read and thrown away.
+#[derive(Clone, PartialEq, Message)]
+struct Answer {}

@@ -1,0 +1,157 @@
+//! Pure: whole revisions out of the answers of a watch, each once, however etcd cuts them.
+
+use std::sync::Arc;
+
+use fleet_core::Revision;
+
+use super::space::{Space, lease_of, unsigned};
+use super::wire::{Event, EventType, WatchResponse};
+use crate::{Change, Changes, StoreError};
+
+/// What a watch has delivered, and the revision that it has not yet got all of.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    /// The last revision that was delivered whole, or that nothing came before.
+    done: Revision,
+    open: Option<Changes>,
+}
+
+impl Assembler {
+    pub(super) fn after(done: Revision) -> Self {
+        Self { done, open: None }
+    }
+
+    /// Where a new stream has to begin: after this revision.
+    pub(super) fn done(&self) -> Revision {
+        self.done
+    }
+
+    /// Forgets the part of a revision that was not delivered: the next stream brings it whole.
+    pub(super) fn begin_again(&mut self) {
+        self.open = None;
+    }
+
+    /// The revisions that this answer makes complete, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] when a key is no text.
+    pub(super) fn take(
+        &mut self,
+        space: &Space,
+        answer: WatchResponse,
+    ) -> Result<Vec<Changes>, StoreError> {
+        let mut whole = Vec::new();
+        for event in answer.events {
+            self.take_event(space, event, &mut whole)?;
+        }
+        if !answer.fragment {
+            whole.extend(self.close());
+        }
+        Ok(whole)
+    }
+
+    fn take_event(
+        &mut self,
+        space: &Space,
+        event: Event,
+        whole: &mut Vec<Changes>,
+    ) -> Result<(), StoreError> {
+        let is_put = event.r#type == i32::from(EventType::Put);
+        let Some(kv) = event.kv else { return Ok(()) };
+        let revision = unsigned(kv.mod_revision);
+        if revision <= self.done {
+            return Ok(());
+        }
+        if self.open.as_ref().is_some_and(|open| open.revision != revision) {
+            whole.extend(self.close());
+        }
+        let key: Arc<str> = space.inner(&kv.key)?.into();
+        let change = match is_put {
+            true => Change { key, value: Some(kv.value.into()), lease: lease_of(kv.lease) },
+            false => Change { key, value: None, lease: None },
+        };
+        let open = self.open.get_or_insert_with(|| Changes { revision, changes: Vec::new() });
+        open.changes.push(change);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Option<Changes> {
+        let mut changes = self.open.take()?;
+        changes.changes.sort_by(|a, b| a.key.cmp(&b.key));
+        self.done = changes.revision;
+        Some(changes)
+    }
+
+    /// Notes that there is nothing more up to `revision`; whether that is news.
+    pub(super) fn reach(&mut self, revision: Revision) -> bool {
+        let news = self.open.is_none() && revision > self.done;
+        if news {
+            self.done = revision;
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::KeyValue;
+    use super::*;
+
+    fn answer(fragment: bool, events: &[(i64, &str)]) -> WatchResponse {
+        let event = |&(revision, key): &(i64, &str)| Event {
+            r#type: EventType::Put.into(),
+            kv: Some(KeyValue {
+                key: key.as_bytes().to_vec(),
+                mod_revision: revision,
+                ..KeyValue::default()
+            }),
+        };
+        let events = events.iter().map(event).collect();
+        WatchResponse { fragment, events, ..WatchResponse::default() }
+    }
+
+    fn take(assembler: &mut Assembler, answer: WatchResponse) -> Vec<String> {
+        let whole = assembler.take(&Space::new(""), answer).unwrap();
+        let keys = |changes: &Changes| {
+            let keys: Vec<_> = changes.changes.iter().map(|change| &*change.key).collect();
+            format!("{}: {}", changes.revision, keys.join(" "))
+        };
+        whole.iter().map(keys).collect()
+    }
+
+    #[test]
+    fn a_revision_is_delivered_whole_and_in_order_of_its_keys() {
+        let mut assembler = Assembler::after(Revision(1));
+        let whole = take(&mut assembler, answer(false, &[(2, "b"), (2, "a"), (4, "c")]));
+        assert_eq!(whole, ["2: a b", "4: c"]);
+        assert_eq!(assembler.done(), Revision(4));
+    }
+
+    #[test]
+    fn a_revision_that_comes_in_pieces_waits_for_the_last() {
+        let mut assembler = Assembler::after(Revision(1));
+        assert_eq!(take(&mut assembler, answer(true, &[(2, "a"), (3, "b")])), ["2: a"]);
+        assert_eq!(take(&mut assembler, answer(true, &[(3, "a")])), [""; 0]);
+        assert!(!assembler.reach(Revision(9)), "a piece is missing");
+        assert_eq!(take(&mut assembler, answer(false, &[(3, "c")])), ["3: a b c"]);
+    }
+
+    #[test]
+    fn a_new_stream_repeats_nothing_and_completes_what_was_in_pieces() {
+        let mut assembler = Assembler::after(Revision(1));
+        assert_eq!(take(&mut assembler, answer(true, &[(2, "a"), (3, "b")])), ["2: a"]);
+        assembler.begin_again();
+        assert_eq!(assembler.done(), Revision(2));
+        let whole = take(&mut assembler, answer(false, &[(2, "a"), (3, "a"), (3, "b")]));
+        assert_eq!(whole, ["3: a b"]);
+    }
+
+    #[test]
+    fn progress_is_news_once() {
+        let mut assembler = Assembler::after(Revision(1));
+        assert!(assembler.reach(Revision(5)));
+        assert!(!assembler.reach(Revision(5)));
+        assert_eq!(take(&mut assembler, answer(false, &[(5, "a"), (6, "b")])), ["6: b"]);
+    }
+}

@@ -1,0 +1,246 @@
+//! The store that an etcd cluster keeps: the contract in terms of etcd's v3 API.
+//!
+//! What happens in which order is etcd's; here is what its API leaves to a client: asking another
+//! endpoint, telling what surely did not happen from what may have, reading a large range in pages
+//! of one revision, and going on with a watch where it broke off.
+
+mod assemble;
+mod auth;
+mod client;
+mod config;
+mod failure;
+mod space;
+mod watch;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::Revision;
+use futures_util::stream;
+
+pub use config::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdTls, EtcdUser};
+
+use crate::{Commit, Condition, Entry, Expect, LeaseId, Listing};
+use crate::{Store, StoreError, Transaction, Watch, Write};
+use client::{Client, Method, Opened, Repeat};
+use failure::{Failure, Kind, Odd};
+use space::{Space, lease_of, name_of, signed};
+use wire::{
+    Done, KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, LeaseTtlResponse,
+    RangeRequest, RangeResponse, TxnResponse, revision_of,
+};
+
+/// How many keys are read at once, unless their values are too large for that.
+const PAGE: i64 = 1000;
+/// How often a read begins anew when what it reads is compacted away meanwhile.
+const READS: usize = 3;
+/// The longest time to live that etcd grants, in seconds.
+const LONGEST_TTL: i64 = 9_000_000_000;
+
+/// A [`Store`] that an etcd cluster of version 3.4 or later keeps.
+///
+/// Nothing is connected before the first call. Each call goes to the endpoint that answered last,
+/// and on to the next when that fails, unless it might be done twice thereby: then it ends as
+/// [`StoreError::Unknown`]. A watch goes on at another endpoint when its own fails; when none is to
+/// be had it is cut off, so that it is never behind for more than about five time limits without
+/// its reader knowing.
+///
+/// All members are asked for the present, never for what they happen to have. A member that has
+/// lost the others answers nothing.
+pub struct EtcdStore {
+    client: Arc<Client>,
+    space: Space,
+}
+
+impl EtcdStore {
+    /// A store in the cluster of this configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`EtcdConfigError`] when no cluster could be reached by it. Whether one is reached only the
+    /// calls tell.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn new(config: &EtcdConfig) -> Result<Self, EtcdConfigError> {
+        let client = Arc::new(Client::new(config)?);
+        Ok(Self { client, space: Space::new(&config.key_prefix) })
+    }
+
+    /// Reads page after page, all at the revision of the first.
+    async fn read_pages(&self, prefix: &str) -> Result<(Revision, Vec<KeyValue>), Failure> {
+        let (key, range_end) = self.space.range(prefix);
+        let mut request = RangeRequest { key, range_end, limit: PAGE, ..RangeRequest::default() };
+        let (mut revision, mut kvs) = (Revision::ZERO, Vec::new());
+        loop {
+            let page = self.read_page(&mut request).await?;
+            if revision == Revision::ZERO {
+                revision = revision_of(page.header.as_ref());
+                request.revision = signed(revision);
+            }
+            kvs.extend(page.kvs);
+            match kvs.last() {
+                Some(last) if page.more => request.key = [&last.key[..], &[0]].concat(),
+                _ => return Ok((revision, kvs)),
+            }
+        }
+    }
+
+    /// Reads one page, a smaller one where it would be too large to be sent.
+    async fn read_page(&self, request: &mut RangeRequest) -> Result<RangeResponse, Failure> {
+        loop {
+            match self.client.call(Method::RANGE, request, Repeat::Always).await {
+                Err(failure) if failure.kind == Kind::TooLarge && request.limit > 1 => {
+                    request.limit = (request.limit / 4).max(1);
+                }
+                page => return page,
+            }
+        }
+    }
+
+    /// What a transaction was refused for: its first condition that did not hold at the revision
+    /// that it was judged at. A failure to find out does not put the refusal in doubt.
+    async fn refusal(
+        &self,
+        conditions: &[Condition],
+        revision: Revision,
+    ) -> Result<Commit, StoreError> {
+        let request = self.space.read_at(conditions, revision);
+        let read = self.client.call(Method::TXN, &request, Repeat::Always).await;
+        let read: TxnResponse = read.map_err(Failure::of_question)?;
+        let found = read.responses.into_iter().map(|response| {
+            let kv = response.range.and_then(|range| range.kvs.into_iter().next());
+            kv.map(|kv| self.space.entry(kv)).transpose()
+        });
+        for (condition, found) in found.enumerate() {
+            let found = found?;
+            if conditions.get(condition).is_some_and(|expected| !holds(expected, found.as_ref())) {
+                return Ok(Commit::Refused { condition, found });
+            }
+        }
+        let odd = Odd("it refused a transaction whose conditions hold");
+        Err(StoreError::Unavailable(Box::new(odd)))
+    }
+
+    /// Which of the leases that a transaction binds keys to has ended.
+    async fn lost_lease(&self, leases: BTreeSet<LeaseId>) -> Result<LeaseId, StoreError> {
+        let last = leases.last().copied().unwrap_or(LeaseId(0));
+        for lease in leases {
+            if lease == last || self.seconds_left(lease).await? <= 0 {
+                return Ok(lease);
+            }
+        }
+        Ok(last)
+    }
+
+    async fn seconds_left(&self, lease: LeaseId) -> Result<i64, StoreError> {
+        let Some(id) = name_of(lease) else { return Ok(0) };
+        let request = LeaseRequest { id };
+        let answer = self.client.call(Method::TIME_TO_LIVE, &request, Repeat::Always).await;
+        let answer: LeaseTtlResponse = answer.map_err(Failure::of_question)?;
+        Ok(answer.ttl)
+    }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        let mut left = READS;
+        let (revision, kvs) = loop {
+            left -= 1;
+            match self.read_pages(prefix).await {
+                Err(failure) if failure.kind == Kind::Compacted && left > 0 => {}
+                read => break read.map_err(Failure::of_question)?,
+            }
+        };
+        let entries = kvs.into_iter().map(|kv| self.space.entry(kv));
+        Ok(Listing { revision, entries: entries.collect::<Result<_, _>>()? })
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        transaction.check()?;
+        let leases = leases(&transaction);
+        if let Some(lease) = leases.iter().find(|lease| name_of(**lease).is_none()) {
+            return Err(StoreError::LeaseLost(*lease));
+        }
+        let conditions = transaction.conditions.clone();
+        let asks = transaction.writes.is_empty();
+        let repeat = if asks { Repeat::Always } else { Repeat::IfNotDone };
+        let request = self.space.transaction(transaction);
+        let answer: TxnResponse = match self.client.call(Method::TXN, &request, repeat).await {
+            Ok(answer) => answer,
+            Err(failure) if failure.kind == Kind::NoLease => {
+                return Err(StoreError::LeaseLost(self.lost_lease(leases).await?));
+            }
+            Err(failure) if asks => return Err(failure.of_question()),
+            Err(failure) => return Err(failure.of_change()),
+        };
+        let revision = revision_of(answer.header.as_ref());
+        if answer.succeeded {
+            return Ok(Commit::Applied(revision));
+        }
+        self.refusal(&conditions, revision).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        watch::watch(self.client.clone(), self.space.clone(), prefix, after).await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
+        let ttl = i64::try_from(whole).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
+        let request = LeaseGrantRequest { ttl };
+        // A lease that nobody knows of binds no key and ends by itself.
+        let answer = self.client.call(Method::GRANT, &request, Repeat::Always).await;
+        let answer: LeaseGrantResponse = answer.map_err(Failure::of_question)?;
+        let odd = || StoreError::Unavailable(Box::new(Odd("a lease without a name")));
+        lease_of(answer.id).ok_or_else(odd)
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        let id = name_of(lease).ok_or(StoreError::LeaseLost(lease))?;
+        let asks = || stream::iter([LeaseRequest { id }]);
+        let opened = self.client.open(Method::KEEP_ALIVE, asks).await;
+        let opened: Opened<LeaseTtlResponse> = opened.map_err(Failure::of_question)?;
+        if opened.first.ttl > 0 { Ok(()) } else { Err(StoreError::LeaseLost(lease)) }
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        let Some(id) = name_of(lease) else { return Ok(()) };
+        let request = LeaseRequest { id };
+        match self.client.call(Method::REVOKE, &request, Repeat::Always).await {
+            Ok(Done {}) => Ok(()),
+            Err(failure) if failure.kind == Kind::NoLease => Ok(()),
+            Err(failure) => Err(failure.of_change()),
+        }
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore").field("space", &self.space).finish_non_exhaustive()
+    }
+}
+
+/// The leases that a transaction binds keys to.
+fn leases(transaction: &Transaction) -> BTreeSet<LeaseId> {
+    let lease = |write: &Write| match write {
+        Write::Put { lease, .. } => *lease,
+        Write::Delete { .. } => None,
+    };
+    transaction.writes.iter().filter_map(lease).collect()
+}
+
+fn holds(condition: &Condition, found: Option<&Entry>) -> bool {
+    match &condition.expect {
+        Expect::Absent => found.is_none(),
+        Expect::Present => found.is_some(),
+        Expect::Value(value) => found.is_some_and(|entry| entry.value == *value),
+        Expect::ModifiedAt(revision) => found.is_some_and(|entry| entry.modified == *revision),
+    }
+}

@@ -1,0 +1,185 @@
+//! What writers were told and watchers saw, and whether it can all be true of one store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::Revision;
+use fleet_store::{Changes, Listing};
+
+/// What one revision changed: values by their keys, and nothing for a key that was deleted.
+pub(crate) type Step = BTreeMap<String, Option<String>>;
+
+/// All that happened, by revision.
+pub(crate) type Steps = BTreeMap<Revision, Step>;
+
+/// A value that was to be written, which no other write has, and what the writer was told.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) told: Told,
+}
+
+/// What became of a write, as far as its writer was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It happened, in this revision.
+    Done(Revision),
+    /// It did not happen.
+    Undone,
+    /// It may have happened.
+    Unknown,
+}
+
+/// What one watch delivered, and the listing that it began with.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) listing: Listing,
+    pub(crate) changes: Vec<Changes>,
+}
+
+/// All that was told and seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// The changes of a watch in a form that is easily compared.
+pub(crate) fn step(changes: &Changes) -> Step {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let value = |change: &fleet_store::Change| change.value.as_deref().map(text);
+    changes.changes.iter().map(|change| (change.key.to_string(), value(change))).collect()
+}
+
+impl History {
+    /// What contradicts `truth`, which is all that the store says happened; nothing if all is well.
+    pub(crate) fn contradictions(&self, truth: &Steps) -> Vec<String> {
+        let attempts = self.attempts.iter().filter_map(|attempt| attempt.contradiction(truth));
+        let seen = self.seen.iter().filter_map(|seen| seen.contradiction(truth));
+        attempts.chain(seen).chain(twice(truth)).collect()
+    }
+}
+
+impl Attempt {
+    fn contradiction(&self, truth: &Steps) -> Option<String> {
+        let happened = |step: &Step| step.get(&self.key) == Some(&Some(self.value.clone()));
+        let wrong = match self.told {
+            Told::Done(revision) => !truth.get(&revision).is_some_and(happened),
+            Told::Undone => truth.values().any(happened),
+            Told::Unknown => false,
+        };
+        wrong.then(|| format!("a writer was told what is not so: {self:?}"))
+    }
+}
+
+impl Seen {
+    fn contradiction(&self, truth: &Steps) -> Option<String> {
+        let from = self.listing.revision;
+        if state_at(truth, from) != listed(&self.listing) {
+            return Some(format!("a listing is not what was there at {from}: {:?}", self.listing));
+        }
+        let delivered = self.changes.iter().filter(|changes| !changes.changes.is_empty());
+        let delivered: Vec<_> =
+            delivered.map(|changes| (changes.revision, step(changes))).collect();
+        let upto = delivered.last().map_or(from, |(revision, _)| *revision);
+        let expected = truth.range(from.next()..).take_while(|(revision, _)| **revision <= upto);
+        let expected: Vec<_> = expected.map(|(revision, step)| (*revision, step.clone())).collect();
+        let first = expected.iter().zip(&delivered).position(|(one, other)| one != other);
+        let at = first.unwrap_or(expected.len().min(delivered.len()));
+        (delivered != expected).then(|| {
+            let (due, got) = (expected.get(at), delivered.get(at));
+            format!("a watch from {from} delivered {got:?} where {due:?} was due")
+        })
+    }
+}
+
+/// The keys with their values after the steps up to `revision`.
+fn state_at(truth: &Steps, revision: Revision) -> BTreeMap<String, String> {
+    let mut state = BTreeMap::new();
+    for (key, value) in truth.range(..=revision).flat_map(|(_, step)| step) {
+        match value {
+            Some(value) => state.insert(key.clone(), value.clone()),
+            None => state.remove(key),
+        };
+    }
+    state
+}
+
+fn listed(listing: &Listing) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    listing.entries.iter().map(|entry| (entry.key.clone(), text(&entry.value))).collect()
+}
+
+/// Values that were written more than once, though every write has a value of its own.
+fn twice(truth: &Steps) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let mut pairs = truth.values().flatten().filter(|(_, value)| value.is_some());
+    let again = pairs.find(|(key, value)| !seen.insert((*key, *value)));
+    again.map(|pair| format!("written twice: {pair:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_store::{Change, Entry};
+
+    use super::*;
+
+    fn changes(revision: u64, key: &str, value: &str) -> Changes {
+        let change = Change { key: key.into(), value: Some(value.as_bytes().into()), lease: None };
+        Changes { revision: Revision(revision), changes: vec![change] }
+    }
+
+    fn sound() -> (History, Steps) {
+        let made = [(2, "a", "1"), (3, "a", "2"), (5, "b", "3"), (6, "a", "4")];
+        let steps = made.map(|(revision, key, value)| changes(revision, key, value));
+        let truth = steps.iter().map(|changes| (changes.revision, step(changes))).collect();
+        let attempts = made.map(|(revision, key, value)| Attempt {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            told: Told::Done(Revision(revision)),
+        });
+        let entry =
+            Entry { key: "a".to_owned(), value: b"1".to_vec(), modified: Revision(2), lease: None };
+        let listing = Listing { revision: Revision(2), entries: vec![entry] };
+        let seen = Seen { listing, changes: steps[1..].to_vec() };
+        (History { attempts: attempts.to_vec(), seen: vec![seen] }, truth)
+    }
+
+    #[test]
+    fn a_sound_history_has_no_contradiction() {
+        let (history, truth) = sound();
+        assert_eq!(history.contradictions(&truth), [""; 0]);
+    }
+
+    #[test]
+    fn every_fault_is_found() {
+        let faults: [fn(&mut History, &mut Steps); 8] = [
+            |_, truth| drop(truth.remove(&Revision(6))),
+            |history, _| history.attempts[1].told = Told::Undone,
+            |history, _| history.attempts[1].told = Told::Done(Revision(5)),
+            |history, _| drop(history.seen[0].changes.remove(1)),
+            |history, _| {
+                let again = history.seen[0].changes[1].clone();
+                history.seen[0].changes.insert(1, again);
+            },
+            |history, _| history.seen[0].changes.swap(0, 1),
+            |history, _| history.seen[0].listing.entries.clear(),
+            |_, truth| drop(truth.insert(Revision(7), step(&changes(7, "a", "4")))),
+        ];
+        for (number, fault) in faults.iter().enumerate() {
+            let (mut history, mut truth) = sound();
+            fault(&mut history, &mut truth);
+            assert!(!history.contradictions(&truth).is_empty(), "fault {number} is not found");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_may_be_either() {
+        let (mut history, mut truth) = sound();
+        history.attempts[3].told = Told::Unknown;
+        assert_eq!(history.contradictions(&truth), [""; 0]);
+        history.seen[0].changes.pop();
+        truth.remove(&Revision(6));
+        assert_eq!(history.contradictions(&truth), [""; 0]);
+    }
+}
