@@ -21,7 +21,7 @@ pub use embedded::EmbeddedStore;
 pub use keyspace::{EndedLease, Keyspace, Outcome};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
-pub use mirror::{Mirror, MirrorClosed, MirrorStatus, Progress};
+pub use mirror::{Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress};
 pub use registry::{
     ExpectUnit, Leadership, MachineRecord, MetadataChange, NewUnit, Place, PlacementWrites,
     Presence, Registry, RegistryError, Unplace, UnusedContent,

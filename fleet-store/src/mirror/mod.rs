@@ -1,5 +1,7 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
+mod contents;
+mod difference;
 mod follow;
 mod view;
 
@@ -13,6 +15,8 @@ use tokio::task::AbortHandle;
 use crate::clock::Clock;
 use crate::{Registry, UnusedContent};
 use view::View;
+
+pub use difference::Difference;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
 ///
@@ -41,6 +45,18 @@ pub struct Progress {
     pub decisive: Revision,
     /// Whether the watch that keeps it current is alive.
     pub is_current: bool,
+}
+
+/// A snapshot, and what is different from one that was seen before.
+#[derive(Debug, Clone)]
+pub struct News {
+    /// The last known snapshot.
+    pub snapshot: Arc<Snapshot>,
+    /// Whether it is complete, and followed by a watch that is alive.
+    pub is_current: bool,
+    /// What is different from the snapshot that was seen; nothing when too much happened since, or
+    /// that snapshot was none of this mirror: then look at everything.
+    pub difference: Option<Difference>,
 }
 
 /// Whether a mirror follows its store.
@@ -118,6 +134,20 @@ impl Mirror {
     pub fn current(&self) -> Option<Arc<Snapshot>> {
         self.shared
             .read(|state| state.behind_since.is_none().then(|| state.view.snapshot().clone()))
+    }
+
+    /// The last known snapshot, and what is different from the one of revision `seen`: for those
+    /// who keep something that follows from a snapshot and change it where the snapshot changes.
+    ///
+    /// The mirror remembers what changed of late, 65,536 names of units, machines and placements
+    /// in all, through resynchronisations too.
+    #[must_use]
+    pub fn news_since(&self, seen: Revision) -> News {
+        self.shared.read(|state| News {
+            snapshot: state.view.snapshot().clone(),
+            is_current: state.behind_since.is_none(),
+            difference: state.view.since(seen),
+        })
     }
 
     /// Whether the snapshot follows the store at this moment.

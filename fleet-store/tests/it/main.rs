@@ -9,6 +9,7 @@ mod keyspace;
 mod leadership;
 mod mirror;
 mod mirror_away;
+mod mirror_news;
 mod mirror_twin;
 mod presence;
 mod registry;
