@@ -1,6 +1,7 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
 mod contents;
+mod demands;
 mod difference;
 mod follow;
 mod view;

@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{
-    Fault, Machine, MachineId, Metadata, Requirements, Revision, Snapshot, Strictness, Unit,
-};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_core::{Fault, Machine, MachineId, Metadata, Revision, Snapshot, Unit};
+use fleet_unitfile::UnitName;
 
 use super::contents::Contents;
+use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
     UnitRecord, decode_claim, decode_placement, decode_reason, decode_state, decode_text,
@@ -33,8 +32,7 @@ pub(super) struct View {
     bad_placements: BTreeMap<UnitName, Fault>,
     contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
-    /// The requirements of all units that ask for nothing.
-    nothing: Arc<Requirements>,
+    demands: Demands,
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
@@ -50,7 +48,7 @@ impl View {
             bad_placements: BTreeMap::new(),
             contents: Contents::default(),
             claims: BTreeMap::new(),
-            nothing: Arc::default(),
+            demands: Demands::default(),
             decisive: Revision::ZERO,
             feed: Feed::new(),
         }
@@ -68,7 +66,7 @@ impl View {
     /// The view of a whole listing. What this view has read already is not read once more.
     pub(super) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
-        view.nothing = self.nothing.clone();
+        view.demands = self.demands.clone();
         let mut touched = Difference::default();
         let parsed = listing.entries.into_iter();
         let parsed = parsed.filter_map(|entry| Some((view.layout.parse(&entry.key)?, entry)));
@@ -323,43 +321,35 @@ impl View {
     }
 
     /// The unit as its record and content say; nothing if there is no record.
-    fn unit(&self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
+    fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
         let record = match self.records.get(name)? {
-            Ok(record) => record,
+            Ok(record) => *record,
             Err(fault) => return Some(Err(Fault::clone(fault))),
         };
         if let Some(fault) = self.bad_placements.get(name) {
             return Some(Err(fault.clone()));
         }
         let before = self.snapshot.unit(name.as_str());
-        let before = before.or_else(|| known?.snapshot.unit(name.as_str()));
+        let before = before.or_else(|| known?.snapshot.unit(name.as_str())).cloned();
         Some(self.unit_of(name, record, before))
     }
 
     /// The unit that a record makes: the one before, if it is no other.
     fn unit_of(
-        &self,
+        &mut self,
         name: &UnitName,
-        record: &UnitRecord,
-        before: Option<&Arc<Unit>>,
+        record: UnitRecord,
+        before: Option<Arc<Unit>>,
     ) -> Result<Arc<Unit>, Fault> {
         let file = self.contents.file(record.content)?;
         let before = before.filter(|before| before.file == file);
-        let requirements = match before {
+        let requirements = match &before {
             Some(before) => before.requirements.clone(),
-            None => self.requirements(name, &file)?,
+            None => self.demands.read(name, &file)?,
         };
         let (name, desired, generation) = (name.clone(), record.desired, record.generation);
         let unit = Arc::new(Unit { name, file, requirements, desired, generation });
-        Ok(before.filter(|before| same_unit(before, &unit)).cloned().unwrap_or(unit))
-    }
-
-    fn requirements(&self, name: &UnitName, file: &UnitFile) -> Result<Arc<Requirements>, Fault> {
-        // What was accepted once is read as leniently as can be: rules may have become stricter.
-        let parsed = Requirements::parse(name, file, Strictness::Warn)
-            .map_err(|e| fault("the unit's requirements", &e))?;
-        let asks_nothing = parsed.requirements == *self.nothing;
-        Ok(if asks_nothing { self.nothing.clone() } else { Arc::new(parsed.requirements) })
+        Ok(before.filter(|before| same_unit(before, &unit)).unwrap_or(unit))
     }
 
     /// A machine that is present, with its configured metadata overridden by what was set at run
