@@ -11,6 +11,7 @@
 //! | `metadata/<machine>/<key>` | metadata that was set at run time |
 //! | `engine/leader` | who leads, in which term; goes when the leader does |
 //! | `engine/term` | the last term; stays |
+//! | `cluster/lineage` | which unbroken history of revisions this is |
 //!
 //! A placement's key names the unit alone, so no two machines can ever hold one at the same time,
 //! whatever the writers do.
@@ -92,6 +93,8 @@ pub enum Key {
     Leader,
     /// The last term.
     Term,
+    /// Which unbroken history of revisions this is.
+    Lineage,
 }
 
 /// The keys of one cluster: those under one prefix.
@@ -141,6 +144,7 @@ impl Layout {
             Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
+            Key::Lineage => format!("{prefix}cluster/lineage"),
         }
     }
 
@@ -171,6 +175,7 @@ impl Layout {
             }
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
+            "cluster" if rest == "lineage" => Key::Lineage,
             _ => return None,
         })
     }
@@ -200,6 +205,7 @@ mod tests {
             Key::Metadata(machine, String::new()),
             Key::Leader,
             Key::Term,
+            Key::Lineage,
         ]
     }
 

@@ -23,8 +23,8 @@ pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
 pub use mirror::{Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress};
 pub use registry::{
-    ExpectUnit, Leadership, MachineRecord, MetadataChange, NewUnit, Place, PlacementWrites,
-    Presence, Registry, RegistryError, Unplace, UnusedContent,
+    ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit, Place,
+    PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,
 };
 pub use store::{
     Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
+use super::identity;
 use super::journals::LocalJournals;
 
 /// What a daemon consists of.
@@ -57,6 +58,7 @@ impl Wiring {
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let store = self.open_store().await?;
         let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
+        identity::settle_lineage(&registry).await?;
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();

@@ -14,7 +14,7 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Registry, UnusedContent};
+use crate::{Lineage, Registry, UnusedContent};
 use view::View;
 
 pub use difference::Difference;
@@ -204,6 +204,13 @@ impl Mirror {
     #[must_use]
     pub fn unused_contents(&self) -> Vec<UnusedContent> {
         self.shared.read(|state| state.view.unused_contents())
+    }
+
+    /// Which unbroken history of revisions the snapshot is of, if the store says so. It stays the
+    /// same while the mirror lives: a store that says something else is not followed.
+    #[must_use]
+    pub fn lineage(&self) -> Option<Lineage> {
+        self.shared.read(|state| state.view.lineage())
     }
 
     /// Ends the following, for all handles. The last snapshot stays readable and is not current.

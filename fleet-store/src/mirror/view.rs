@@ -15,10 +15,10 @@ use super::contents::Contents;
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_placement, decode_reason, decode_state, decode_text,
-    decode_unit,
+    UnitRecord, decode_claim, decode_lineage, decode_placement, decode_reason, decode_state,
+    decode_text, decode_unit,
 };
-use crate::registry::MachineRecord;
+use crate::registry::{Lineage, MachineRecord};
 use crate::{Change, Changes, CodecError, Entry, Key, Layout, Listing, UnusedContent};
 
 /// The snapshot with what it is made of.
@@ -33,6 +33,8 @@ pub(super) struct View {
     contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
     demands: Demands,
+    /// Which history this is, as it is stored.
+    lineage: Option<Vec<u8>>,
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
@@ -49,6 +51,7 @@ impl View {
             contents: Contents::default(),
             claims: BTreeMap::new(),
             demands: Demands::default(),
+            lineage: None,
             decisive: Revision::ZERO,
             feed: Feed::new(),
         }
@@ -61,6 +64,16 @@ impl View {
     /// What is different now from how it was at the revision `seen`; nothing if that is not known.
     pub(super) fn since(&self, seen: Revision) -> Option<Difference> {
         self.feed.since(seen)
+    }
+
+    /// Which history this is, if that is known and can be read.
+    pub(super) fn lineage(&self) -> Option<Lineage> {
+        decode_lineage(self.lineage.as_deref()?).ok()
+    }
+
+    /// Whether what is stored as the lineage is that of this view, which may have none yet.
+    pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
+        self.lineage.is_none() || self.lineage.as_deref() == lineage
     }
 
     /// The view of a whole listing. What this view has read already is not read once more.
@@ -149,6 +162,7 @@ impl View {
             Key::Metadata(machine, name) => {
                 self.put_metadata(machine, name, value, known, touched);
             }
+            Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader | Key::Term => {}
         }
     }
@@ -179,7 +193,7 @@ impl View {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
             }
-            Key::Leader | Key::Term => {}
+            Key::Leader | Key::Term | Key::Lineage => {}
         }
     }
 

@@ -7,6 +7,7 @@
 mod batch;
 mod error;
 mod leadership;
+mod lineage;
 mod metadata;
 mod presence;
 mod units;
@@ -20,6 +21,9 @@ use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
 
 pub use error::RegistryError;
 pub use leadership::{Leadership, Place, PlacementWrites, Unplace};
+#[cfg(feature = "embedded")]
+pub(crate) use lineage::new_life;
+pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 pub use presence::{MachineRecord, Presence};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};

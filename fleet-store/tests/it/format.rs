@@ -14,14 +14,11 @@ use crate::support::{TTL, id, join, name, registry, unit};
 async fn what_is_stored_keeps_its_form() {
     let registry = registry();
     store_one_of_each(&registry).await;
-    let entries = registry.store().read("").await.unwrap().entries;
-    let line = |entry: &fleet_store::Entry| {
-        let bound = if entry.lease.is_some() { " (leased)" } else { "" };
-        format!("{}{bound}\n  {}", entry.key, String::from_utf8_lossy(&entry.value))
-    };
-    let text = entries.iter().map(line).collect::<Vec<_>>().join("\n");
-    // Broken before each field, so that a line fits.
-    insta::assert_snapshot!(text.replace(",\"", ",\n  \""), @r#"
+    let text = listed(&registry).await;
+    insta::assert_snapshot!(text, @r#"
+    /fleet/cluster/lineage
+      {"v":1,
+      "id":"first"}
     /fleet/contents/86943ac9f3754cb90f8dd38bf6da7b0cad074592
       [Service]
     ExecStart=/bin/true
@@ -81,11 +78,23 @@ async fn what_is_stored_keeps_its_form() {
     "#);
 }
 
+/// Everything, broken before each field, so that a line fits.
+async fn listed(registry: &Registry) -> String {
+    let entries = registry.store().read("").await.unwrap().entries;
+    let line = |entry: &fleet_store::Entry| {
+        let bound = if entry.lease.is_some() { " (leased)" } else { "" };
+        format!("{}{bound}\n  {}", entry.key, String::from_utf8_lossy(&entry.value))
+    };
+    let text = entries.iter().map(line).collect::<Vec<_>>().join("\n");
+    text.replace(",\"", ",\n  \"")
+}
+
 async fn store_one_of_each(registry: &Registry) {
     for unit_name in ["a.service", "b.service"] {
         let unit = unit(unit_name, "[Service]\nExecStart=/bin/true\n", TargetState::Launched);
         registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
     }
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let presence = join(registry, "m-1").await;
     presence.publish_states(&[state()], &[]).await.unwrap();
     let set = MetadataChange::Set {
