@@ -163,7 +163,7 @@ impl View {
                 self.put_metadata(machine, name, value, known, touched);
             }
             Key::Lineage => self.lineage = Some(value.to_owned()),
-            Key::Leader | Key::Term => {}
+            Key::Leader | Key::Term | Key::Placed => {}
         }
     }
 
@@ -193,7 +193,7 @@ impl View {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
             }
-            Key::Leader | Key::Term | Key::Lineage => {}
+            Key::Leader | Key::Term | Key::Placed | Key::Lineage => {}
         }
     }
 
