@@ -103,8 +103,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether something has changed that concerns this machine. What happens elsewhere is no reason
-    /// to look at the whole: in a large cluster that is nearly all that happens.
+    /// Whether something has changed that concerns this machine. What happens elsewhere is no
+    /// reason to look at the whole: in a large cluster that is nearly all that happens.
     fn has_news(&mut self) -> bool {
         let Some(seen) = self.seen else { return true };
         let news = self.mirror.news_since(seen);
