@@ -6,6 +6,7 @@
 mod converge;
 mod cycle;
 mod machine;
+mod map;
 mod numbers;
 mod pattern;
 mod placement;

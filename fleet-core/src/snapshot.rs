@@ -1,28 +1,58 @@
 //! The cluster as it was at one revision of the store.
 
-use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
+use crate::map::Map;
 use crate::{Epoch, UnitState};
 use crate::{Machine, MachineId, Metadata, Placement, Reason, Revision, TargetState, Unit};
 
 /// All that the cluster knows, at one revision.
 ///
-/// Iteration is always in the order of names and machine IDs. Values are shared: copying a snapshot
-/// copies references, not unit files.
+/// Iteration is always in the order of names and machine IDs. A copy costs next to nothing, and so
+/// does a change while a copy is held: both share all that is equal in them.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The revision that this is the state of.
     pub revision: Revision,
-    units: BTreeMap<UnitName, Arc<Unit>>,
-    machines: BTreeMap<MachineId, Arc<Machine>>,
-    placements: BTreeMap<UnitName, Placement>,
-    states: BTreeMap<UnitName, BTreeMap<MachineId, Arc<UnitState>>>,
-    reasons: BTreeMap<UnitName, Arc<Reason>>,
-    faults: BTreeMap<UnitName, Arc<Fault>>,
-    dynamic_metadata: BTreeMap<MachineId, Metadata>,
+    units: Map<UnitName, Arc<Unit>>,
+    /// The names of the units that are global.
+    globals: Map<UnitName, ()>,
+    machines: Map<MachineId, Arc<Machine>>,
+    placements: Map<UnitName, Placement>,
+    /// The placements once more, by machine.
+    seats: Map<Seat, Epoch>,
+    states: Map<UnitName, States>,
+    reasons: Map<UnitName, Arc<Reason>>,
+    faults: Map<UnitName, Arc<Fault>>,
+    dynamic_metadata: Map<MachineId, Arc<Metadata>>,
+}
+
+/// A unit on its machine; no unit comes before all others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Seat {
+    machine: MachineId,
+    unit: Option<UnitName>,
+}
+
+impl Seat {
+    fn new(machine: &MachineId, unit: &UnitName) -> Self {
+        Self { machine: machine.clone(), unit: Some(unit.clone()) }
+    }
+
+    fn first_on(machine: &MachineId) -> RangeFrom<Self> {
+        Self { machine: machine.clone(), unit: None }..
+    }
+}
+
+/// The states of one unit. Nearly every unit is on one machine.
+#[derive(Clone)]
+enum States {
+    One(Arc<UnitState>),
+    Many(Map<MachineId, Arc<UnitState>>),
 }
 
 /// A stored unit that cannot be understood; it harms nobody but itself.
@@ -42,6 +72,11 @@ impl Snapshot {
     #[must_use]
     pub fn unit(&self, name: &str) -> Option<&Arc<Unit>> {
         self.units.get(name)
+    }
+
+    /// The units that are global, in order of their names.
+    pub fn global_units(&self) -> impl Iterator<Item = &Arc<Unit>> {
+        self.globals.iter().filter_map(|(name, ())| self.unit(name.as_str()))
     }
 
     /// The machines that are present, in order of their IDs.
@@ -66,14 +101,22 @@ impl Snapshot {
         self.placements.get(unit)
     }
 
+    /// The units that were placed on a machine, in order of their names. What this costs does not
+    /// depend on what is placed elsewhere.
+    pub fn placements_on(&self, machine: &MachineId) -> impl Iterator<Item = (&UnitName, Epoch)> {
+        let seats = self.seats.range(Seat::first_on(machine));
+        let seats = seats.take_while(move |(seat, _)| seat.machine == *machine);
+        seats.filter_map(|(seat, epoch)| Some((seat.unit.as_ref()?, *epoch)))
+    }
+
     /// The published states of all units, in order of names, then of machine IDs.
     pub fn states(&self) -> impl Iterator<Item = &Arc<UnitState>> {
-        self.states.values().flat_map(BTreeMap::values)
+        self.states.values().flat_map(States::iter)
     }
 
     /// The published states of one unit, in order of machine IDs.
     pub fn states_of(&self, unit: &str) -> impl Iterator<Item = &Arc<UnitState>> {
-        self.states.get(unit).into_iter().flat_map(BTreeMap::values)
+        self.states.get(unit).into_iter().flat_map(States::iter)
     }
 
     /// The published state of one unit on one machine.
@@ -108,7 +151,7 @@ impl Snapshot {
     /// key of the machine's configuration.
     #[must_use]
     pub fn dynamic_metadata(&self, machine: &str) -> Option<&Metadata> {
-        self.dynamic_metadata.get(machine)
+        self.dynamic_metadata.get(machine).map(|pairs| &**pairs)
     }
 
     /// The current state of a unit: what has been done of what is desired.
@@ -129,26 +172,35 @@ impl Snapshot {
     }
 
     /// Adds or replaces a unit.
-    pub fn put_unit(&mut self, unit: Unit) {
+    pub fn put_unit(&mut self, unit: impl Into<Arc<Unit>>) {
+        let unit = unit.into();
         self.faults.remove(&unit.name);
-        self.units.insert(unit.name.clone(), Arc::new(unit));
+        if unit.is_global() {
+            self.globals.insert(unit.name.clone(), ());
+        } else {
+            self.globals.remove(&unit.name);
+        }
+        self.units.insert(unit.name.clone(), unit);
     }
 
     /// Records that the stored unit of that name cannot be understood.
     pub fn put_fault(&mut self, unit: UnitName, fault: Fault) {
         self.units.remove(&unit);
+        self.globals.remove(&unit);
         self.faults.insert(unit, Arc::new(fault));
     }
 
     /// Forgets a unit, understood or not. Its placement and states have lives of their own.
     pub fn remove_unit(&mut self, unit: &str) {
         self.units.remove(unit);
+        self.globals.remove(unit);
         self.faults.remove(unit);
     }
 
     /// Adds or replaces a machine.
-    pub fn put_machine(&mut self, machine: Machine) {
-        self.machines.insert(machine.id.clone(), Arc::new(machine));
+    pub fn put_machine(&mut self, machine: impl Into<Arc<Machine>>) {
+        let machine = machine.into();
+        self.machines.insert(machine.id.clone(), machine);
     }
 
     /// Forgets a machine.
@@ -158,27 +210,42 @@ impl Snapshot {
 
     /// Places a unit.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
-        self.placements.insert(unit, Placement { machine, epoch });
+        self.seats.insert(Seat::new(&machine, &unit), epoch);
+        let placement = Placement { machine, epoch };
+        let before = self.placements.insert(unit.clone(), placement.clone());
+        if let Some(before) = before.filter(|before| before.machine != placement.machine) {
+            self.seats.remove(&Seat::new(&before.machine, &unit));
+        }
     }
 
     /// Takes a unit's placement away.
     pub fn unplace(&mut self, unit: &str) {
-        self.placements.remove(unit);
+        let Some((unit, placement)) = self.placements.remove(unit) else {
+            return;
+        };
+        self.seats.remove(&Seat::new(&placement.machine, &unit));
     }
 
     /// Adds or replaces the state of a unit on a machine.
     pub fn put_state(&mut self, state: UnitState) {
-        let of_unit = self.states.entry(state.unit.clone()).or_default();
-        of_unit.insert(state.machine.clone(), Arc::new(state));
+        let (unit, state) = (state.unit.clone(), Arc::new(state));
+        match self.states.get_mut(&unit) {
+            Some(states) => states.put(state),
+            None => drop(self.states.insert(unit, States::One(state))),
+        }
     }
 
     /// Forgets the state of a unit on a machine.
     pub fn remove_state(&mut self, unit: &str, machine: &str) {
-        let Some(of_unit) = self.states.get_mut(unit) else {
-            return;
+        let is_last = match self.states.get_mut(unit) {
+            Some(States::One(state)) => state.machine.as_str() == machine,
+            Some(States::Many(states)) => {
+                states.remove(machine);
+                states.len() == 0
+            }
+            None => false,
         };
-        of_unit.remove(machine);
-        if of_unit.is_empty() {
+        if is_last {
             self.states.remove(unit);
         }
     }
@@ -195,7 +262,9 @@ impl Snapshot {
 
     /// Sets one pair of a machine's run-time metadata.
     pub fn put_dynamic_metadata(&mut self, machine: MachineId, key: String, value: String) {
-        self.dynamic_metadata.entry(machine).or_default().insert(key, value);
+        let mut pairs = self.dynamic_metadata.get(&machine).cloned().unwrap_or_default();
+        Arc::make_mut(&mut pairs).insert(key, value);
+        self.dynamic_metadata.insert(machine, pairs);
     }
 
     /// Forgets one pair of a machine's run-time metadata.
@@ -203,9 +272,46 @@ impl Snapshot {
         let Some(pairs) = self.dynamic_metadata.get_mut(machine) else {
             return;
         };
-        pairs.remove(key);
+        Arc::make_mut(pairs).remove(key);
         if pairs.is_empty() {
             self.dynamic_metadata.remove(machine);
         }
+    }
+}
+
+impl States {
+    fn get(&self, machine: &str) -> Option<&Arc<UnitState>> {
+        match self {
+            Self::One(state) => Some(state).filter(|state| state.machine.as_str() == machine),
+            Self::Many(states) => states.get(machine),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<UnitState>> {
+        let (one, many) = match self {
+            Self::One(state) => (Some(state), None),
+            Self::Many(states) => (None, Some(states.values())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn put(&mut self, state: Arc<UnitState>) {
+        match self {
+            Self::One(one) if one.machine == state.machine => *one = state,
+            Self::One(one) => {
+                let mut states = Map::default();
+                states.insert(one.machine.clone(), one.clone());
+                states.insert(state.machine.clone(), state);
+                *self = Self::Many(states);
+            }
+            Self::Many(states) => drop(states.insert(state.machine.clone(), state)),
+        }
+    }
+}
+
+/// In which of the two forms they are kept is nobody's business.
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }

@@ -11,6 +11,8 @@
 //! | `metadata/<machine>/<key>` | metadata that was set at run time |
 //! | `engine/leader` | who leads, in which term; goes when the leader does |
 //! | `engine/term` | the last term; stays |
+//! | `engine/placed` | the term that last wrote placements; its revision is what matters |
+//! | `cluster/lineage` | which unbroken history of revisions this is |
 //!
 //! A placement's key names the unit alone, so no two machines can ever hold one at the same time,
 //! whatever the writers do.
@@ -92,6 +94,10 @@ pub enum Key {
     Leader,
     /// The last term.
     Term,
+    /// When a leader last wrote placements.
+    Placed,
+    /// Which unbroken history of revisions this is.
+    Lineage,
 }
 
 /// The keys of one cluster: those under one prefix.
@@ -141,10 +147,12 @@ impl Layout {
             Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
+            Key::Placed => format!("{prefix}engine/placed"),
+            Key::Lineage => format!("{prefix}cluster/lineage"),
         }
     }
 
-    /// What both the leader's key and the term's start with, and no other.
+    /// What the keys start with that engines agree by, and no other.
     pub(crate) fn engine(&self) -> String {
         format!("{}engine/", self.prefix)
     }
@@ -171,6 +179,8 @@ impl Layout {
             }
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
+            "engine" if rest == "placed" => Key::Placed,
+            "cluster" if rest == "lineage" => Key::Lineage,
             _ => return None,
         })
     }
@@ -200,6 +210,8 @@ mod tests {
             Key::Metadata(machine, String::new()),
             Key::Leader,
             Key::Term,
+            Key::Placed,
+            Key::Lineage,
         ]
     }
 

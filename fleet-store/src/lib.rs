@@ -25,10 +25,10 @@ pub use etcd::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdStore, EtcdTls, Et
 pub use keyspace::{EndedLease, Keyspace, Outcome};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
-pub use mirror::{Mirror, MirrorClosed, MirrorStatus, Progress};
+pub use mirror::{Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress};
 pub use registry::{
-    ExpectUnit, Leadership, MachineRecord, MetadataChange, NewUnit, Place, PlacementWrites,
-    Presence, Registry, RegistryError, Unplace, UnusedContent,
+    ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit, Place,
+    PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,
 };
 pub use store::{
     Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,

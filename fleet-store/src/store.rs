@@ -334,6 +334,12 @@ pub enum StoreError {
     /// The store's file is damaged, or of a format that this version cannot read.
     #[error("the store cannot be opened: {0}")]
     Format(String),
+    /// There is a file already where a new one was to be made.
+    #[error("{path} exists already: move it away, or choose another name")]
+    Exists {
+        /// The file.
+        path: String,
+    },
     /// Another process uses the store.
     #[error("{path} is in use by another process: end it, or choose another data directory")]
     InUse {

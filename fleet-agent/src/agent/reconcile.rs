@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId, Timestamp, converge};
+use fleet_core::{DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Timestamp, converge};
 use fleet_scheduler::{Share, share};
 use fleet_store::Mirror;
 use fleet_unitfile::UnitName;
@@ -31,6 +31,10 @@ pub(crate) struct Reconciler {
     backoff: Backoff<Attempt>,
     /// The order under which each busy unit's tasks were given.
     under_way: BTreeMap<UnitName, Option<Order>>,
+    /// Up to which revision nothing more is to be done here; nothing if that is not certain.
+    seen: Option<Revision>,
+    /// The units that this machine has, or should have, or may have.
+    own: BTreeSet<UnitName>,
 }
 
 /// A unit and what was wanted of it; `None` when it was not wanted at all.
@@ -53,6 +57,8 @@ impl Reconciler {
             problems,
             backoff: Backoff::new(RETRY),
             under_way: BTreeMap::new(),
+            seen: None,
+            own: BTreeSet::new(),
         }
     }
 
@@ -86,12 +92,38 @@ impl Reconciler {
                 biased;
                 () = shutdown.wait() => return false,
                 outcome = self.executor.next() => self.on_outcome(outcome),
-                news = wake.next() => return news,
+                news = wake.next() => match news {
+                    true if !self.has_news() => continue,
+                    news => return news,
+                },
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = wait_until(&*self.clock, retry_at) => {}
             }
             return true;
         }
+    }
+
+    /// Whether something has changed that concerns this machine. What happens elsewhere is no
+    /// reason to look at the whole: in a large cluster that is nearly all that happens.
+    fn has_news(&mut self) -> bool {
+        let Some(seen) = self.seen else { return true };
+        let news = self.mirror.news_since(seen);
+        let Some(difference) = news.difference.filter(|_| news.is_current) else { return true };
+        let mut units = difference.units.iter().chain(&difference.placements);
+        let found = difference.machines.contains(&self.machine)
+            || units.any(|unit| self.own.contains(unit) || self.may_have(&news.snapshot, unit));
+        if !found {
+            self.seen = Some(news.snapshot.revision);
+        }
+        found
+    }
+
+    /// Whether a unit belongs on this machine, or nobody can say where it belongs.
+    fn may_have(&self, snapshot: &Snapshot, unit: &UnitName) -> bool {
+        let placement = snapshot.placement(unit.as_str());
+        placement.is_some_and(|placement| placement.machine == self.machine)
+            || snapshot.unit(unit.as_str()).is_some_and(|unit| unit.is_global())
+            || snapshot.fault(unit.as_str()).is_some()
     }
 
     /// Whether one of the units is gone, although no task of this agent has just ended it: a daemon
@@ -107,18 +139,23 @@ impl Reconciler {
 
     /// Looks at the whole once and sends tasks on their way; returns when to look again by itself.
     async fn pass(&mut self) -> Option<Timestamp> {
+        self.seen = None;
         // What cannot be seen for certain is not a reason to change anything.
         let snapshot = self.mirror.current()?;
         snapshot.machine(self.machine.as_str())?;
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
-        let known = match self.manager.list().await {
+        let known: BTreeMap<_, _> = match self.manager.list().await {
             Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),
             Err(error) => {
                 tracing::warn!(error = chain(&error), "cannot list this machine's units");
                 return Some(self.clock.now().after(RETRY.first));
             }
         };
-        self.act(share(&snapshot, &self.machine), known, now).await;
+        let share = share(&snapshot, &self.machine);
+        self.own =
+            share.units.keys().chain(&share.undecided).chain(known.keys()).cloned().collect();
+        self.act(share, known, now).await;
+        self.seen = Some(snapshot.revision);
         let reload_at = self.executor.owes_reload().then(|| now.after(RETRY.first));
         self.backoff.next_due(now).into_iter().chain(reload_at).min()
     }

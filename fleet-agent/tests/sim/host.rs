@@ -50,6 +50,8 @@ struct State {
     troubles: BTreeSet<String>,
     well_since: Instant,
     boots: usize,
+    /// How often somebody looked at all units.
+    looks: usize,
 }
 
 /// The trouble of a machine that cannot reach the store.
@@ -65,6 +67,7 @@ impl Host {
             troubles: BTreeSet::new(),
             well_since: Instant::now(),
             boots: 1,
+            looks: 0,
         };
         let (fake, state, wire) = (FakeManager::new(), Mutex::new(state), Wire::new(link));
         Self(Arc::new(Shared { id, fake, wire, store, state }))
@@ -106,6 +109,11 @@ impl Host {
     /// All calls so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.lock().events.clone()
+    }
+
+    /// How often somebody looked at all of the machine's units.
+    pub(crate) fn looks(&self) -> usize {
+        self.lock().looks
     }
 
     /// The units that the service manager knows.
@@ -275,6 +283,7 @@ impl ServiceManager for Host {
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        self.lock().looks += 1;
         self.0.fake.list().await
     }
 

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use fleet_core::MachineId;
+use fleet_store::Registry;
 
 use super::error::{Context as _, StartError};
 
@@ -34,6 +35,17 @@ pub(crate) fn token(directory: &Path) -> Result<String, StartError> {
     kept(&directory.join("token"))
 }
 
+/// Sees to it that the cluster's memory has a lineage. If that cannot be, the next daemon to start
+/// does it: only a restored store could be missed for want of one.
+pub(crate) async fn settle_lineage(registry: &Registry) -> Result<(), StartError> {
+    let fresh = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    if let Err(error) = registry.lineage(&fresh).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "cannot say which lineage the store is of");
+    }
+    Ok(())
+}
+
 /// The content of a file; if there is none, it is made with random content, whole or not at all.
 fn kept(path: &Path) -> Result<String, StartError> {
     match std::fs::read_to_string(path) {
@@ -44,11 +56,15 @@ fn kept(path: &Path) -> Result<String, StartError> {
 }
 
 fn create(path: &Path) -> Result<String, StartError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| StartError::new(error.to_string()))?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = random()?;
     write_whole(path, &text).context(|| format!("cannot write {}", path.display()))?;
     Ok(text)
+}
+
+fn random() -> Result<String, StartError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| StartError::new(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::etcd;
+use super::identity;
 use super::journals::LocalJournals;
 
 /// What a daemon consists of.
@@ -60,6 +61,7 @@ impl Wiring {
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let store = self.open_store().await?;
         let registry = Registry::new(store, self.key_prefix());
+        identity::settle_lineage(&registry).await?;
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();

@@ -100,3 +100,66 @@ fn states_and_run_time_metadata_vanish_with_their_last_entry() {
     snapshot.remove_dynamic_metadata("m1", "region");
     assert!(snapshot.dynamic_metadata("m1").is_none());
 }
+
+#[test]
+fn the_placements_on_a_machine_follow_every_move() {
+    let mut snapshot = Snapshot::default();
+    let places = [("a.service", "m1", 1), ("b.service", "m2", 1), ("c.service", "m1", 2)];
+    for (unit, machine, epoch) in places {
+        snapshot.place(unit.parse().unwrap(), machine.parse().unwrap(), Epoch(epoch));
+    }
+    // m10 comes right behind m1 and has nothing to do with it.
+    snapshot.place("d.service".parse().unwrap(), "m10".parse().unwrap(), Epoch(1));
+    let old = snapshot.clone();
+    snapshot.place("a.service".parse().unwrap(), "m2".parse().unwrap(), Epoch(3));
+    snapshot.place("c.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(4));
+    snapshot.unplace("b.service");
+    snapshot.unplace("never.service");
+    assert_eq!(on(&snapshot, "m1"), [("c.service".to_owned(), 4)]);
+    assert_eq!(on(&snapshot, "m2"), [("a.service".to_owned(), 3)]);
+    assert_eq!(on(&snapshot, "m3"), []);
+    assert_eq!(on(&old, "m1"), [("a.service".to_owned(), 1), ("c.service".to_owned(), 2)]);
+}
+
+fn on(snapshot: &Snapshot, machine: &str) -> Vec<(String, u64)> {
+    let machine = machine.parse().unwrap();
+    let placed = snapshot.placements_on(&machine);
+    placed.map(|(unit, epoch)| (unit.to_string(), epoch.0)).collect()
+}
+
+#[test]
+fn the_global_units_are_those_that_say_so_now() {
+    let mut snapshot = Snapshot::default();
+    for name in ["a.service", "b.service", "c.service", "d.service"] {
+        snapshot.put_unit(unit(name, true));
+    }
+    snapshot.put_unit(unit("b.service", false));
+    snapshot.remove_unit("c.service");
+    snapshot.put_fault("d.service".parse().unwrap(), Fault { message: "damaged".to_owned() });
+    let globals: Vec<&str> = snapshot.global_units().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(globals, ["a.service"]);
+}
+
+#[test]
+fn a_unit_has_as_many_states_as_machines_report_it() {
+    let mut snapshot = Snapshot::default();
+    let machines = |snapshot: &Snapshot| -> Vec<(String, TargetState)> {
+        let states = snapshot.states_of("a.service");
+        states.map(|state| (state.machine.to_string(), state.asked)).collect()
+    };
+    let one = |machine: &str, asked| (machine.to_owned(), asked);
+    for (machine, asked) in [("m2", Loaded), ("m2", Launched), ("m1", Loaded), ("m1", Launched)] {
+        snapshot.put_state(state("a.service", machine, asked));
+    }
+    assert_eq!(machines(&snapshot), [one("m1", Launched), one("m2", Launched)]);
+    snapshot.remove_state("a.service", "m3");
+    snapshot.remove_state("a.service", "m1");
+    assert_eq!(machines(&snapshot), [one("m2", Launched)]);
+    assert!(snapshot.state("a.service", "m1").is_none());
+    snapshot.remove_state("a.service", "m2");
+    snapshot.put_state(state("a.service", "m1", Loaded));
+    snapshot.remove_state("a.service", "m2");
+    assert_eq!(machines(&snapshot), [one("m1", Loaded)]);
+    snapshot.remove_state("a.service", "m1");
+    assert_eq!(snapshot.states().count(), 0);
+}

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, MachineRecord, Metadata, Placement,
-    UnitRecord, decode, encode, parse, wire,
+    Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, Lineage, MachineRecord, Metadata,
+    Placement, UnitRecord, decode, encode, parse, wire,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -50,12 +50,18 @@ struct WireTerm {
 }
 
 #[derive(Serialize, Deserialize)]
+struct WireLineage {
+    v: u32,
+    id: String,
+}
+
+#[derive(Serialize, Deserialize)]
 struct WireText {
     v: u32,
     value: String,
 }
 
-wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireText);
+wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -125,6 +131,14 @@ pub(crate) fn encode_term(term: u64) -> Vec<u8> {
 
 pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
     decode::<WireTerm>(bytes).map(|wire| wire.term)
+}
+
+pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
+    encode(&WireLineage { v: FORMAT, id: lineage.to_string() })
+}
+
+pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
+    parse(&decode::<WireLineage>(bytes)?.id, "a lineage")
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {

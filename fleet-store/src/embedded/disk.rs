@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use fleet_core::Revision;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    StorageError, TableDefinition, TableError,
+    Builder, Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
+    TableDefinition,
 };
 
-use super::damaged;
+use super::trouble::Trouble;
 use super::writer::Batch;
 use crate::{Change, Changes, Entry, LeaseId, StoreError};
 
@@ -29,7 +29,7 @@ const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
 type Row<'a> = (u64, u64, u64, &'a [u8]);
 
 /// The format of the tables.
-const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 1;
 
 /// Rows in [`META`].
 mod meta {
@@ -37,6 +37,8 @@ mod meta {
     pub(super) const REVISION: &str = "revision";
     pub(super) const LAST_LEASE: &str = "last lease";
     pub(super) const KEYS: &str = "keys";
+    /// There only in a backup, which is not opened as a store.
+    pub(super) const BACKUP: &str = "backup";
 }
 
 /// How much of the file is held in memory: little, since what it says is held anyway.
@@ -57,39 +59,29 @@ pub(super) struct Kept {
     pub(super) leases: Vec<(LeaseId, Duration)>,
 }
 
-/// Why the file cannot be opened, before it is said of which file.
-enum Trouble {
-    InUse,
-    Damaged,
-    Newer(u64),
-    Other(Box<dyn Error + Send + Sync>),
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Store,
+    Backup,
 }
 
 impl Disk {
     /// Opens the file, or makes it, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Kept), StoreError> {
-        Self::try_open(path).map_err(|trouble| match trouble {
-            Trouble::InUse => StoreError::InUse { path: path.display().to_string() },
-            Trouble::Damaged => damaged(path),
-            Trouble::Newer(format) => StoreError::Format(format!(
-                "{} has format {format}, and this version reads format {FORMAT}: \
-                 use a newer version of fleet",
-                path.display()
-            )),
-            Trouble::Other(error) => StoreError::Unavailable(error),
-        })
+        Self::try_open(path).map_err(|trouble| trouble.of(path))
     }
 
     fn try_open(path: &Path) -> Result<(Self, Kept), Trouble> {
         if !path.try_exists()? {
-            make(path)?;
+            make(path, Kind::Store, &Kept::nothing())?;
         }
         Self::over(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
     }
 
     /// A store in a database that is open and has its tables.
     fn over(database: Database) -> Result<(Self, Kept), Trouble> {
-        let kept = read(&database)?;
+        let kept = read(&database, Kind::Store)?;
         Ok((Self { database }, kept))
     }
 
@@ -98,7 +90,7 @@ impl Disk {
     pub(super) fn on(backend: impl redb::StorageBackend, make: bool) -> (Self, Kept) {
         let database = Builder::new().create_with_backend(backend).expect("a good backend");
         if make {
-            make_tables(&database).ok().expect("an empty backend");
+            fill(&database, Kind::Store, &Kept::nothing()).ok().expect("an empty backend");
         }
         Self::over(database).ok().expect("a store")
     }
@@ -115,8 +107,7 @@ impl Disk {
                 meta.insert(meta::REVISION, changes.revision.0)?;
             }
             for (lease, ttl) in &batch.granted {
-                let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-                leases.insert(lease.0, ttl)?;
+                leases.insert(lease.0, millis(*ttl))?;
                 meta.insert(meta::LAST_LEASE, lease.0)?;
             }
             for lease in &batch.ended {
@@ -129,14 +120,37 @@ impl Disk {
     }
 }
 
-/// Makes an empty store. It gets its name when it is complete, so a file of that name which is not
+/// Reads all of a backup.
+pub(super) fn read_backup(path: &Path) -> Result<Kept, StoreError> {
+    let read = || {
+        let mut builder = Builder::new();
+        read(&builder.set_cache_size(CACHE_BYTES).open_read_only(path)?, Kind::Backup)
+    };
+    read().map_err(|trouble| trouble.of(path))
+}
+
+/// Makes a file that holds this, where there is none.
+pub(super) fn write_new(path: &Path, kind: Kind, kept: &Kept) -> Result<(), StoreError> {
+    let write = || match path.try_exists()? {
+        true => Err(Trouble::Exists),
+        false => make(path, kind, kept),
+    };
+    write().map_err(|trouble| trouble.of(path))
+}
+
+/// Makes a file. It gets its name when it is complete, so a file of that name which is not
 /// complete is a damaged one, never a new one.
-fn make(path: &Path) -> Result<(), Trouble> {
+fn make(path: &Path, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let database = Builder::new().create(&new)?;
-    make_tables(&database)?;
+    // What is left of an attempt that was cut short is of no use.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let database = Builder::new().set_cache_size(CACHE_BYTES).create(&new)?;
+    fill(&database, kind, kept)?;
     drop(database);
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -144,22 +158,31 @@ fn make(path: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn make_tables(database: &Database) -> Result<(), Trouble> {
+fn fill(database: &Database, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
     let transaction = database.begin_write()?;
     {
         let mut meta = transaction.open_table(META)?;
+        let mut keys = transaction.open_table(KEYS)?;
         meta.insert(meta::FORMAT, FORMAT)?;
-        meta.insert(meta::REVISION, 0)?;
-        meta.insert(meta::LAST_LEASE, 0)?;
-        meta.insert(meta::KEYS, 0)?;
-        transaction.open_table(KEYS)?;
-        transaction.open_table(LEASES)?;
+        meta.insert(meta::REVISION, kept.revision.0)?;
+        meta.insert(meta::LAST_LEASE, kept.last_lease.0)?;
+        meta.insert(meta::KEYS, kept.entries.len() as u64)?;
+        if kind == Kind::Backup {
+            meta.insert(meta::BACKUP, 1)?;
+        }
+        for Entry { key, value, modified, lease } in &kept.entries {
+            insert(&mut keys, key, modified.0, lease.map_or(0, |lease| lease.0), value)?;
+        }
+        let mut leases = transaction.open_table(LEASES)?;
+        for (lease, ttl) in &kept.leases {
+            leases.insert(lease.0, millis(*ttl))?;
+        }
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn read(database: &Database) -> Result<Kept, Trouble> {
+fn read(database: &impl ReadableDatabase, kind: Kind) -> Result<Kept, Trouble> {
     let transaction = database.begin_read()?;
     let meta = transaction.open_table(META)?;
     let number =
@@ -167,6 +190,10 @@ fn read(database: &Database) -> Result<Kept, Trouble> {
     let format = number(meta::FORMAT)?;
     if format != FORMAT {
         return Err(if format > FORMAT { Trouble::Newer(format) } else { Trouble::Damaged });
+    }
+    let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
+    if found != kind {
+        return Err(Trouble::OtherKind(found));
     }
     let leases = read_leases(&transaction.open_table(LEASES)?)?;
     let entries = read_keys(&transaction.open_table(KEYS)?)?;
@@ -179,6 +206,12 @@ fn read(database: &Database) -> Result<Kept, Trouble> {
 }
 
 impl Kept {
+    /// What a new file holds.
+    fn nothing() -> Self {
+        let (entries, leases) = (Vec::new(), Vec::new());
+        Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
+    }
+
     /// Whether every key is bound to a lease that there is, and nothing is from the future.
     fn is_consistent(&self) -> bool {
         let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
@@ -227,16 +260,29 @@ fn write_changes(
     for Change { key, value, lease } in &changes.changes {
         let lease = lease.map_or(0, |lease| lease.0);
         match value {
-            Some(value) => {
-                let sum = checksum(key, modified, lease, value);
-                keys.insert(&**key, (modified, lease, sum, &**value))?;
-            }
+            Some(value) => insert(keys, key, modified, lease, value)?,
             None => {
                 keys.remove(&**key)?;
             }
         }
     }
     Ok(())
+}
+
+fn insert(
+    keys: &mut redb::Table<'_, &'static str, Row<'static>>,
+    key: &str,
+    modified: u64,
+    lease: u64,
+    value: &[u8],
+) -> Result<(), StorageError> {
+    let sum = checksum(key, modified, lease, value);
+    keys.insert(key, (modified, lease, sum, value))?;
+    Ok(())
+}
+
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Eight bytes that tell a damaged row.
@@ -249,62 +295,4 @@ fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
     sha1.update(value);
     let digest = sha1.digest().bytes();
     digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Damaged,
-            _ => Self::Other(Box::new(error)),
-        }
-    }
-}
-
-impl From<StorageError> for Trouble {
-    fn from(error: StorageError) -> Self {
-        match error {
-            StorageError::Io(error) => error.into(),
-            StorageError::Corrupted(_) => Self::Damaged,
-            other => Self::Other(Box::new(other)),
-        }
-    }
-}
-
-impl From<DatabaseError> for Trouble {
-    fn from(error: DatabaseError) -> Self {
-        match error {
-            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
-            DatabaseError::UpgradeRequired(_) | DatabaseError::RepairAborted => Self::Damaged,
-            DatabaseError::Storage(error) => error.into(),
-            other => Self::Other(Box::new(other)),
-        }
-    }
-}
-
-impl From<TableError> for Trouble {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::Storage(error) => error.into(),
-            // A file of the right kind without the right tables.
-            _ => Self::Damaged,
-        }
-    }
-}
-
-impl From<redb::TransactionError> for Trouble {
-    fn from(error: redb::TransactionError) -> Self {
-        match error {
-            redb::TransactionError::Storage(error) => error.into(),
-            other => Self::Other(Box::new(other)),
-        }
-    }
-}
-
-impl From<redb::CommitError> for Trouble {
-    fn from(error: redb::CommitError) -> Self {
-        match error {
-            redb::CommitError::Storage(error) => error.into(),
-            other => Self::Other(Box::new(other)),
-        }
-    }
 }

@@ -1,8 +1,10 @@
 //! A durable store for one process, in one file.
 
+mod backup;
 mod disk;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod writer;
 
 use std::path::{Path, PathBuf};

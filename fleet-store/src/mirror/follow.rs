@@ -7,7 +7,7 @@ use fleet_core::Revision;
 
 use super::Shared;
 use crate::clock::wait;
-use crate::{Listing, Registry, StoreError, Watch};
+use crate::{Key, Listing, Registry, StoreError, Watch};
 
 /// The pause before the first new attempt; each failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -29,6 +29,11 @@ enum Setback {
          an older copy was restored; if that was on purpose, restart this daemon"
     )]
     WentBack { found: Revision, known: Revision },
+    #[error(
+        "the store now has another history than before: a backup was restored, or it is another \
+         store; if that was on purpose, restart this daemon"
+    )]
+    OtherHistory,
 }
 
 impl Follower {
@@ -41,7 +46,7 @@ impl Follower {
         let mut pause = FIRST_PAUSE;
         loop {
             let setback = match self.resync().await {
-                Ok(watch) => self.follow(watch, &mut pause).await.into(),
+                Ok(watch) => self.follow(watch, &mut pause).await,
                 Err(setback) => setback,
             };
             self.shared.lose();
@@ -57,6 +62,9 @@ impl Follower {
         let prefix = self.registry.layout().prefix();
         let listing = store.read(prefix).await?;
         self.refuse_older(&listing)?;
+        let key = self.lineage_key();
+        let lineage = listing.entries.iter().find(|entry| entry.key == key);
+        self.refuse_other(lineage.map(|entry| entry.value.as_slice()))?;
         // Only with the watch in hand is the listing taken for current.
         let watch = store.watch(prefix, listing.revision).await?;
         let view = self.shared.read(|state| state.view.relist(listing));
@@ -74,17 +82,32 @@ impl Follower {
         Ok(())
     }
 
+    /// Nor must a store that has become another one, for example since a backup was restored.
+    fn refuse_other(&self, lineage: Option<&[u8]>) -> Result<(), Setback> {
+        let is_the_same = self.shared.read(|state| state.view.is_of(lineage));
+        is_the_same.then_some(()).ok_or(Setback::OtherHistory)
+    }
+
+    fn lineage_key(&self) -> String {
+        self.registry.layout().key(&Key::Lineage)
+    }
+
     /// Takes over change by change until the watch is lost. The first change shows that the store
     /// is well, so the pauses may be short again.
-    async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> StoreError {
+    async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> Setback {
+        let key = self.lineage_key();
         loop {
-            match watch.next().await {
-                Ok(changes) => {
-                    *pause = FIRST_PAUSE;
-                    self.shared.change(|state| state.view.apply(&changes));
-                }
-                Err(error) => return error,
+            let changes = match watch.next().await {
+                Ok(changes) => changes,
+                Err(error) => return error.into(),
+            };
+            let lineage = changes.changes.iter().find(|change| *change.key == *key);
+            let other = lineage.map(|change| self.refuse_other(change.value.as_deref()));
+            if let Some(Err(setback)) = other {
+                return setback;
             }
+            *pause = FIRST_PAUSE;
+            self.shared.change(|state| state.view.apply(&changes));
         }
     }
 }

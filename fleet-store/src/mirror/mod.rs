@@ -1,5 +1,8 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
+mod contents;
+mod demands;
+mod difference;
 mod follow;
 mod view;
 
@@ -11,8 +14,10 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Registry, UnusedContent};
+use crate::{Lineage, Registry, UnusedContent};
 use view::View;
+
+pub use difference::Difference;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
 ///
@@ -41,6 +46,18 @@ pub struct Progress {
     pub decisive: Revision,
     /// Whether the watch that keeps it current is alive.
     pub is_current: bool,
+}
+
+/// A snapshot, and what is different from one that was seen before.
+#[derive(Debug, Clone)]
+pub struct News {
+    /// The last known snapshot.
+    pub snapshot: Arc<Snapshot>,
+    /// Whether it is complete, and followed by a watch that is alive.
+    pub is_current: bool,
+    /// What is different from the snapshot that was seen; nothing when too much happened since, or
+    /// that snapshot was none of this mirror: then look at everything.
+    pub difference: Option<Difference>,
 }
 
 /// Whether a mirror follows its store.
@@ -120,6 +137,20 @@ impl Mirror {
             .read(|state| state.behind_since.is_none().then(|| state.view.snapshot().clone()))
     }
 
+    /// The last known snapshot, and what is different from the one of revision `seen`: for those
+    /// who keep something that follows from a snapshot and change it where the snapshot changes.
+    ///
+    /// The mirror remembers what changed of late, 65,536 names of units, machines and placements
+    /// in all, through resynchronisations too.
+    #[must_use]
+    pub fn news_since(&self, seen: Revision) -> News {
+        self.shared.read(|state| News {
+            snapshot: state.view.snapshot().clone(),
+            is_current: state.behind_since.is_none(),
+            difference: state.view.since(seen),
+        })
+    }
+
     /// Whether the snapshot follows the store at this moment.
     #[must_use]
     pub fn is_current(&self) -> bool {
@@ -173,6 +204,13 @@ impl Mirror {
     #[must_use]
     pub fn unused_contents(&self) -> Vec<UnusedContent> {
         self.shared.read(|state| state.view.unused_contents())
+    }
+
+    /// Which unbroken history of revisions the snapshot is of, if the store says so. It stays the
+    /// same while the mirror lives: a store that says something else is not followed.
+    #[must_use]
+    pub fn lineage(&self) -> Option<Lineage> {
+        self.shared.read(|state| state.view.lineage())
     }
 
     /// Ends the following, for all handles. The last snapshot stays readable and is not current.

@@ -4,54 +4,40 @@
 //! of its claim and its run-time metadata. So changes are first noted, then the units and machines
 //! that they touch are put together anew. What a change costs depends on what it touches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{
-    Fault, Machine, MachineId, Metadata, Requirements, Revision, Snapshot, Strictness, Unit,
-};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_core::{Fault, Machine, MachineId, Metadata, Revision, Snapshot, Unit};
+use fleet_unitfile::UnitName;
 
+use super::contents::Contents;
+use super::demands::Demands;
+use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_placement, decode_reason, decode_state, decode_text,
-    decode_unit,
+    UnitRecord, decode_claim, decode_lineage, decode_placement, decode_reason, decode_state,
+    decode_text, decode_unit,
 };
-use crate::registry::MachineRecord;
-use crate::{Change, Changes, CodecError, ContentId, Key, Layout, Listing, UnusedContent};
+use crate::registry::{Lineage, MachineRecord};
+use crate::{Change, Changes, CodecError, Entry, Key, Layout, Listing, UnusedContent};
 
 /// The snapshot with what it is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct View {
     layout: Layout,
     snapshot: Arc<Snapshot>,
-    records: BTreeMap<UnitName, Result<UnitRecord, Fault>>,
+    records: BTreeMap<UnitName, Result<UnitRecord, Box<Fault>>>,
     /// Placements that cannot be understood: a fault of their unit, so that nobody takes it for
     /// one that has none.
     bad_placements: BTreeMap<UnitName, Fault>,
-    contents: BTreeMap<ContentId, Content>,
-    /// Which units have which content, be the content there or not.
-    users: BTreeMap<ContentId, BTreeSet<UnitName>>,
-    /// The contents that are there and that no unit has.
-    unused: BTreeSet<ContentId>,
+    contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
+    demands: Demands,
+    /// Which history this is, as it is stored.
+    lineage: Option<Vec<u8>>,
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
-}
-
-/// A stored unit file, shared by all units that have it.
-#[derive(Debug, Clone)]
-struct Content {
-    modified: Revision,
-    file: Result<UnitFile, Fault>,
-}
-
-/// What has to be put together anew.
-#[derive(Debug, Default)]
-struct Touched {
-    units: BTreeSet<UnitName>,
-    machines: BTreeSet<MachineId>,
-    /// Whether a placement changed, which is in the snapshot already.
-    placements: bool,
+    feed: Feed,
 }
 
 impl View {
@@ -59,14 +45,15 @@ impl View {
     pub(super) fn new(layout: Layout) -> Self {
         Self {
             layout,
-            snapshot: Arc::new(Snapshot::default()),
+            snapshot: Arc::default(),
             records: BTreeMap::new(),
             bad_placements: BTreeMap::new(),
-            contents: BTreeMap::new(),
-            users: BTreeMap::new(),
-            unused: BTreeSet::new(),
+            contents: Contents::default(),
             claims: BTreeMap::new(),
+            demands: Demands::default(),
+            lineage: None,
             decisive: Revision::ZERO,
+            feed: Feed::new(),
         }
     }
 
@@ -74,39 +61,56 @@ impl View {
         &self.snapshot
     }
 
-    /// The view of a whole listing. Unit files that this view knows are not read once more.
+    /// What is different now from how it was at the revision `seen`; nothing if that is not known.
+    pub(super) fn since(&self, seen: Revision) -> Option<Difference> {
+        self.feed.since(seen)
+    }
+
+    /// Which history this is, if that is known and can be read.
+    pub(super) fn lineage(&self) -> Option<Lineage> {
+        decode_lineage(self.lineage.as_deref()?).ok()
+    }
+
+    /// Whether what is stored as the lineage is that of this view, which may have none yet.
+    pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
+        self.lineage.is_none() || self.lineage.as_deref() == lineage
+    }
+
+    /// The view of a whole listing. What this view has read already is not read once more.
     pub(super) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
-        let mut touched = Touched::default();
-        for entry in listing.entries {
-            let Some(key) = self.layout.parse(&entry.key) else {
-                continue;
-            };
-            match (&key, self.known_content(&key, &entry.value)) {
-                (Key::Content(id), Some(file)) => {
-                    view.put_content(*id, entry.modified, file, &mut touched);
-                }
-                _ => view.put(key, &entry.value, entry.modified, &mut touched),
-            }
+        view.demands = self.demands.clone();
+        let mut touched = Difference::default();
+        let parsed = listing.entries.into_iter();
+        let parsed = parsed.filter_map(|entry| Some((view.layout.parse(&entry.key)?, entry)));
+        // Records first: what else names their units shares the names with them.
+        let is_record = |key: &Key| matches!(key, Key::Unit(_) | Key::Machine(_));
+        let (records, rest): (Vec<(Key, Entry)>, _) = parsed.partition(|(key, _)| is_record(key));
+        for (key, entry) in records.into_iter().chain(rest) {
+            view.put(key, &entry.value, entry.modified, Some(self), &mut touched);
         }
-        view.settle(touched, listing.revision);
+        view.settle(&touched, listing.revision, Some(self));
         view.decisive = listing.revision; // what is missing from the listing may have been there
+        view.feed = self.feed.clone();
+        let difference = Difference::between(&self.snapshot, &view.snapshot);
+        view.feed.leap(listing.revision, difference);
         view
     }
 
     /// Takes over what one revision changed.
     pub(super) fn apply(&mut self, changes: &Changes) {
-        let mut touched = Touched::default();
+        let mut touched = Difference::default();
         for Change { key, value, .. } in &changes.changes {
             let Some(key) = self.layout.parse(key) else {
                 continue;
             };
             match value {
-                Some(value) => self.put(key, value, changes.revision, &mut touched),
+                Some(value) => self.put(key, value, changes.revision, None, &mut touched),
                 None => self.delete(key, &mut touched),
             }
         }
-        self.settle(touched, changes.revision);
+        self.settle(&touched, changes.revision, None);
+        self.feed.follow(changes.revision, touched);
     }
 
     /// The last revision that touched a unit, a machine or a placement.
@@ -116,61 +120,66 @@ impl View {
 
     /// The contents that no unit has.
     pub(super) fn unused_contents(&self) -> Vec<UnusedContent> {
-        let of = |id: &ContentId| Some((*id, self.contents.get(id)?.modified));
-        let unused = self.unused.iter().filter_map(of);
-        unused.map(|(id, modified)| UnusedContent { id, modified }).collect()
+        self.contents.unused()
     }
 
     fn edit(&mut self) -> &mut Snapshot {
         Arc::make_mut(&mut self.snapshot)
     }
 
-    fn put(&mut self, key: Key, value: &[u8], modified: Revision, touched: &mut Touched) {
+    /// Takes over a value; `known` may have read it before.
+    fn put(
+        &mut self,
+        key: Key,
+        value: &[u8],
+        modified: Revision,
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
         match key {
             Key::Unit(unit) => {
                 let record = decode_unit(value).map_err(|e| fault("the unit's record", &e));
-                self.put_record(unit, Some(record), touched);
+                self.put_record(unit, Some(record.map_err(Box::new)), touched);
             }
             Key::Content(id) => {
-                let known = self.known_content(&Key::Content(id), value);
-                let file = known.unwrap_or_else(|| read_content(id, value));
-                self.put_content(id, modified, file, touched);
+                if self.contents.put(id, value, modified, known.map(|view| &view.contents)) {
+                    touched.units.extend(self.contents.users(id).cloned());
+                }
             }
-            Key::Placement(unit) => self.put_placement(unit, value, touched),
+            Key::Placement(unit) => self.put_placement(unit, value, known, touched),
             Key::Reason(unit) => match decode_reason(value) {
-                Ok(reason) => self.edit().put_reason(unit, reason),
+                Ok(reason) => {
+                    let unit = self.shared_name(unit);
+                    self.edit().put_reason(unit, reason);
+                }
                 Err(error) => {
                     warn("reason", &unit, &error);
                     self.edit().remove_reason(unit.as_str());
                 }
             },
             Key::State(machine, unit) => self.put_state(machine, unit, value),
-            Key::Machine(id) => self.put_claim(id, value, touched),
-            Key::Metadata(machine, name) => match decode_text(value) {
-                Ok(text) => {
-                    self.edit().put_dynamic_metadata(machine.clone(), name, text);
-                    touched.machines.insert(machine);
-                }
-                Err(error) => warn("metadata", &machine, &error),
-            },
-            Key::Leader | Key::Term => {}
+            Key::Machine(id) => self.put_claim(id, value, known, touched),
+            Key::Metadata(machine, name) => {
+                self.put_metadata(machine, name, value, known, touched);
+            }
+            Key::Lineage => self.lineage = Some(value.to_owned()),
+            Key::Leader | Key::Term | Key::Placed => {}
         }
     }
 
-    fn delete(&mut self, key: Key, touched: &mut Touched) {
+    fn delete(&mut self, key: Key, touched: &mut Difference) {
         match key {
             Key::Unit(unit) => self.put_record(unit, None, touched),
             Key::Content(id) => {
-                self.contents.remove(&id);
-                self.note_use(id);
-                touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
+                self.contents.remove(id);
+                touched.units.extend(self.contents.users(id).cloned());
             }
             Key::Placement(unit) => {
                 self.edit().unplace(unit.as_str());
-                touched.placements = true;
                 if self.bad_placements.remove(&unit).is_some() {
-                    touched.units.insert(unit);
+                    touched.units.insert(unit.clone());
                 }
+                touched.placements.insert(unit);
             }
             Key::Reason(unit) => self.edit().remove_reason(unit.as_str()),
             Key::State(machine, unit) => {
@@ -184,68 +193,59 @@ impl View {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
             }
-            Key::Leader | Key::Term => {}
+            Key::Leader | Key::Term | Key::Placed | Key::Lineage => {}
         }
     }
 
     fn put_record(
         &mut self,
         unit: UnitName,
-        record: Option<Result<UnitRecord, Fault>>,
-        touched: &mut Touched,
+        record: Option<Result<UnitRecord, Box<Fault>>>,
+        touched: &mut Difference,
     ) {
-        let content_of = |record: Option<&Result<UnitRecord, Fault>>| {
-            record.and_then(|record| record.as_ref().ok()).map(|record| record.content)
-        };
-        let new = content_of(record.as_ref());
+        let content_of = |record: &Result<UnitRecord, _>| Some(record.as_ref().ok()?.content);
+        let now = record.as_ref().and_then(content_of);
+        let unit = self.shared_name(unit);
         let before = match record {
             Some(record) => self.records.insert(unit.clone(), record),
             None => self.records.remove(&unit),
         };
-        if let Some(old) = content_of(before.as_ref())
-            && let Some(users) = self.users.get_mut(&old)
-        {
-            users.remove(&unit);
-            if users.is_empty() {
-                self.users.remove(&old);
-                self.note_use(old);
-            }
-        }
-        if let Some(new) = new {
-            self.users.entry(new).or_default().insert(unit.clone());
-            self.note_use(new);
-        }
+        self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
         touched.units.insert(unit);
     }
 
-    /// Keeps in mind whether the content is there for no unit.
-    fn note_use(&mut self, id: ContentId) {
-        if self.contents.contains_key(&id) && !self.users.contains_key(&id) {
-            self.unused.insert(id);
-        } else {
-            self.unused.remove(&id);
-        }
-    }
-
-    fn put_placement(&mut self, unit: UnitName, value: &[u8], touched: &mut Touched) {
-        touched.placements = true;
+    /// A placement that cannot be understood is one all the same; what was known of it stays.
+    fn put_placement(
+        &mut self,
+        unit: UnitName,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        let unit = self.shared_name(unit);
         let before = match decode_placement(value) {
             Ok(placement) => {
-                self.edit().place(unit.clone(), placement.machine, placement.epoch);
+                let machine = self.shared_id(placement.machine);
+                self.edit().place(unit.clone(), machine, placement.epoch);
                 self.bad_placements.remove(&unit)
             }
             Err(error) => {
                 let fault = fault("the unit's placement", &error);
+                if let Some(stays) = known.and_then(|view| view.snapshot.placement(unit.as_str())) {
+                    self.edit().place(unit.clone(), stays.machine.clone(), stays.epoch);
+                }
                 self.bad_placements.insert(unit.clone(), fault.clone());
                 Some(fault)
             }
         };
         if before.is_some() {
-            touched.units.insert(unit);
+            touched.units.insert(unit.clone());
         }
+        touched.placements.insert(unit);
     }
 
     fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
+        let (unit, machine) = (self.shared_name(unit), self.shared_id(machine));
         match decode_state(unit.clone(), machine.clone(), value) {
             Ok(state) => self.edit().put_state(state),
             Err(error) => {
@@ -257,63 +257,76 @@ impl View {
 
     /// A claim that cannot be understood is one all the same: the machine is there. What was known
     /// of it stays.
-    fn put_claim(&mut self, id: MachineId, value: &[u8], touched: &mut Touched) {
+    fn put_claim(
+        &mut self,
+        id: MachineId,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
         match decode_claim(value) {
             Ok(claim) => {
                 self.claims.insert(id.clone(), claim.machine);
             }
             Err(error) => {
                 warn("claim", &id, &error);
-                self.claims.entry(id.clone()).or_insert_with(|| MachineRecord {
-                    id: id.clone(),
-                    address: None,
-                    metadata: Metadata::new(),
-                    version: String::new(),
+                let known = known.and_then(|view| view.claims.get(&id));
+                self.claims.entry(id.clone()).or_insert_with(|| {
+                    known.cloned().unwrap_or_else(|| MachineRecord {
+                        id: id.clone(),
+                        address: None,
+                        metadata: Metadata::new(),
+                        version: String::new(),
+                    })
                 });
             }
         }
         touched.machines.insert(id);
     }
 
-    fn put_content(
+    /// Of metadata that cannot be understood, too, what was known stays.
+    fn put_metadata(
         &mut self,
-        id: ContentId,
-        modified: Revision,
-        file: Result<UnitFile, Fault>,
-        touched: &mut Touched,
+        machine: MachineId,
+        name: String,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
     ) {
-        let same = match (&file, self.contents.get(&id).map(|content| &content.file)) {
-            (Ok(new), Some(Ok(old))) => new.source() == old.source(),
-            _ => false,
-        };
-        self.contents.insert(id, Content { modified, file });
-        self.note_use(id);
-        if !same {
-            touched.units.extend(self.users.get(&id).into_iter().flatten().cloned());
+        let text = decode_text(value).or_else(|error| {
+            warn("metadata", &machine, &error);
+            let pairs = known.and_then(|view| view.snapshot.dynamic_metadata(machine.as_str()));
+            pairs.and_then(|pairs| pairs.get(&name)).cloned().ok_or(())
+        });
+        if let Ok(text) = text {
+            self.edit().put_dynamic_metadata(machine.clone(), name, text);
+            touched.machines.insert(machine);
         }
     }
 
-    /// The file of a content that was read before, if these are its bytes.
-    fn known_content(&self, key: &Key, value: &[u8]) -> Option<Result<UnitFile, Fault>> {
-        let Key::Content(id) = key else { return None };
-        let file = self.contents.get(id)?.file.as_ref().ok()?;
-        (file.source() == value).then(|| Ok(file.clone()))
+    /// The same name, sharing its text with the unit's record: most names come in many keys.
+    fn shared_name(&self, name: UnitName) -> UnitName {
+        self.records.get_key_value(&name).map_or(name, |(shared, _)| shared.clone())
+    }
+
+    fn shared_id(&self, id: MachineId) -> MachineId {
+        self.claims.get_key_value(&id).map_or(id, |(shared, _)| shared.clone())
     }
 
     /// Puts together what was touched, and says of which revision the snapshot is now.
-    fn settle(&mut self, touched: Touched, revision: Revision) {
-        if touched.placements || !touched.units.is_empty() || !touched.machines.is_empty() {
+    fn settle(&mut self, touched: &Difference, revision: Revision, known: Option<&Self>) {
+        if !touched.is_empty() {
             self.decisive = revision;
         }
-        for name in touched.units {
-            match self.unit(&name) {
+        for name in &touched.units {
+            match self.unit(name, known) {
                 Some(Ok(unit)) => self.edit().put_unit(unit),
-                Some(Err(fault)) => self.edit().put_fault(name, fault),
+                Some(Err(fault)) => self.edit().put_fault(name.clone(), fault),
                 None => self.edit().remove_unit(name.as_str()),
             }
         }
-        for id in touched.machines {
-            match self.machine(&id) {
+        for id in &touched.machines {
+            match self.machine(id) {
                 Some(machine) => self.edit().put_machine(machine),
                 None => self.edit().remove_machine(id.as_str()),
             }
@@ -322,38 +335,35 @@ impl View {
     }
 
     /// The unit as its record and content say; nothing if there is no record.
-    fn unit(&self, name: &UnitName) -> Option<Result<Unit, Fault>> {
+    fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
         let record = match self.records.get(name)? {
-            Ok(record) => record,
-            Err(fault) => return Some(Err(fault.clone())),
+            Ok(record) => *record,
+            Err(fault) => return Some(Err(Fault::clone(fault))),
         };
         if let Some(fault) = self.bad_placements.get(name) {
             return Some(Err(fault.clone()));
         }
-        Some(self.unit_of(name, record))
+        let before = self.snapshot.unit(name.as_str());
+        let before = before.or_else(|| known?.snapshot.unit(name.as_str())).cloned();
+        Some(self.unit_of(name, record, before))
     }
 
-    fn unit_of(&self, name: &UnitName, record: &UnitRecord) -> Result<Unit, Fault> {
-        let content = self.contents.get(&record.content).ok_or_else(|| Fault {
-            message: format!("the content {} of the unit is missing", record.content),
-        })?;
-        let file = content.file.clone()?;
-        let requirements = self.requirements(name, &file)?;
-        let (desired, generation) = (record.desired, record.generation);
-        Ok(Unit { name: name.clone(), file, requirements, desired, generation })
-    }
-
-    /// What the file demands: as known, if the unit has the same file already.
-    fn requirements(&self, name: &UnitName, file: &UnitFile) -> Result<Arc<Requirements>, Fault> {
-        if let Some(unit) = self.snapshot.unit(name.as_str())
-            && unit.file.source() == file.source()
-        {
-            return Ok(unit.requirements.clone());
-        }
-        // What was accepted once is read as leniently as can be: rules may have become stricter.
-        let parsed = Requirements::parse(name, file, Strictness::Warn)
-            .map_err(|e| fault("the unit's requirements", &e))?;
-        Ok(Arc::new(parsed.requirements))
+    /// The unit that a record makes: the one before, if it is no other.
+    fn unit_of(
+        &mut self,
+        name: &UnitName,
+        record: UnitRecord,
+        before: Option<Arc<Unit>>,
+    ) -> Result<Arc<Unit>, Fault> {
+        let file = self.contents.file(record.content)?;
+        let before = before.filter(|before| before.file == file);
+        let requirements = match &before {
+            Some(before) => before.requirements.clone(),
+            None => self.demands.read(name, &file)?,
+        };
+        let (name, desired, generation) = (name.clone(), record.desired, record.generation);
+        let unit = Arc::new(Unit { name, file, requirements, desired, generation });
+        Ok(before.filter(|before| same_unit(before, &unit)).unwrap_or(unit))
     }
 
     /// A machine that is present, with its configured metadata overridden by what was set at run
@@ -372,16 +382,8 @@ impl View {
     }
 }
 
-/// Reads a stored unit file: what it is kept under must be what it is.
-fn read_content(id: ContentId, value: &[u8]) -> Result<UnitFile, Fault> {
-    if ContentId::of(value) != id {
-        return Err(Fault { message: format!("the content {id} of the unit is damaged") });
-    }
-    UnitFile::parse(value).map_err(|error| fault("the unit's content", &error))
-}
-
 /// A fault, with the whole chain of causes: it is only ever shown.
-fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
+pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
     let mut message = format!("{what} cannot be understood: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
@@ -392,6 +394,6 @@ fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
     Fault { message }
 }
 
-fn warn(what: &str, of: &dyn std::fmt::Display, error: &CodecError) {
+fn warn(what: &str, of: &dyn Display, error: &CodecError) {
     tracing::warn!(%of, error = error as &dyn std::error::Error, "a stored {what} is passed over");
 }

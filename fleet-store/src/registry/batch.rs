@@ -27,11 +27,8 @@ pub(super) fn pack(
     packed
 }
 
-/// At most this many writes go into one transaction: below what every backend takes.
-const MOST_WRITES: usize = 100;
-
 fn fits(open: &Transaction, group: &Transaction, size: usize) -> bool {
-    open.writes.len() + group.writes.len() <= MOST_WRITES
+    open.writes.len() + group.writes.len() <= Transaction::MAX_OPERATIONS
         && open.conditions.len() + group.conditions.len() <= Transaction::MAX_OPERATIONS
         && size <= Transaction::MAX_BYTES
 }
@@ -65,6 +62,6 @@ mod tests {
         let packed = pack(&Transaction::new(), (0..120).map(|i| group(i, 1)));
         let writes: Vec<usize> =
             packed.iter().map(|transaction| transaction.writes.len()).collect();
-        assert_eq!(writes, [100, 100, 40]);
+        assert_eq!(writes, [128, 112]);
     }
 }

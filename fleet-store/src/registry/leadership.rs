@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Placement, Reason, Revision, Term};
 use fleet_unitfile::UnitName;
+use tokio::sync::Mutex;
 
 use super::batch::pack;
 use super::{Registry, RegistryError, unchanged};
@@ -26,7 +27,14 @@ pub struct Leadership {
     elected: Revision,
     /// The stored claim, which no other leadership ever has: the term is in it.
     claim: Vec<u8>,
+    /// When placements were last written by a leader, locked while they are.
+    placed: Mutex<Option<Revision>>,
 }
+
+/// Where the conditions that every transaction has are among its conditions: this leadership lasts,
+/// and no leader wrote placements since this one knows of them.
+const LEADING: usize = 0;
+const PLACED: usize = 1;
 
 /// What an engine has decided, to be written by [`Leadership::commit`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,8 +43,8 @@ pub struct PlacementWrites {
     pub unplace: Vec<Unplace>,
     /// Units that get a machine, or another one.
     pub place: Vec<Place>,
-    /// What each unit without a machine gets as its reason; nothing takes the old one away. The
-    /// reason of a unit that is placed goes by itself.
+    /// What each unit without a machine gets as its reason; nothing takes the old one away. A unit
+    /// that is placed and has a reason is listed with nothing: the reason goes as it is placed.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
 }
 
@@ -49,7 +57,8 @@ pub struct Place {
     pub machine: MachineId,
     /// The revision that this was decided on.
     pub epoch: Epoch,
-    /// The placement that the decision saw, and that this one takes the place of.
+    /// The placement that the decision saw, and that this one takes the place of. Nothing says
+    /// that at that revision there was none.
     pub was: Option<Placement>,
 }
 
@@ -87,12 +96,14 @@ impl Registry {
         ttl: Duration,
     ) -> Result<Option<Leadership>, RegistryError> {
         let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
+        let placed_key = self.key(&Key::Placed);
         let entries = self.store.read(&self.layout.engine()).await?.entries;
         let leader = entries.iter().find(|entry| entry.key == leader_key);
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
         let before = entries.iter().find(|entry| entry.key == term_key);
+        let placed = entries.iter().find(|entry| entry.key == placed_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
         let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
         let term = Term(last).next();
@@ -101,6 +112,7 @@ impl Registry {
             Transaction::new()
                 .when(unchanged(&leader_key, leader))
                 .when(unchanged(&term_key, before))
+                .when(unchanged(&placed_key, placed))
                 .put_leased(leader_key.clone(), claim.clone(), lease)
                 .put(term_key.clone(), encode_term(term.0))
         };
@@ -111,7 +123,8 @@ impl Registry {
         if let Some(before) = leader.and_then(|leader| leader.lease) {
             self.give_back(before).await;
         }
-        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim }))
+        let placed = Mutex::new(placed.map(|entry| entry.modified));
+        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim, placed }))
     }
 }
 
@@ -161,41 +174,70 @@ impl Leadership {
     /// leaves, the last one first, before any comes: between two steps no two units are placed on
     /// one machine of which one is yet to leave it for the other.
     ///
+    /// That a unit had no placement when this was decided is not looked up unit by unit: placements
+    /// are written by leaders alone, so it is enough that none was since.
+    ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
     /// placement is no longer what the decision saw, or a unit is gone: decide again. Earlier steps
     /// are done then. [`RegistryError::Encode`] when a reason cannot be stored: nothing is done.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
-        let placed: BTreeSet<&UnitName> = writes.place.iter().map(|place| &place.unit).collect();
-        let reasons = writes.reasons.iter().filter(|(unit, _)| !placed.contains(unit));
+        let placed_units: BTreeSet<_> = writes.place.iter().map(|place| &place.unit).collect();
+        let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
         let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
         let reasons: Vec<_> = reasons.collect::<Result<_, _>>()?;
-        let leader = self.registry.key(&Key::Leader);
-        let fence = Transaction::new().when(Condition::value(leader, self.claim.clone()));
-        let steps = self.steps(&fence, writes, reasons);
+        let mut placed = self.placed.lock().await;
+        let saw = |place: &Place| placed.is_none_or(|placed| placed.0 <= place.epoch.0);
+        if !writes.place.iter().all(|place| place.was.is_some() || saw(place)) {
+            return Err(RegistryError::Conflict);
+        }
         let mut revision = self.elected;
-        for transaction in steps {
+        for mut transaction in self.steps(writes, reasons) {
+            // Each step has to come right after the one before.
+            transaction.conditions[PLACED] = self.placed_since(*placed);
             revision = match self.registry.store.commit(transaction).await? {
                 Commit::Applied(revision) => revision,
-                Commit::Refused { condition: 0, .. } => {
+                Commit::Refused { condition: LEADING, .. } => {
                     return Err(RegistryError::Deposed { term: self.term });
                 }
                 Commit::Refused { .. } => return Err(RegistryError::Conflict),
             };
+            *placed = Some(revision);
         }
         Ok(revision)
     }
 
+    /// How every transaction begins.
+    fn fence(&self) -> Transaction {
+        let (leader, placed) = (self.registry.key(&Key::Leader), self.registry.key(&Key::Placed));
+        Transaction::new()
+            .when(Condition::value(leader, self.claim.clone()))
+            .when(self.placed_since(None))
+            .put(placed, encode_term(self.term.0))
+    }
+
+    /// That no leader wrote placements since `last`.
+    fn placed_since(&self, last: Option<Revision>) -> Condition {
+        let key = self.registry.key(&Key::Placed);
+        match last {
+            Some(last) => Condition::modified_at(key, last),
+            None => Condition::absent(key),
+        }
+    }
+
     /// The transactions of a commit. A move is one write if all placements fit into one of them.
-    fn steps(
-        &self,
-        fence: &Transaction,
-        writes: &PlacementWrites,
-        reasons: Vec<Transaction>,
-    ) -> Vec<Transaction> {
+    fn steps(&self, writes: &PlacementWrites, reasons: Vec<Transaction>) -> Vec<Transaction> {
+        let fence = &self.fence();
+        let over = writes.reasons.iter().filter(|(_, reason)| reason.is_none());
+        let over: BTreeSet<_> = over.map(|(unit, _)| unit).collect();
+        let placing = |place: &Place, was: Option<&Placement>| {
+            let placing = self.placing(place, was);
+            let reason = self.registry.key(&Key::Reason(place.unit.clone()));
+            if over.contains(&place.unit) { placing.delete(reason) } else { placing }
+        };
         let unplace = || writes.unplace.iter().map(|unplace| self.unplacing(unplace));
-        let moved = writes.place.iter().map(|place| self.placing(place, place.was.as_ref()));
+        let moved = writes.place.iter().map(|place| placing(place, place.was.as_ref()));
         let placements: Vec<_> = unplace().chain(moved).collect();
         if pack(fence, placements.iter().cloned()).len() <= 1 {
             return pack(fence, placements.into_iter().chain(reasons));
@@ -204,7 +246,7 @@ impl Leadership {
             let (unit, was) = (place.unit.clone(), place.was.clone()?);
             Some(self.unplacing(&Unplace { unit, was }))
         });
-        let coming = writes.place.iter().map(|place| self.placing(place, None));
+        let coming = writes.place.iter().map(|place| placing(place, None));
         let mut steps = pack(fence, unplace().chain(leaving));
         steps.extend(pack(fence, coming.chain(reasons)));
         steps
@@ -218,16 +260,13 @@ impl Leadership {
 
     fn placing(&self, place: &Place, was: Option<&Placement>) -> Transaction {
         let key = self.registry.key(&Key::Placement(place.unit.clone()));
+        // A unit that has a placement is there: the placement goes with the unit.
         let as_seen = match was {
             Some(was) => Condition::value(&key, encode_placement(was)),
-            None => Condition::absent(&key),
+            None => self.exists(&place.unit),
         };
         let placement = Placement { machine: place.machine.clone(), epoch: place.epoch };
-        Transaction::new()
-            .when(as_seen)
-            .when(self.exists(&place.unit))
-            .put(key, encode_placement(&placement))
-            .delete(self.registry.key(&Key::Reason(place.unit.clone())))
+        Transaction::new().when(as_seen).put(key, encode_placement(&placement))
     }
 
     fn giving(

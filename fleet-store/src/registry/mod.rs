@@ -7,7 +7,10 @@
 mod batch;
 mod error;
 mod leadership;
+mod lineage;
 mod metadata;
+#[cfg(feature = "embedded")]
+mod new_life;
 mod presence;
 mod units;
 
@@ -20,7 +23,10 @@ use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
 
 pub use error::RegistryError;
 pub use leadership::{Leadership, Place, PlacementWrites, Unplace};
+pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
+#[cfg(feature = "embedded")]
+pub(crate) use new_life::new_life;
 pub use presence::{MachineRecord, Presence};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 

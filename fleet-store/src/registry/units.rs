@@ -5,7 +5,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{UnitRecord, decode_unit, encode_unit};
-use crate::{Commit, Condition, ContentId, Entry, Key, Transaction};
+use crate::{CodecError, Commit, Condition, ContentId, Entry, Key, Transaction};
 
 /// A unit as it is to be stored. Whether its requirements make sense is the caller's to check.
 #[derive(Debug, Clone)]
@@ -56,7 +56,8 @@ impl Registry {
     /// # Errors
     ///
     /// [`RegistryError::AlreadyExists`] or [`RegistryError::NotFound`] when `expect` is not so;
-    /// [`RegistryError::Conflict`] when others keep writing the same unit.
+    /// [`RegistryError::Value`] when a newer version of fleet wrote the one that is there, of which
+    /// something would be lost; [`RegistryError::Conflict`] when others keep writing the same unit.
     pub async fn put_unit(
         &self,
         unit: NewUnit,
@@ -74,7 +75,7 @@ impl Registry {
                 }
                 _ => {}
             }
-            let transaction = self.putting(&unit, entry.as_ref());
+            let transaction = self.putting(&unit, entry.as_ref())?;
             if let Commit::Applied(revision) = self.store.commit(transaction).await? {
                 return Ok(revision);
             }
@@ -185,17 +186,22 @@ impl Registry {
     }
 
     /// The transaction that stores a unit in place of what was found under its name.
-    fn putting(&self, unit: &NewUnit, found: Option<&Entry>) -> Transaction {
+    fn putting(&self, unit: &NewUnit, found: Option<&Entry>) -> Result<Transaction, RegistryError> {
         let content = ContentId::of(unit.file.source());
-        // A damaged record has no generation to keep; replacing it is how it is mended.
-        let before = found.and_then(|entry| decode_unit(&entry.value).ok());
-        let generation = before.map_or(Generation::ZERO, |record| record.generation);
-        let record = UnitRecord { content, desired: unit.desired, generation };
         let key = self.key(&Key::Unit(unit.name.clone()));
+        let generation = match found.map(|entry| decode_unit(&entry.value)) {
+            Some(Ok(record)) => record.generation,
+            Some(Err(source @ CodecError::Newer { .. })) => {
+                return Err(RegistryError::Value { key, source });
+            }
+            // A damaged record has no generation to keep; replacing it is how it is mended.
+            Some(Err(_)) | None => Generation::ZERO,
+        };
+        let record = UnitRecord { content, desired: unit.desired, generation };
         // The content is written even if it is there, so that nobody collects it as unused.
-        Transaction::new()
+        Ok(Transaction::new()
             .when(unchanged(&key, found))
             .put(self.key(&Key::Content(content)), unit.file.source())
-            .put(key, encode_unit(&record))
+            .put(key, encode_unit(&record)))
     }
 }

@@ -1,13 +1,11 @@
-//! The embedded store over its whole life: kills, restarts, a second process and damaged files.
+//! The embedded store over its whole life: restarts, a second process and damaged files.
 
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use fleet_store::{Commit, EmbeddedStore, LeaseId, Store, StoreError, Transaction};
+use fleet_store::{Commit, EmbeddedStore, Store, StoreError, Transaction};
 use redb::{Database, TableDefinition};
 
 use crate::support::soon;
@@ -202,95 +200,4 @@ async fn many_writers_share_the_writes_of_the_file() {
         writer.await.unwrap();
     }
     assert_eq!(store.read("").await.unwrap().revision, Revision(64 * 20));
-}
-
-const CHILD: &str = "FLEET_STORE_TEST_PATH";
-
-/// A process that writes and says what was acknowledged is killed again and again: all that it
-/// said is there afterwards.
-#[test]
-fn every_acknowledged_write_survives_a_kill() {
-    if let Ok(path) = std::env::var(CHILD) {
-        return write_for_ever(Path::new(&path));
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = path_in(&folder);
-    let mut acknowledged = 0;
-    for round in 0..20_u64 {
-        // More writes each round before the kill, which then hits at an uncertain moment.
-        let writing = start_writing(&path);
-        acknowledged = kill_after(writing, acknowledged + 1 + round * round % 37);
-        let survived = block_on(async {
-            let store = open(&path).await;
-            let listing = store.read("").await.unwrap();
-            store.close().await;
-            listing
-        });
-        let last: u64 =
-            String::from_utf8(survived.entries[0].value.clone()).unwrap().parse().unwrap();
-        assert!(last >= acknowledged, "round {round}: {last} of {acknowledged}");
-        assert_eq!(survived.entries[1].value, survived.entries[0].value, "half a transaction");
-        assert!(survived.revision.0 >= last);
-        acknowledged = last;
-    }
-}
-
-/// The writing process; it ends with the test, however that ends.
-struct Writing(Child);
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn start_writing(path: &Path) -> Writing {
-    let name = "embedded::every_acknowledged_write_survives_a_kill";
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(CHILD, path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Writing(child)
-}
-
-/// Reads acknowledgements until `count`, kills, and returns the last one that was said.
-fn kill_after(mut writing: Writing, count: u64) -> u64 {
-    let lines = BufReader::new(writing.0.stdout.take().unwrap()).lines();
-    let mut last = 0;
-    for line in lines.map_while(Result::ok) {
-        let Some(number) = line.strip_prefix("ack ") else {
-            continue;
-        };
-        last = number.parse().unwrap();
-        if last >= count {
-            writing.0.kill().unwrap();
-        }
-    }
-    assert!(last >= count, "the child ended by itself after {last}");
-    last
-}
-
-fn write_for_ever(path: &Path) {
-    block_on(async {
-        let store = open(path).await;
-        let found = store.read("a").await.unwrap().entries;
-        let found = found.first().map_or("0", |entry| std::str::from_utf8(&entry.value).unwrap());
-        let mut number: u64 = found.parse().unwrap();
-        let lease: LeaseId = store.grant(Duration::from_secs(3600)).await.unwrap();
-        loop {
-            number += 1;
-            let text = number.to_string();
-            let both = Transaction::new().put("a", text.as_str()).put_leased("b", text, lease);
-            store.commit(both).await.unwrap();
-            std::io::stdout().write_all(format!("ack {number}\n").as_bytes()).unwrap();
-        }
-    });
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(work)
 }

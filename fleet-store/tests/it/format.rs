@@ -5,23 +5,22 @@ use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, LoadState, Reason, Refusal, SystemdState, Tally,
     TargetState, UnitState,
 };
-use fleet_store::{ExpectUnit, MetadataChange, Place, PlacementWrites, Registry};
+use fleet_store::{
+    ExpectUnit, MetadataChange, Place, PlacementWrites, Registry, RegistryError, Transaction, Write,
+};
 use fleet_unitfile::UnitHash;
 
-use crate::support::{TTL, id, join, name, registry, unit};
+use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, unit};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_stored_keeps_its_form() {
     let registry = registry();
     store_one_of_each(&registry).await;
-    let entries = registry.store().read("").await.unwrap().entries;
-    let line = |entry: &fleet_store::Entry| {
-        let bound = if entry.lease.is_some() { " (leased)" } else { "" };
-        format!("{}{bound}\n  {}", entry.key, String::from_utf8_lossy(&entry.value))
-    };
-    let text = entries.iter().map(line).collect::<Vec<_>>().join("\n");
-    // Broken before each field, so that a line fits.
-    insta::assert_snapshot!(text.replace(",\"", ",\n  \""), @r#"
+    let text = listed(&registry).await;
+    insta::assert_snapshot!(text, @r#"
+    /fleet/cluster/lineage
+      {"v":1,
+      "id":"first"}
     /fleet/contents/86943ac9f3754cb90f8dd38bf6da7b0cad074592
       [Service]
     ExecStart=/bin/true
@@ -29,6 +28,9 @@ async fn what_is_stored_keeps_its_form() {
     /fleet/engine/leader (leased)
       {"v":1,
       "machine":"m-1",
+      "term":1}
+    /fleet/engine/placed
+      {"v":1,
       "term":1}
     /fleet/engine/term
       {"v":1,
@@ -81,11 +83,23 @@ async fn what_is_stored_keeps_its_form() {
     "#);
 }
 
+/// Everything, broken before each field, so that a line fits.
+async fn listed(registry: &Registry) -> String {
+    let entries = registry.store().read("").await.unwrap().entries;
+    let line = |entry: &fleet_store::Entry| {
+        let bound = if entry.lease.is_some() { " (leased)" } else { "" };
+        format!("{}{bound}\n  {}", entry.key, String::from_utf8_lossy(&entry.value))
+    };
+    let text = entries.iter().map(line).collect::<Vec<_>>().join("\n");
+    text.replace(",\"", ",\n  \"")
+}
+
 async fn store_one_of_each(registry: &Registry) {
     for unit_name in ["a.service", "b.service"] {
         let unit = unit(unit_name, "[Service]\nExecStart=/bin/true\n", TargetState::Launched);
         registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
     }
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let presence = join(registry, "m-1").await;
     presence.publish_states(&[state()], &[]).await.unwrap();
     let set = MetadataChange::Set {
@@ -128,4 +142,80 @@ fn reason() -> Reason {
     };
     let tally = Tally { machines: 1, example: id("m-1"), refusal };
     Reason::NoMachineFits { machines: 1, tallies: vec![tally] }
+}
+
+/// What this version wrote, for later ones to read, and what a later one may write: whoever cannot
+/// read a value says so, harms nothing else, and writes nothing over it.
+#[tokio::test(start_paused = true)]
+async fn a_value_of_a_newer_format_is_refused_and_stays() {
+    let registry = registry();
+    store_one_of_each(&registry).await;
+    let before = registry.store().read("").await.unwrap().entries;
+    for entry in before.iter().filter(|entry| entry.value.starts_with(b"{\"v\":1,")) {
+        let newer = br#"{"v":2,"unheard":["of"]}"#.to_vec();
+        let lease = entry.lease;
+        let put = Write::Put { key: entry.key.clone(), value: newer, lease };
+        registry.store().commit(Transaction::new().write(put)).await.unwrap();
+    }
+    let written = registry.store().read("").await.unwrap();
+    let snapshot = soon(mirror(&registry).await.wait_for(written.revision)).await.unwrap();
+    // A unit is a fault, a machine is there; states, reasons and metadata are not known.
+    assert_eq!((snapshot.units().len(), snapshot.faults().len()), (0, 2));
+    assert!(snapshot.machine("m-1").is_some());
+    assert_eq!((snapshot.states().count(), snapshot.reasons().len()), (0, 0));
+
+    let newer = |result: Result<(), RegistryError>| {
+        let Err(RegistryError::Value { source, .. }) = result else { panic!("{result:?}") };
+        assert!(source.to_string().contains("upgrade fleet"), "{source}");
+    };
+    let again = unit("a.service", "[Service]\nExecStart=/bin/false\n", TargetState::Loaded);
+    newer(registry.put_unit(again, ExpectUnit::Any).await.map(drop));
+    newer(registry.set_desired(&name("a.service"), TargetState::Inactive).await.map(drop));
+    newer(registry.request_restart(&name("a.service")).await.map(drop));
+    newer(registry.lineage(&"other".parse().unwrap()).await.map(drop));
+    let taken = registry.join(machine("m-1"), "token", TTL).await;
+    assert!(matches!(taken, Err(RegistryError::MachineTaken { .. })), "{taken:?}");
+    assert!(registry.campaign(&id("m-1"), TTL).await.unwrap().is_none(), "someone leads");
+    assert_eq!(registry.store().read("").await.unwrap().entries, written.entries);
+}
+
+/// Values as the first version wrote them, with the fields that it could leave out left out.
+#[tokio::test(start_paused = true)]
+async fn what_the_first_version_wrote_is_read() {
+    let registry = registry();
+    let golden = [
+        ("contents/86943ac9f3754cb90f8dd38bf6da7b0cad074592", "[Service]\nExecStart=/bin/true\n"),
+        ("engine/term", r#"{"v":1,"term":41}"#),
+        (
+            "machines/m-1",
+            r#"{"v":1,"id":"m-1","token":"t","joined":1,"address":null,
+            "metadata":{"region":"eu"},"version":"1.0.0"}"#,
+        ),
+        ("metadata/m-1/disk", r#"{"v":1,"value":"ssd"}"#),
+        ("placements/a.service", r#"{"v":1,"machine":"m-1","epoch":7}"#),
+        ("reasons/b.service", r#"{"v":1,"reason":"no_machines"}"#),
+        (
+            "states/m-1/a.service",
+            r#"{"v":1,"hash":"abababababababababababababababababababab",
+            "asked":"launched","epoch":7,"generation":0,"load":"loaded","active":"active",
+            "sub":"running"}"#,
+        ),
+        (
+            "units/a.service",
+            r#"{"v":1,"content":"86943ac9f3754cb90f8dd38bf6da7b0cad074592",
+            "desired":"launched","generation":3}"#,
+        ),
+    ];
+    let put =
+        |all: Transaction, (key, value): (&str, &str)| all.put(format!("/fleet/{key}"), value);
+    registry.store().commit(golden.into_iter().fold(Transaction::new(), put)).await.unwrap();
+    let snapshot = mirror(&registry).await.snapshot();
+    let unit = snapshot.unit("a.service").unwrap();
+    assert_eq!((unit.desired, unit.generation), (TargetState::Launched, Generation(3)));
+    assert_eq!(snapshot.placement("a.service").unwrap().epoch, Epoch(7));
+    assert_eq!(snapshot.state("a.service", "m-1").unwrap().systemd.sub, "running");
+    assert_eq!(snapshot.reason("b.service").map(|reason| &**reason), Some(&Reason::NoMachines));
+    let metadata = &snapshot.machine("m-1").unwrap().metadata;
+    assert_eq!((metadata["region"].as_str(), metadata["disk"].as_str()), ("eu", "ssd"));
+    assert_eq!(registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap().term().0, 42);
 }

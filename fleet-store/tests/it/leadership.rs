@@ -1,11 +1,13 @@
 //! One engine at a time, and only its writes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use fleet_core::{Epoch, Placement, Reason, Refusal, Revision, Tally, Term};
+use fleet_core::{Epoch, Placement, Reason, Refusal, Tally, Term};
+use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, Transaction,
-    Unplace,
+    Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, StoreError,
+    Transaction, Unplace,
 };
 use fleet_unitfile::UnitName;
 
@@ -91,7 +93,9 @@ async fn placements_are_made_moved_and_taken_away() {
     let leader = lead(&registry, "m-1").await;
     leader.commit(&reason("a.service", Some(Reason::NoMachines))).await.unwrap();
     let (here, there) = (placed("m-1", 5), placed("m-2", 6));
-    let revision = leader.commit(&place("a.service", here.clone(), None)).await.unwrap();
+    let reasons = vec![(name("a.service"), None)];
+    let first = PlacementWrites { reasons, ..place("a.service", here.clone(), None) };
+    let revision = leader.commit(&first).await.unwrap();
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
     assert_eq!(snapshot.placement("a.service"), Some(&here));
     assert_eq!(snapshot.reason("a.service"), None, "a unit that is placed has no reason");
@@ -110,9 +114,10 @@ async fn a_decision_on_what_has_changed_is_a_conflict() {
     submit(&registry, "a.service").await;
     let leader = lead(&registry, "m-1").await;
     let (old, present) = (placed("m-1", 5), placed("m-2", 6));
+    let seen = leader.elected().0;
     leader.commit(&place("a.service", present.clone(), None)).await.unwrap();
     let stale = [
-        place("a.service", placed("m-3", 7), None),
+        place("a.service", placed("m-3", seen), None),
         place("a.service", placed("m-3", 7), Some(old.clone())),
         unplace("a.service", old),
         place("gone.service", placed("m-3", 7), None),
@@ -139,32 +144,53 @@ async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
     assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, []);
 }
 
+/// A leader that was not told of its own write decides on what was before it: that is noticed where
+/// the placements are, since it cannot be noticed in the leader.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_to_have_been_written_is_not_written_over() {
+    let store = FaultyStore::new(memory());
+    let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    submit(&registry, "a.service").await;
+    let leader = lead(&registry, "m-1").await;
+    let seen = leader.elected().0;
+    store.lose_answers(1);
+    let unknown = leader.commit(&place("a.service", placed("m-1", seen), None)).await;
+    assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))), "{unknown:?}");
+    let before = registry.store().read("/fleet/placements/").await.unwrap().entries;
+    assert_eq!(before.len(), 1);
+    let again = leader.commit(&place("a.service", placed("m-2", seen), None)).await;
+    assert!(matches!(again, Err(RegistryError::Conflict)), "{again:?}");
+    assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, before);
+    // The next term knows of it.
+    let leader = lead(&registry, "m-1").await;
+    let again = leader.commit(&place("a.service", placed("m-2", seen), None)).await;
+    assert!(matches!(again, Err(RegistryError::Conflict)), "{again:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_placements_take_few_steps_and_all_arrive() {
-    let registry = registry();
-    let mirror = mirror(&registry).await;
-    let units: Vec<UnitName> = (0..170).map(|i| name(&format!("u{i:03}.service"))).collect();
-    for unit in &units {
-        submit(&registry, unit.as_str()).await;
+    // Each unit that had a reason takes one write more.
+    for (count, had_reasons, most) in [(10_000, false, 100), (126, true, 2), (0, false, 0)] {
+        let registry = registry();
+        let mirror = mirror(&registry).await;
+        let units: Vec<UnitName> = (0..count).map(|i| name(&format!("u{i}.service"))).collect();
+        for unit in &units {
+            submit(&registry, unit.as_str()).await;
+        }
+        let leader = lead(&registry, "m-1").await;
+        let epoch = Epoch(leader.elected().0);
+        let to_place =
+            |unit: &UnitName| Place { unit: unit.clone(), machine: id("m-1"), epoch, was: None };
+        let place = units.iter().map(to_place).collect();
+        let reasons = units.iter().filter(|_| had_reasons).map(|unit| (unit.clone(), None));
+        let reasons = reasons.collect();
+        let writes = PlacementWrites { place, reasons, ..PlacementWrites::default() };
+        let revision = leader.commit(&writes).await.unwrap();
+        let steps = revision.0 - leader.elected().0;
+        assert!(steps <= most, "{count} placements took {steps} steps");
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        assert_eq!(snapshot.placements().len(), units.len());
     }
-    let leader = lead(&registry, "m-1").await;
-    let to_place = |unit: &UnitName| Place {
-        unit: unit.clone(),
-        machine: id("m-1"),
-        epoch: Epoch(9),
-        was: None,
-    };
-    let place = units.iter().map(to_place).collect();
-    // The reason of a unit that is placed goes by itself; taking it away as well does no harm.
-    let reasons = units.iter().map(|unit| (unit.clone(), None)).collect();
-    let before = registry.store().read("").await.unwrap().revision;
-    let writes = PlacementWrites { place, reasons, ..PlacementWrites::default() };
-    let revision = leader.commit(&writes).await.unwrap();
-    assert_eq!(revision, Revision(before.0 + 4));
-    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
-    assert_eq!(snapshot.placements().len(), units.len());
-    let nothing = leader.commit(&PlacementWrites::default()).await.unwrap();
-    assert_eq!(nothing, leader.elected());
 }
 
 #[tokio::test(start_paused = true)]

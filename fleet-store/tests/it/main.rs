@@ -1,7 +1,11 @@
 //! The tests of the store, by subject.
 
+#[cfg(feature = "embedded")]
+mod backup;
 mod bounds;
 mod conformance;
+#[cfg(feature = "embedded")]
+mod crash;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod format;
@@ -9,6 +13,7 @@ mod keyspace;
 mod leadership;
 mod mirror;
 mod mirror_away;
+mod mirror_news;
 mod mirror_twin;
 mod presence;
 mod registry;

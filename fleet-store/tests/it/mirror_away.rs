@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::Revision;
+use fleet_core::{Revision, Snapshot, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{Layout, MemoryStore, Mirror, MirrorStatus, Registry, Store};
 
@@ -39,6 +39,28 @@ async fn a_cut_watch_is_followed_by_a_new_reading() {
         assert!(snapshot.unit("a.service").is_none());
         soon(mirror.wait_current()).await.unwrap();
     }
+}
+
+/// Reading again costs what is different: what was read before is not read once more.
+#[tokio::test(start_paused = true)]
+async fn what_is_the_same_after_a_new_reading_is_the_very_same() {
+    let (store, behind, mirror) = setting().await;
+    submit(&behind, "b.service").await;
+    let revision = behind.store().read("").await.unwrap().revision;
+    let before = soon(mirror.wait_for(revision)).await.unwrap();
+    store.cut_watches();
+    until_behind(&mirror).await;
+    behind.set_desired(&name("b.service"), TargetState::Inactive).await.unwrap();
+    let after = soon(mirror.wait_current()).await.unwrap();
+    assert!(after.revision > before.revision);
+    let unit = |snapshot: &Snapshot, unit: &str| snapshot.unit(unit).unwrap().clone();
+    assert!(Arc::ptr_eq(&unit(&before, "a.service"), &unit(&after, "a.service")));
+    let (old, new) = (unit(&before, "b.service"), unit(&after, "b.service"));
+    assert!(!Arc::ptr_eq(&old, &new));
+    assert!(Arc::ptr_eq(&old.requirements, &new.requirements));
+    assert_eq!(old.file.source().as_ptr(), new.file.source().as_ptr());
+    let news = mirror.news_since(before.revision).difference.unwrap();
+    assert_eq!(news.units.into_iter().collect::<Vec<_>>(), [name("b.service")]);
 }
 
 #[tokio::test(start_paused = true)]

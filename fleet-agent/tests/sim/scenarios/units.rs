@@ -140,3 +140,22 @@ async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
     cluster.heal_and_rest().await;
     assert!(cluster.active_on("a.service").is_empty());
 }
+
+/// An agent wakes for its own units alone, so what it costs does not grow with the cluster.
+#[tokio::test(start_paused = true)]
+async fn what_happens_elsewhere_is_no_reason_to_look() {
+    let mut cluster = Cluster::start(2).await;
+    let there = format!("MachineID={}", cluster.hosts[0].id());
+    let here = format!("MachineID={}", cluster.hosts[1].id());
+    cluster.launch("mine.service", &here).await;
+    cluster.rest().await;
+    let before = cluster.hosts[1].looks();
+    for number in 0..5 {
+        cluster.launch(&format!("theirs@{number}.service"), &there).await;
+    }
+    assert_eq!(cluster.active_on("theirs@4.service"), [0]);
+    assert_eq!(cluster.hosts[1].looks(), before);
+    cluster.launch("everybodys.service", "Global=true").await;
+    assert!(cluster.hosts[1].looks() > before);
+    assert_eq!(cluster.active_on("everybodys.service"), [0, 1]);
+}

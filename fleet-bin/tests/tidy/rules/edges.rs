@@ -31,7 +31,7 @@ const ROOMS: [Room; 8] = [
     Room {
         name: "fleet-core",
         ours: &["fleet-unitfile"],
-        outside: Outside::Only(&["glob", "strsim", "thiserror"]),
+        outside: Outside::Only(&["glob", "immutable-chunkmap", "strsim", "thiserror"]),
     },
     Room {
         name: "fleet-scheduler",

@@ -1,0 +1,164 @@
+//! An ordered map whose copies share all that is equal in them.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::RangeFrom;
+
+use immutable_chunkmap::map::Map as Chunks;
+
+/// How many entries lie beside each other. So many are copied at a change while a copy of the map
+/// is held: few make changes cheap, many make looking up and walking cheap.
+const CHUNK: usize = 64;
+
+/// A map from `K` to `V` in the order of `K`. A copy costs nothing; a change of one of two copies
+/// costs time that grows with the logarithm of their size.
+pub(crate) struct Map<K: Ord + Clone, V: Clone>(Chunks<K, V, CHUNK>);
+
+impl<K: Ord + Clone, V: Clone> Map<K, V> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(key)
+    }
+
+    pub(crate) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get_mut_cow(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        self.0.insert_cow(key, value)
+    }
+
+    /// Takes an entry out, key and all.
+    pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+    {
+        let key = self.0.get_key(key)?.clone();
+        let value = self.0.remove_cow::<K>(&key)?;
+        Some((key, value))
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
+        Counted { left: self.len(), entries: self.0.into_iter() }
+    }
+
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The entries from `first` on.
+    pub(crate) fn range(&self, first: RangeFrom<K>) -> impl Iterator<Item = (&K, &V)> {
+        self.0.range(first)
+    }
+}
+
+// Derived, these would ask the same of `K` and `V` again.
+impl<K: Ord + Clone, V: Clone> Clone for Map<K, V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Default for Map<K, V> {
+    fn default() -> Self {
+        Self(Chunks::new())
+    }
+}
+
+impl<K: Ord + Clone + fmt::Debug, V: Clone + fmt::Debug> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// An iterator that knows how many entries are left.
+struct Counted<I> {
+    left: usize,
+    entries: I,
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let next = self.entries.next()?;
+        self.left -= 1;
+        Some(next)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Counted<I> {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Insert(u16, u8),
+        Remove(u16),
+        Change(u16),
+        /// From here on there is a copy that must stay as it is.
+        Copy,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..400u16, any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            4 => (0..400u16).prop_map(Step::Remove),
+            1 => (0..400u16).prop_map(Step::Change),
+            1 => Just(Step::Copy),
+        ]
+    }
+
+    fn assert_same(map: &Map<u16, u8>, twin: &BTreeMap<u16, u8>) {
+        assert_eq!(map.iter().len(), twin.len());
+        assert!(map.iter().eq(twin.iter()));
+        for key in [0, 1, 199, 200, 399, 400] {
+            assert_eq!(map.get(&key), twin.get(&key));
+            assert!(map.range(key..).eq(twin.range(key..)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_map_is_a_map_and_its_copies_stay_as_they_were(steps in vec(step(), 0..600)) {
+            let (mut map, mut twin) = (Map::default(), BTreeMap::new());
+            let mut copies = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Insert(key, value) => {
+                        assert_eq!(map.insert(key, value), twin.insert(key, value));
+                    }
+                    Step::Remove(key) => assert_eq!(map.remove(&key), twin.remove_entry(&key)),
+                    Step::Change(key) => {
+                        let (one, other) = (map.get_mut(&key), twin.get_mut(&key));
+                        assert_eq!(one, other);
+                        one.into_iter().chain(other).for_each(|value| *value ^= 1);
+                    }
+                    Step::Copy => copies.push((map.clone(), twin.clone())),
+                }
+            }
+            copies.push((map, twin));
+            copies.iter().for_each(|(map, twin)| assert_same(map, twin));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Durable writes: the registry on the embedded store beside redb alone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fleet_store::{EmbeddedStore, ExpectUnit, Layout, Registry};
+use redb::{Database, TableDefinition};
+
+use crate::{report_beside, unit};
+
+/// How many writes one writer makes.
+const WRITES: usize = 400;
+/// How many writers there are, where there are many.
+const WRITERS: usize = 64;
+/// In how many turns one writer and redb alone are measured.
+const TURNS: usize = 20;
+
+const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
+
+pub(crate) async fn measure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let raw = Database::create(folder.path().join("raw.redb")).expect("a database");
+    let store = EmbeddedStore::open(folder.path().join("store.redb")).await.expect("a store");
+    let registry = Registry::new(Arc::new(store), Layout::DEFAULT_PREFIX);
+    // In turns: a disk has moods.
+    let (mut floor, mut one) = (Duration::ZERO, Duration::ZERO);
+    for turn in 0..TURNS {
+        let numbers = turn * WRITES / TURNS..(turn + 1) * WRITES / TURNS;
+        let begin = Instant::now();
+        numbers.clone().for_each(|number| write_raw(&raw, number));
+        floor += begin.elapsed();
+        let begin = Instant::now();
+        for number in numbers {
+            registry.put_unit(unit(number), ExpectUnit::Absent).await.expect("a write");
+        }
+        one += begin.elapsed();
+    }
+    let rate = |time: Duration| WRITES as f64 / time.as_secs_f64();
+    report_beside("embedded_units_per_s_1_writer", rate(one), rate(floor));
+    let many = many_writers(&registry).await;
+    report_beside("embedded_units_per_s_64_writers", many, rate(floor));
+}
+
+/// A transaction of redb alone that makes durable what a new unit writes.
+fn write_raw(database: &Database, number: usize) {
+    let unit = unit(number);
+    let transaction = database.begin_write().expect("a transaction");
+    {
+        let mut rows = transaction.open_table(ROWS).expect("a table");
+        rows.insert(unit.name.as_str(), &[b'r'; 90][..]).expect("a row");
+        rows.insert(format!("content {number}").as_str(), unit.file.source()).expect("a row");
+    }
+    transaction.commit().expect("a commit");
+}
+
+async fn many_writers(registry: &Registry) -> f64 {
+    let begin = Instant::now();
+    let writers = (1..=WRITERS).map(|writer| {
+        let registry = registry.clone();
+        tokio::spawn(async move {
+            for number in 0..WRITES {
+                let unit = unit(writer * WRITES + number);
+                registry.put_unit(unit, ExpectUnit::Absent).await.expect("a write");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("a writer");
+    }
+    (WRITERS * WRITES) as f64 / begin.elapsed().as_secs_f64()
+}

@@ -1,0 +1,103 @@
+//! Why a file cannot be used, out of what its library says.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+
+use redb::{DatabaseError, StorageError, TableError};
+
+use super::damaged;
+use super::disk::{FORMAT, Kind};
+use crate::StoreError;
+
+/// Why the file cannot be opened, before it is said of which file.
+pub(super) enum Trouble {
+    InUse,
+    /// A store where a backup should be, or the other way round.
+    OtherKind(Kind),
+    Exists,
+    Damaged,
+    Newer(u64),
+    Other(Box<dyn Error + Send + Sync>),
+}
+
+impl Trouble {
+    /// The same, with the file that it is about and what to do.
+    pub(super) fn of(self, path: &Path) -> StoreError {
+        let name = path.display();
+        match self {
+            Self::InUse => StoreError::InUse { path: name.to_string() },
+            Self::Exists => StoreError::Exists { path: name.to_string() },
+            Self::Damaged => damaged(path),
+            Self::Newer(format) => StoreError::Format(format!(
+                "{name} has format {format}, and this version reads format {FORMAT}: \
+                 use a newer version of fleet"
+            )),
+            Self::OtherKind(Kind::Backup) => StoreError::Format(format!(
+                "{name} is a backup and no store: restore it to a new file"
+            )),
+            Self::OtherKind(Kind::Store) => StoreError::Format(format!(
+                "{name} is a store and no backup: have its daemon make a backup"
+            )),
+            Self::Other(error) => StoreError::Unavailable(error),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Other(Box::new(error)),
+        }
+    }
+}
+
+impl From<StorageError> for Trouble {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) => error.into(),
+            StorageError::Corrupted(_) => Self::Damaged,
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<DatabaseError> for Trouble {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
+            DatabaseError::UpgradeRequired(_) | DatabaseError::RepairAborted => Self::Damaged,
+            DatabaseError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<TableError> for Trouble {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Storage(error) => error.into(),
+            // A file of the right kind without the right tables.
+            _ => Self::Damaged,
+        }
+    }
+}
+
+impl From<redb::TransactionError> for Trouble {
+    fn from(error: redb::TransactionError) -> Self {
+        match error {
+            redb::TransactionError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<redb::CommitError> for Trouble {
+    fn from(error: redb::CommitError) -> Self {
+        match error {
+            redb::CommitError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Backups of an embedded store in use, and the new life that begins with one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fleet_core::{Epoch, Revision, Term};
+use fleet_store::{
+    EmbeddedStore, Key, Layout, Lineage, Mirror, Place, PlacementWrites, Registry, Store,
+    StoreError, Transaction,
+};
+
+use crate::support::{TTL, id, join, mirror, name, soon, state, submit};
+
+struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn lineage(text: &str) -> Lineage {
+    text.parse().unwrap()
+}
+
+async fn open(path: &Path) -> Arc<EmbeddedStore> {
+    Arc::new(EmbeddedStore::open(path).await.unwrap())
+}
+
+fn registry(store: &Arc<EmbeddedStore>) -> Registry {
+    Registry::new(store.clone(), Layout::DEFAULT_PREFIX)
+}
+
+async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
+    let (backup, to) = (files.path("backup"), files.path(to));
+    EmbeddedStore::restore(backup, to, &Layout::default(), &lineage("second")).await
+}
+
+/// A unit that is placed and reported, and one that is not; the backup is made while they are.
+async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
+    let store = open(&files.path("store")).await;
+    let registry = registry(&store);
+    assert_eq!(registry.lineage(&lineage("first")).await.unwrap(), lineage("first"));
+    submit(&registry, "a.service").await;
+    submit(&registry, "b.service").await;
+    let presence = join(&registry, "m-1").await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let epoch = Epoch(leader.elected().0);
+    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
+    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    leader.commit(&writes).await.unwrap();
+    presence.publish_states(&[state("a.service", "running")], &[]).await.unwrap();
+    let revision = store.backup(files.path("backup")).await.unwrap();
+    (store, revision)
+}
+
+#[tokio::test]
+async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
+    let files = Files::new();
+    let (store, revision) = cluster_with_backup(&files).await;
+    // What happens after the backup is lost with the store.
+    submit(&registry(&store), "late.service").await;
+    let lost = store.read("").await.unwrap().revision;
+    let last_lease = store.grant(TTL).await.unwrap();
+    drop(store);
+
+    let begun = restore(&files, "restored").await.unwrap();
+    assert!(revision < lost && lost < begun);
+    let store = open(&files.path("restored")).await;
+    let registry = registry(&store);
+    let mirror = mirror(&registry).await;
+    let snapshot = mirror.snapshot();
+    assert_eq!(snapshot.revision, begun);
+    let units: Vec<&str> = snapshot.units().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(units, ["a.service", "b.service"]);
+    let placement = snapshot.placement("a.service").unwrap();
+    assert_eq!((placement.machine.as_str(), placement.epoch), ("m-1", Epoch(begun.0)));
+    // Nobody is there yet, and nobody leads.
+    assert_eq!((snapshot.machines().len(), snapshot.states().count()), (0, 0));
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    assert!(leader.term() > Term(lost.0));
+    assert!(store.grant(TTL).await.unwrap() > last_lease);
+    assert_eq!(mirror.lineage(), Some(lineage("second")));
+    assert_eq!(registry.lineage(&lineage("third")).await.unwrap(), lineage("second"));
+}
+
+#[tokio::test]
+async fn a_backup_is_no_store_and_a_store_is_no_backup() {
+    let files = Files::new();
+    let (store, _) = cluster_with_backup(&files).await;
+    let opened = EmbeddedStore::open(files.path("backup")).await.map(drop);
+    assert_says(opened, "is a backup and no store: restore it");
+    Arc::into_inner(store).unwrap().close().await;
+    std::fs::rename(files.path("store"), files.path("backup")).unwrap();
+    assert_says(restore(&files, "restored").await.map(drop), "is a store and no backup");
+    std::fs::write(files.path("backup"), "neither").unwrap();
+    assert_says(restore(&files, "restored").await.map(drop), "is damaged");
+    assert!(!files.path("restored").exists());
+}
+
+fn assert_says(result: Result<(), StoreError>, text: &str) {
+    let Err(StoreError::Format(message)) = result else { panic!("{result:?}") };
+    assert!(message.contains(text), "{message}");
+}
+
+#[tokio::test]
+async fn no_file_is_overwritten() {
+    let files = Files::new();
+    let (store, _) = cluster_with_backup(&files).await;
+    let before = std::fs::read(files.path("backup")).unwrap();
+    let again = store.backup(files.path("backup")).await;
+    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    let over = restore(&files, "store").await;
+    assert!(matches!(over, Err(StoreError::Exists { .. })), "{over:?}");
+    assert_eq!(std::fs::read(files.path("backup")).unwrap(), before);
+}
+
+/// Writers go on while backups are made, and each backup is a state that there was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_one_revision_whatever_is_written_meanwhile() {
+    let files = Files::new();
+    let store = open(&files.path("store")).await;
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for number in 0..u64::MAX {
+                let text = number.to_string();
+                let both = Transaction::new().put("/fleet/x/a", text.as_str());
+                store.commit(both.put("/fleet/x/b", text)).await.unwrap();
+            }
+        }
+    });
+    for number in 0..5 {
+        let backup = files.path(&format!("backup-{number}"));
+        store.backup(&backup).await.unwrap();
+        let restored = files.path(&format!("restored-{number}"));
+        let second = lineage("second");
+        EmbeddedStore::restore(&backup, &restored, &Layout::default(), &second).await.unwrap();
+        let entries = open(&restored).await.read("/fleet/x/").await.unwrap().entries;
+        assert!(entries.windows(2).all(|pair| pair[0].value == pair[1].value));
+    }
+    writer.abort();
+}
+
+/// A daemon that runs must not go on with another history as if nothing had happened.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_gets_another_lineage_is_no_longer_followed() {
+    let registry = crate::support::registry();
+    let mirror = mirror(&registry).await;
+    assert_eq!(mirror.lineage(), None);
+    registry.lineage(&lineage("first")).await.unwrap();
+    submit(&registry, "a.service").await;
+    let revision = registry.store().read("").await.unwrap().revision;
+    soon(mirror.wait_for(revision)).await.unwrap();
+    assert_eq!(mirror.lineage(), Some(lineage("first")));
+    // By hand: somebody puts another cluster in place of this one.
+    let key = registry.layout().key(&Key::Lineage);
+    let other = br#"{"v":1,"id":"other"}"#.to_vec();
+    let unit = registry.layout().key(&Key::Unit(name("a.service")));
+    let exchange = Transaction::new().put(key.as_str(), other).delete(unit);
+    registry.store().commit(exchange).await.unwrap();
+    until_behind(&mirror).await;
+    assert!(mirror.snapshot().unit("a.service").is_some());
+    tokio::time::timeout(TTL, mirror.wait_current()).await.unwrap_err();
+    let back = Transaction::new().put(key, br#"{"v":1,"id":"first"}"#.to_vec());
+    registry.store().commit(back).await.unwrap();
+    soon(mirror.wait_current()).await.unwrap();
+}
+
+async fn until_behind(mirror: &Mirror) {
+    let mut progress = mirror.subscribe();
+    soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
+}
+
+#[test]
+fn a_lineage_is_a_short_plain_text() {
+    for bad in ["", "a b", "a/b", "\u{e9}", &"x".repeat(65)] {
+        assert!(bad.parse::<Lineage>().is_err(), "{bad:?}");
+    }
+    assert_eq!(lineage("0f-9A").to_string(), "0f-9A");
+}

@@ -1,0 +1,123 @@
+//! What a mirror says is different, followed by somebody who believes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_core::{Revision, Snapshot};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Difference, Layout, Mirror, Registry};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::mirror_twin::{Step, caught_up, step, take};
+use crate::support::{TTL, id, memory, mirror, registry, soon, submit};
+
+/// What somebody keeps who looks at a snapshot only where the mirror says that it is different.
+#[derive(Default)]
+struct Copy {
+    seen: Revision,
+    units: BTreeMap<String, String>,
+    machines: BTreeMap<String, String>,
+    placements: BTreeMap<String, String>,
+}
+
+impl Copy {
+    fn of(snapshot: &Snapshot) -> Self {
+        let mut copy = Self::default();
+        let mut all = Difference::default();
+        all.units.extend(snapshot.units().map(|unit| unit.name.clone()));
+        all.units.extend(snapshot.faults().map(|(unit, _)| unit.clone()));
+        all.machines.extend(snapshot.machines().map(|machine| machine.id.clone()));
+        all.placements.extend(snapshot.placements().map(|(unit, _)| unit.clone()));
+        copy.look_at(snapshot, &all);
+        copy
+    }
+
+    fn look_at(&mut self, snapshot: &Snapshot, difference: &Difference) {
+        for unit in &difference.units {
+            let now = match (snapshot.unit(unit.as_str()), snapshot.fault(unit.as_str())) {
+                (None, None) => None,
+                unit_or_fault => Some(format!("{unit_or_fault:?}")),
+            };
+            set(&mut self.units, unit.as_str(), now);
+        }
+        for unit in &difference.placements {
+            let now = snapshot.placement(unit.as_str()).map(|placement| format!("{placement:?}"));
+            set(&mut self.placements, unit.as_str(), now);
+        }
+        for machine in &difference.machines {
+            let now = snapshot.machine(machine.as_str()).map(|machine| format!("{machine:?}"));
+            set(&mut self.machines, machine.as_str(), now);
+        }
+        self.seen = snapshot.revision;
+    }
+
+    fn catch_up(&mut self, mirror: &Mirror) {
+        let news = mirror.news_since(self.seen);
+        self.look_at(&news.snapshot, &news.difference.expect("little has happened"));
+        let fresh = Self::of(&news.snapshot);
+        assert_eq!(self.units, fresh.units);
+        assert_eq!(self.machines, fresh.machines);
+        assert_eq!(self.placements, fresh.placements);
+    }
+}
+
+fn set(map: &mut BTreeMap<String, String>, key: &str, value: Option<String>) {
+    match value {
+        Some(value) => map.insert(key.to_owned(), value),
+        None => map.remove(key),
+    };
+}
+
+/// Two readers, one of which looks after each step and one only now and then; the watch of their
+/// mirror is cut from time to time, so that it has to read everything again.
+async fn play(steps: Vec<(Step, u8)>) {
+    let memory = memory();
+    let behind = Registry::new(memory.clone(), Layout::DEFAULT_PREFIX);
+    let leader = behind.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
+    let store = FaultyStore::new(memory);
+    let seen = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    let mirror = mirror(&seen).await;
+    let (mut eager, mut lazy) = (Copy::default(), Copy::default());
+    for (step, chance) in steps {
+        let snapshot = caught_up(&mirror, &behind).await;
+        if chance % 8 == 0 {
+            store.cut_watches();
+        }
+        take(step, &behind, &leader, &snapshot).await;
+        caught_up(&mirror, &behind).await;
+        eager.catch_up(&mirror);
+        if chance % 3 == 0 {
+            lazy.catch_up(&mirror);
+        }
+    }
+    lazy.catch_up(&mirror);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_follows_the_differences_has_the_same_as_who_looks_at_everything(
+        steps in vec((step(), any::<u8>()), 1..40),
+    ) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(play(steps));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_seen_too_little_has_to_look_at_everything() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let snapshot = soon(mirror.wait_for(Revision(1))).await.unwrap();
+    let news = mirror.news_since(snapshot.revision);
+    assert!(news.is_current && news.difference.unwrap().is_empty());
+    assert!(mirror.news_since(Revision(2)).difference.is_none(), "nobody has seen that");
+    // A mirror that begins now cannot say what happened before.
+    submit(&registry, "b.service").await;
+    let late = self::mirror(&registry).await;
+    let news = late.news_since(Revision(1));
+    assert!(news.snapshot.units().len() == 2 && news.difference.is_none());
+}
