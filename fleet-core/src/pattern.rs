@@ -1,4 +1,4 @@
-//! Glob patterns over unit names, for `Conflicts=` and `Replaces=`.
+//! Glob patterns over unit names, for `Conflicts=`, `Replaces=` and `MachineOf=`.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use fleet_unitfile::UnitName;
 /// assert!(!pattern.matches(&"db.service".parse().unwrap()));
 /// # Ok::<(), fleet_core::PatternError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
     text: String,
     glob: glob::Pattern,

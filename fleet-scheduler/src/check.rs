@@ -163,7 +163,8 @@ fn party(unit: &Unit) -> Party<'_> {
 /// What a unit misses on its machine.
 fn own_refusals(unit: &Unit, machine: &Machine, present: &BTreeSet<UnitName>) -> Vec<Refusal> {
     let requirements = &unit.requirements;
-    let missing = requirements.machine_of.iter().filter(|peer| !present.contains(*peer));
+    let missing =
+        requirements.machine_of.iter().filter(|peer| !present.iter().any(|unit| peer.covers(unit)));
     let missing = missing.map(|peer| Refusal::MachineOf { peer: peer.clone() });
     let lasting = machine_id::refusal(requirements, machine).into_iter();
     lasting.chain(metadata::refusal(requirements, machine)).chain(missing).collect()

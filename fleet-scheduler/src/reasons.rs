@@ -39,12 +39,12 @@ pub(crate) fn reason(board: &mut Board<'_>, unit: UnitNo) -> Reason {
     let company = groups::company(board, unit).unwrap_or_else(|| vec![unit]);
     let tallies = count(board, &company);
     if company.len() == 1 {
-        return Reason::NoMachineFits { machines, tallies };
+        return Reason::NoMachineFits { machines, tallies, nearest: None };
     }
     let mut group: Vec<UnitNo> = company;
     group.sort_unstable();
     let group = group.into_iter().map(|unit| board.roster().unit(unit).name.clone()).collect();
-    Reason::NoMachineFitsGroup { group, machines, tallies }
+    Reason::NoMachineFitsGroup { group, machines, tallies, nearest: None }
 }
 
 /// The first peer, in the order written, that is unknown or inactive.
@@ -90,6 +90,7 @@ fn count(board: &mut Board<'_>, company: &[UnitNo]) -> Vec<Tally> {
         let tally = tallies.entry(denial.rule()).or_insert_with(|| Tally {
             machines: 0,
             example: board.roster().machine(machine).id.clone(),
+            unit: (company.len() > 1).then(|| board.roster().unit(unit).name.clone()),
             refusal: denial.refusal(board.roster(), unit, machine),
         });
         tally.machines += 1;

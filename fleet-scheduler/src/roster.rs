@@ -252,8 +252,8 @@ fn link_peers(units: &mut [Entry<'_>], snapshot: &Snapshot) {
         if units[index].kind == Kind::Global {
             continue;
         }
-        let names = units[index].requirements.machine_of.iter();
-        let peers: Vec<Peer> = names.map(|name| peer(units, snapshot, name)).collect();
+        let named = units[index].requirements.machine_of.iter();
+        let peers: Vec<Peer> = named.map(|named| peer(units, snapshot, named)).collect();
         for peer in &peers {
             if let Peer::Known(target) = peer {
                 followers.entry(*target).or_default().push(UnitNo::new(index));
@@ -266,7 +266,10 @@ fn link_peers(units: &mut [Entry<'_>], snapshot: &Snapshot) {
     }
 }
 
-fn peer(units: &[Entry<'_>], snapshot: &Snapshot, name: &UnitName) -> Peer {
+fn peer(units: &[Entry<'_>], snapshot: &Snapshot, named: &fleet_core::Peer) -> Peer {
+    let Some(name) = named.name() else {
+        return Peer::Unknown;
+    };
     match find(units, name) {
         Some(unit) => Peer::Known(unit),
         None if snapshot.unit(name.as_str()).is_some() => Peer::Inactive,

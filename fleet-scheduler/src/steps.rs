@@ -146,7 +146,10 @@ fn cause(board: &Board<'_>, history: &History, unit: UnitNo) -> Cause {
     let refused = |denial: Denial| Cause::Refused(denial.refusal(roster, unit, machine));
     match history.left[unit.at()] {
         Some(Why::Denied(Denial::MachineOf { at })) if board.seat_of(unit).is_some() => {
-            Cause::FollowsPeer(roster.unit(unit).requirements.machine_of[at].clone())
+            match roster.unit(unit).peers[at] {
+                Peer::Known(peer) => Cause::FollowsPeer(name(peer)),
+                Peer::Inactive | Peer::Unknown => refused(Denial::MachineOf { at }),
+            }
         }
         Some(Why::Denied(denial)) => refused(denial),
         Some(Why::ReplacedBy(by)) => Cause::ReplacedBy(name(by)),

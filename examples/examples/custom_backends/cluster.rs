@@ -134,10 +134,8 @@ fn start_machine(
         // What tells this machine from another one that claims the same ID.
         token: format!("the only {id}"),
         machine: MachineRecord {
-            id,
-            address: None,
-            metadata: Metadata::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..MachineRecord::new(id)
         },
         ttl: TTL,
         registry: registry.clone(),

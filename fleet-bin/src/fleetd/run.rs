@@ -52,10 +52,10 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
     let machine = MachineRecord {
-        id: identity::of_this_machine(&directory)?,
         address: config.public_ip,
         metadata: config.metadata.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..MachineRecord::new(identity::of_this_machine(&directory)?)
     };
     let token = identity::token(&directory)?;
     Ok(Wiring {

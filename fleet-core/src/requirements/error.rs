@@ -5,7 +5,7 @@ use std::fmt;
 use fleet_unitfile::{Location, NameError, Span, SpecifierError, UnitName};
 
 use super::{FleetOption, MetadataProblem, metadata};
-use crate::{MachineId, Pattern, PatternError};
+use crate::{MachineId, Pattern, PatternError, Peer};
 
 /// One thing that is wrong with an `[X-Fleet]` section.
 ///
@@ -114,8 +114,8 @@ pub enum RequirementErrorKind {
     },
     /// The unit must be beside a unit that it keeps away itself.
     PeerKeptAway {
-        /// The unit that `MachineOf=` names.
-        peer: UnitName,
+        /// The unit or the pattern that `MachineOf=` names.
+        peer: Peer,
         /// `Conflicts` or `Replaces`.
         option: FleetOption,
         /// The pattern that covers the peer.

@@ -10,7 +10,7 @@ use super::{
     RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness, metadata, rules,
     values,
 };
-use crate::{MachineId, Pattern};
+use crate::{MachineId, Pattern, Peer};
 
 /// How many values an option may have. They are compared with each other, and with each other
 /// unit's, so their number must not be the sender's choice.
@@ -34,7 +34,7 @@ pub(super) struct Reader<'a> {
     /// Where `Global=` was said to be true, unless it was taken back since.
     global: Option<Span>,
     machine_id: Option<Placed<MachineId>>,
-    pub(super) machine_of: Vec<Placed<UnitName>>,
+    pub(super) machine_of: Vec<Placed<Peer>>,
     metadata: BTreeMap<String, BTreeSet<String>>,
     pub(super) conflicts: Vec<Placed<Pattern>>,
     pub(super) replaces: Vec<Placed<Pattern>>,
@@ -79,6 +79,7 @@ impl<'a> Reader<'a> {
             metadata: self.metadata,
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
+            ..Requirements::default()
         };
         Ok(Parsed { requirements, warnings })
     }
@@ -239,7 +240,7 @@ impl<'a> Reader<'a> {
             Ok(peer) if peer.is_template() => {
                 self.reports.refuse(span, Kind::PeerIsTemplate { peer });
             }
-            Ok(value) => self.machine_of.push(Placed { value, span }),
+            Ok(peer) => self.machine_of.push(Placed { value: Peer::Named(peer), span }),
         }
     }
 

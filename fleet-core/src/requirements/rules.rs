@@ -5,6 +5,7 @@ use fleet_unitfile::Span;
 use super::FleetOption::{self, Conflicts, Global, MachineId, MachineOf, Replaces};
 use super::RequirementErrorKind;
 use super::reader::{Placed, Reader};
+use crate::{Pattern, Peer};
 
 /// Pairs of options of which a unit may have only one.
 ///
@@ -52,7 +53,7 @@ fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
     let mut found = Vec::new();
     for peer in &reader.machine_of {
         for (option, patterns) in lists {
-            let covering = patterns.iter().find(|pattern| pattern.value.matches(&peer.value));
+            let covering = patterns.iter().find(|pattern| keeps_away(&pattern.value, &peer.value));
             let Some(Placed { value: pattern, span }) = covering else {
                 continue;
             };
@@ -66,4 +67,12 @@ fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
         }
     }
     found
+}
+
+/// Whether the pattern covers the unit, or all that another pattern covers as far as one can see.
+fn keeps_away(pattern: &Pattern, peer: &Peer) -> bool {
+    match peer {
+        Peer::Named(name) => pattern.matches(name),
+        Peer::Matching(other) => pattern == other,
+    }
 }

@@ -34,7 +34,7 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
         (machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), metadata(None)),
         (machine("b5"), metadata(Some("eu-1"))),
         (machine("c4"), conflict(true)),
-        (machine("d6"), Refusal::MachineOf { peer: unit("db.service") }),
+        (machine("d6"), Refusal::MachineOf { peer: unit("db.service").into() }),
         (machine("e7"), replaces(false)),
         (machine("e8"), replaces(true)),
         (machine("f9"), Refusal::MachineId { wanted: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") }),
@@ -63,15 +63,16 @@ fn every_reason_in_words() {
     let alone = tally(refusals().into_iter().take(1));
     let reasons = [
         Reason::NoMachines,
-        Reason::NoMachineFits { machines: 8, tallies },
-        Reason::NoMachineFits { machines: 1, tallies: alone.clone() },
+        Reason::NoMachineFits { machines: 8, tallies, nearest: None },
+        Reason::NoMachineFits { machines: 1, tallies: alone.clone(), nearest: None },
         Reason::NoMachineFitsGroup {
             group: vec![unit("a.service"), unit("b.service")],
             machines: 1,
             tallies: alone,
+            nearest: None,
         },
-        Reason::PeerUnknown { peer: unit("db.service") },
-        Reason::PeerInactive { peer: unit("db.service") },
+        Reason::PeerUnknown { peer: unit("db.service").into() },
+        Reason::PeerInactive { peer: unit("db.service").into() },
         Reason::PeersApart {
             one: (unit("a.service"), machine("148a18ff6e95460fb2dc5b1a4b6b4d21")),
             other: (unit("b.service"), machine("c3f0aa1122334455")),

@@ -99,12 +99,12 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
     let of_kind = |kind: &str| ReasonDetail { kind: kind.to_owned(), ..ReasonDetail::default() };
     match reason {
         Reason::NoMachines => of_kind("noMachines"),
-        Reason::NoMachineFits { machines, tallies } => ReasonDetail {
+        Reason::NoMachineFits { machines, tallies, .. } => ReasonDetail {
             machines: Some(*machines),
             refusals: refusals(tallies),
             ..of_kind("noMachineFits")
         },
-        Reason::NoMachineFitsGroup { group, machines, tallies } => ReasonDetail {
+        Reason::NoMachineFitsGroup { group, machines, tallies, .. } => ReasonDetail {
             group: names(group),
             machines: Some(*machines),
             refusals: refusals(tallies),
@@ -128,7 +128,7 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
     }
 }
 
-fn lone(peer: &UnitName) -> Peer {
+fn lone(peer: &fleet_core::Peer) -> Peer {
     Peer { machine_id: String::new(), name: peer.to_string() }
 }
 
@@ -140,7 +140,7 @@ fn refusals(tallies: &[Tally]) -> Vec<RefusalCount> {
     let counts = tallies.iter().map(|tally| RefusalCount {
         example: tally.example.to_string(),
         machines: tally.machines,
-        rule: tally.refusal.rule().to_string(),
+        rule: tally.refusal.rule_name().to_owned(),
         text: tally.refusal.to_string(),
     });
     counts.collect()

@@ -18,7 +18,7 @@ fn no_machine_fits() -> Reason {
         (machine("m2"), lacks(None)),
         (machine("m3"), elsewhere),
     ];
-    Reason::NoMachineFits { machines: 3, tallies: tally(refusals) }
+    Reason::NoMachineFits { machines: 3, tallies: tally(refusals), nearest: None }
 }
 
 #[tokio::test]
@@ -45,9 +45,14 @@ async fn every_kind_of_reason_has_a_form_of_its_own() {
     let at = |unit: &str, id: &str| (name(unit), id.parse::<MachineId>().unwrap());
     let reasons = [
         Reason::NoMachines,
-        Reason::NoMachineFitsGroup { group: group.clone(), machines: 2, tallies: Vec::new() },
-        Reason::PeerUnknown { peer: name("b.service") },
-        Reason::PeerInactive { peer: name("b.service") },
+        Reason::NoMachineFitsGroup {
+            group: group.clone(),
+            machines: 2,
+            tallies: Vec::new(),
+            nearest: None,
+        },
+        Reason::PeerUnknown { peer: name("b.service").into() },
+        Reason::PeerInactive { peer: name("b.service").into() },
         Reason::PeersApart { one: at("b.service", "m1"), other: at("c.service", "m2") },
         Reason::Cycle { units: group },
     ];

@@ -12,7 +12,7 @@ fn cluster(count: usize, peer: impl Fn(usize) -> Option<usize>) -> Snapshot {
     cluster.revision = Revision(10);
     cluster.put_machine(Machine::new("m1".parse().unwrap()));
     for index in 0..count {
-        let machine_of = peer(index).map(name).into_iter().collect();
+        let machine_of = peer(index).map(|i| name(i).into()).into_iter().collect();
         let wants = Requirements { machine_of, ..Requirements::default() };
         put(&mut cluster, name(index), wants);
     }
@@ -43,10 +43,10 @@ fn a_circle_is_spelled_out_up_to_64_units() {
 fn of_a_longer_circle_only_the_next_unit_is_told() {
     let plan = plan(&ring(65));
     assert_eq!(plan.unplaced.len(), 65);
-    let Reason::NoMachineFits { machines: 1, tallies } = &plan.unplaced[&name(5)] else {
+    let Reason::NoMachineFits { machines: 1, tallies, .. } = &plan.unplaced[&name(5)] else {
         panic!("{plan}");
     };
-    assert_eq!(tallies[0].refusal, fleet_core::Refusal::MachineOf { peer: name(6) });
+    assert_eq!(tallies[0].refusal, fleet_core::Refusal::MachineOf { peer: name(6).into() });
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_unit_that_replaces_the_unit_that_it_follows_is_placed_nowhere() {
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
     cluster.place(name(0), "m1".parse().unwrap(), Epoch(1));
     let wants = Requirements {
-        machine_of: vec![name(0)],
+        machine_of: vec![name(0).into()],
         replaces: vec![name(0).as_str().parse().unwrap()],
         ..Requirements::default()
     };

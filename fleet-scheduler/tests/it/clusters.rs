@@ -182,6 +182,7 @@ fn unit(name: UnitName, draft: &Draft) -> Unit {
         metadata: draft.metadata.iter().map(|(k, v)| (String::from(*k), owned(v))).collect(),
         conflicts: patterns(&draft.conflicts),
         replaces: if single { patterns(&draft.replaces) } else { Vec::new() },
+        ..Requirements::default()
     };
     let file = UnitFile::parse("").unwrap();
     Unit::new(name, file, requirements, draft.state)

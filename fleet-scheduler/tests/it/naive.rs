@@ -100,7 +100,7 @@ pub(crate) fn rule(
         Some(Rule::MachineId)
     } else if !has_metadata(unit, machine) {
         Some(Rule::MachineMetadata)
-    } else if !wants.machine_of.iter().all(|peer| there.contains(peer)) {
+    } else if !wants.machine_of.iter().all(|peer| there.iter().any(|it| peer.covers(it))) {
         Some(Rule::MachineOf)
     } else if there.iter().any(|other| conflict(cluster, &unit.name, other)) {
         Some(Rule::Conflicts)

@@ -135,7 +135,7 @@ fn lacked_a_peer(before: &Snapshot, step: &Step) -> bool {
     let places = naive::places(before);
     let mut there = naive::placed_on(&places, machine);
     there.extend(naive::globals_on(before, &places, machine));
-    !unit.requirements.machine_of.iter().all(|peer| there.contains(peer))
+    !unit.requirements.machine_of.iter().all(|peer| there.iter().any(|it| peer.covers(it)))
 }
 
 /// Whether a unit that leaves its machine could not have stayed there, all else being as it is
@@ -155,7 +155,8 @@ fn must_leave(before: &Snapshot, after: &Snapshot, step: &Step) -> bool {
     // Placed units come before global ones, so the latter are no ground to leave.
     let mut there = naive::placed_on(&places, machine);
     let globals = naive::globals_on(after, &places, machine);
-    there.extend(globals.into_iter().filter(|g| unit.requirements.machine_of.contains(g)));
+    let named = |g: &_| unit.requirements.machine_of.iter().any(|peer| peer.covers(g));
+    there.extend(globals.into_iter().filter(|global| named(global)));
     // Nor can it come back beside one that it would have to make leave.
     let evicts = there.iter().any(|other| naive::replaces(after, &unit.name, other));
     evicts || naive::rule(after, &there, unit, machine).is_some()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Machine, Reason, Rule, Snapshot, Tally, Unit};
+use fleet_core::{Machine, Peer, Reason, Rule, Snapshot, Tally, Unit};
 use fleet_scheduler::{Verdict, apply, explain, plan};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -65,10 +65,10 @@ fn is_true(cluster: &Snapshot, unit: &Unit, reason: &Reason) -> bool {
     let machines = u32::try_from(cluster.machines().len()).unwrap();
     match reason {
         Reason::NoMachines => machines == 0,
-        Reason::NoMachineFits { machines: told, tallies } => {
+        Reason::NoMachineFits { machines: told, tallies, .. } => {
             *told == machines && counts(tallies) == refusals(cluster, &places, unit)
         }
-        Reason::NoMachineFitsGroup { group, machines: told, tallies } => {
+        Reason::NoMachineFitsGroup { group, machines: told, tallies, .. } => {
             let company: Vec<_> = company(cluster, &unit.name).into_iter().collect();
             let counted: u32 = tallies.iter().map(|tally| tally.machines).sum();
             *told == machines && counted == machines && *group == company && company.len() > 1
@@ -82,13 +82,14 @@ fn is_true(cluster: &Snapshot, unit: &Unit, reason: &Reason) -> bool {
         }
         Reason::PeersApart { one, other } => {
             let is_there = |peer: &(UnitName, _)| {
-                peers.contains(&peer.0) && places.get(&peer.0) == Some(&peer.1)
+                peers.contains(&Peer::Named(peer.0.clone())) && places.get(&peer.0) == Some(&peer.1)
             };
             is_there(one) && is_there(other) && one.1 != other.1
         }
         Reason::Cycle { units } => {
             let follows = |from: &UnitName, to: &UnitName| {
-                cluster.unit(from.as_str()).unwrap().requirements.machine_of.contains(to)
+                let peers = &cluster.unit(from.as_str()).unwrap().requirements.machine_of;
+                peers.iter().any(|peer| peer.covers(to))
             };
             let next = units.iter().cycle().skip(1);
             units.first() == Some(&unit.name) && units.iter().zip(next).all(|(a, b)| follows(a, b))
@@ -117,7 +118,8 @@ fn company(cluster: &Snapshot, unit: &UnitName) -> BTreeSet<UnitName> {
     let mut all = BTreeSet::from([unit.clone()]);
     loop {
         let named = all.iter().filter_map(|name| cluster.unit(name.as_str()));
-        let named = named.flat_map(|unit| unit.requirements.machine_of.iter().cloned());
+        let named = named.flat_map(|unit| unit.requirements.machine_of.iter());
+        let named = named.filter_map(Peer::name).cloned();
         let waiting = |name: &UnitName| {
             let single = naive::singles(cluster).any(|unit| unit.name == *name);
             single && cluster.placement(name.as_str()).is_none()

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use fleet_core::Resources;
+
 use super::{
     Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, MachineRecord, Metadata, Placement,
     UnitRecord, decode, encode, parse, wire,
@@ -34,6 +36,25 @@ struct WireClaim {
     address: Option<IpAddr>,
     metadata: BTreeMap<String, String>,
     version: String,
+    #[serde(default, skip_serializing_if = "WireResources::is_nothing")]
+    offers: WireResources,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cordoned: bool,
+}
+
+/// Amounts of resources; what is not there is nothing.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WireResources {
+    cpu: u64,
+    memory: u64,
+    disk: u64,
+}
+
+impl WireResources {
+    fn is_nothing(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.disk == 0
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +117,12 @@ pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
         address: machine.address,
         metadata: machine.metadata.clone(),
         version: machine.version.clone(),
+        offers: WireResources {
+            cpu: machine.offers.cpu,
+            memory: machine.offers.memory,
+            disk: machine.offers.disk,
+        },
+        cordoned: machine.cordoned,
     })
 }
 
@@ -106,6 +133,12 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
         address: wire.address,
         metadata: Metadata::from_iter(wire.metadata),
         version: wire.version,
+        offers: Resources {
+            cpu: wire.offers.cpu,
+            memory: wire.offers.memory,
+            disk: wire.offers.disk,
+        },
+        cordoned: wire.cordoned,
     };
     Ok(Claim { machine, token: wire.token, joined: wire.joined })
 }

@@ -7,9 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{
-    Fault, Machine, MachineId, Metadata, Requirements, Revision, Snapshot, Strictness, Unit,
-};
+use fleet_core::{Fault, Machine, MachineId, Requirements, Revision, Snapshot, Strictness, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::codec::{
@@ -264,12 +262,7 @@ impl View {
             }
             Err(error) => {
                 warn("claim", &id, &error);
-                self.claims.entry(id.clone()).or_insert_with(|| MachineRecord {
-                    id: id.clone(),
-                    address: None,
-                    metadata: Metadata::new(),
-                    version: String::new(),
-                });
+                self.claims.entry(id.clone()).or_insert_with(|| MachineRecord::new(id.clone()));
             }
         }
         touched.machines.insert(id);
@@ -359,8 +352,8 @@ impl View {
     /// A machine that is present, with its configured metadata overridden by what was set at run
     /// time; an empty value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let record = self.claims.get(id)?.clone();
-        let mut metadata = record.metadata;
+        let MachineRecord { id, address, mut metadata, version, offers, cordoned } =
+            self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
                 metadata.remove(key);
@@ -368,7 +361,7 @@ impl View {
                 metadata.insert(key.clone(), value.clone());
             }
         }
-        Some(Machine { id: record.id, address: record.address, metadata, version: record.version })
+        Some(Machine { id, address, metadata, version, offers, cordoned })
     }
 }
 

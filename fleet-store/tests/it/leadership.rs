@@ -194,7 +194,7 @@ fn reasons() -> Vec<Reason> {
             found: Some("hdd".to_owned()),
         },
         Refusal::MachineMetadata { key: "disk".to_owned(), wanted: Vec::new(), found: None },
-        Refusal::MachineOf { peer: peer.clone() },
+        Refusal::MachineOf { peer: peer.clone().into() },
         Refusal::Conflicts {
             with: peer.clone(),
             pattern: "web@[^1]*.service".parse().unwrap(),
@@ -202,15 +202,15 @@ fn reasons() -> Vec<Reason> {
         },
         Refusal::Replaces { with: peer.clone(), theirs: false },
     ];
-    let tally = |refusal| Tally { machines: 3, example: id("m-1"), refusal };
+    let tally = |refusal| Tally { machines: 3, example: id("m-1"), unit: None, refusal };
     let tallies: Vec<Tally> = refusals.map(tally).into();
     let group = vec![name("a.service"), peer.clone()];
     vec![
         Reason::NoMachines,
-        Reason::NoMachineFits { machines: 3, tallies: tallies.clone() },
-        Reason::NoMachineFitsGroup { group: group.clone(), machines: 3, tallies },
-        Reason::PeerUnknown { peer: peer.clone() },
-        Reason::PeerInactive { peer: peer.clone() },
+        Reason::NoMachineFits { machines: 3, tallies: tallies.clone(), nearest: None },
+        Reason::NoMachineFitsGroup { group: group.clone(), machines: 3, tallies, nearest: None },
+        Reason::PeerUnknown { peer: peer.clone().into() },
+        Reason::PeerInactive { peer: peer.clone().into() },
         Reason::PeersApart { one: (peer, id("m-1")), other: (name("b.service"), id("m-2")) },
         Reason::Cycle { units: group },
     ]
