@@ -2,7 +2,10 @@
 
 mod convergence;
 mod cycles;
+mod expression_laws;
+mod expressions;
 mod laws;
+mod options;
 mod reasons;
 mod refusals;
 mod requirements;
