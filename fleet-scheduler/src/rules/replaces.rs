@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Denial, Party};
+use super::Denial;
 use crate::board::Board;
 use crate::roster::{Kind, MachineNo, Roster, UnitNo};
 
@@ -35,12 +35,4 @@ fn replaces_by_number(roster: &Roster<'_>, one: UnitNo, other: UnitNo) -> bool {
         roster.unit(from).replaces.iter().any(|pattern| matched_by.binary_search(pattern).is_ok())
     };
     one != other && names(one, other) && !names(other, one)
-}
-
-/// Whether `one` replaces `other`: it names it, and is not named back.
-pub(crate) fn replaces(one: Party<'_>, other: Party<'_>) -> bool {
-    let names = |from: Party<'_>, to: Party<'_>| {
-        from.requirements.replaces.iter().any(|pattern| pattern.matches(to.name))
-    };
-    one.name != other.name && names(one, other) && !names(other, one)
 }
