@@ -35,8 +35,8 @@ pub(crate) fn spell_out(units: &[UnitName]) -> String {
 /// place of the known unit of its name.
 ///
 /// Of several circles it is a shortest one, and the first of these in the order of the units'
-/// options. Templates never run, so no circle leads through one; and a pattern of `MachineOf=` leads
-/// nowhere here, since any unit that matches it will do.
+/// options. Templates never run, so no circle leads through one; and a pattern of `MachineOf=`
+/// leads nowhere here, since any unit that matches it will do.
 #[must_use]
 pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     let units = circle(known, unit, |from| {

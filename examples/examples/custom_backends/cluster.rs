@@ -9,7 +9,7 @@ use fleet_agent::{
     Agent, AgentConfig, Engine, EngineConfig, JournalQuery, ServiceManager as _, Shutdown,
     ShutdownTrigger, SystemClock,
 };
-use fleet_core::{ActiveState, MachineId, Metadata, Snapshot, TargetState, Unit};
+use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, Layout, MachineRecord, Mirror, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use tokio::task::JoinHandle;

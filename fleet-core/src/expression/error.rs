@@ -120,10 +120,12 @@ impl ExpressionError {
 }
 
 fn expected_help(expected: Expected, found: &str) -> String {
-    if let Some(keyword) = Keyword::nearest(found) {
+    let meant = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
+    if let Some(keyword) = meant {
         return format!("write {}, in small letters", keyword.as_str());
     }
     match expected {
+        Expected::End if found == ")" => "remove it, or open a parenthesis before it",
         Expected::Condition => "write a condition such as disk = ssd",
         Expected::Key => "write a key, as in exists disk",
         Expected::Operator => {

@@ -72,7 +72,7 @@ impl Parser<'_> {
             Kind::Equal | Kind::Differs | Kind::Side(_) | Kind::Keyword(Keyword::In) => {
                 self.at += 1;
             }
-            _ => return Err(self.expected(Expected::Operator)),
+            _ => return Err(self.no_operator(&key)),
         }
         match operator {
             Kind::Equal => Ok(Node::In(key, vec![self.word(Expected::Value)?])),
@@ -129,6 +129,15 @@ impl Parser<'_> {
         let comes = self.peek().kind == *kind;
         self.at += usize::from(comes);
         comes
+    }
+
+    /// A key alone, or a word of the language in capitals, which looks like one.
+    fn no_operator(&mut self, key: &str) -> ExpressionError {
+        if Keyword::nearest(key).is_none() {
+            return self.expected(Expected::Operator);
+        }
+        self.at -= 1;
+        self.expected(Expected::Condition)
     }
 
     fn expected(&self, expected: Expected) -> ExpressionError {

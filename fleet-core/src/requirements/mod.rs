@@ -1,8 +1,10 @@
 //! What a unit demands of a machine: its `[X-Fleet]` section, typed.
 
 mod error;
+mod errors;
 mod metadata;
 mod option;
+mod plain;
 mod reader;
 mod report;
 mod rules;
@@ -16,7 +18,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::{Expression, MachineId, Pattern, Peer, Resources};
 
-pub use error::{RequirementError, RequirementErrorKind, RequirementErrors};
+pub use error::{RequirementError, RequirementErrorKind};
+pub use errors::RequirementErrors;
 pub use metadata::MetadataProblem;
 pub use option::FleetOption;
 pub use warning::{RequirementWarning, RequirementWarningKind};

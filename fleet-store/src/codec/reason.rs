@@ -195,3 +195,32 @@ pub(super) fn id(text: &str) -> Result<MachineId, CodecError> {
 pub(super) fn peer(text: &str) -> Result<Peer, CodecError> {
     parse(text, "a unit name or a pattern")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As versions wrote it that knew neither the nearest machine nor which unit of a group it is.
+    const OLD: &str = concat!(
+        r#"{"v":1,"reason":{"no_machine_fits_group":{"group":["a.service","b.service"],"#,
+        r#""machines":1,"tallies":[{"machines":1,"example":"m-1","#,
+        r#""refusal":{"machine_of":{"peer":"b.service"}}}]}}}"#,
+    );
+
+    #[test]
+    fn a_reason_of_an_earlier_version_is_read_and_written_as_it_was() {
+        let reason = decode_reason(OLD.as_bytes()).unwrap();
+        let Reason::NoMachineFitsGroup { nearest, tallies, .. } = &reason else {
+            panic!("{reason}")
+        };
+        assert_eq!((nearest.as_ref(), tallies[0].unit.as_ref()), (None, None));
+        assert_eq!(encode_reason(&reason).unwrap(), OLD.as_bytes());
+    }
+
+    #[test]
+    fn a_resource_that_is_not_known_is_damage() {
+        let refusal = r#"{"reserve":{"resource":"gpu","wanted":1,"free":0,"offered":0}}"#;
+        let text = OLD.replace(r#"{"machine_of":{"peer":"b.service"}}"#, refusal);
+        assert!(matches!(decode_reason(text.as_bytes()), Err(CodecError::Damaged(_))));
+    }
+}

@@ -167,3 +167,42 @@ pub(crate) fn encode_text(value: &str) -> Vec<u8> {
 pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {
     decode::<WireText>(bytes).map(|wire| wire.value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = concat!(
+        r#"{"v":1,"id":"m-1","token":"token","joined":1,"address":null,"metadata":{},"#,
+        r#""version":"1.0.0"}"#,
+    );
+
+    fn claim(machine: MachineRecord) -> Claim {
+        Claim { machine, token: "token".to_owned(), joined: 1 }
+    }
+
+    #[test]
+    fn a_claim_from_before_machines_offered_anything_is_read_and_written_as_it_was() {
+        let version = "1.0.0".to_owned();
+        let old = claim(MachineRecord { version, ..MachineRecord::new("m-1".parse().unwrap()) });
+        assert_eq!(decode_claim(OLD.as_bytes()).unwrap(), old);
+        assert_eq!(encode_claim(&old), OLD.as_bytes());
+    }
+
+    #[test]
+    fn what_a_machine_offers_comes_back_as_it_was() {
+        let new = claim(MachineRecord {
+            offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
+            cordoned: true,
+            ..MachineRecord::new("m-1".parse().unwrap())
+        });
+        let bytes = encode_claim(&new);
+        assert_eq!(decode_claim(&bytes).unwrap(), new);
+        let text = String::from_utf8(bytes).unwrap();
+        let offers = r#""offers":{"cpu":1500,"memory":18446744073709551615,"disk":7}"#;
+        assert!(text.contains(offers) && text.contains(r#""cordoned":true"#), "{text}");
+        // What a later version offers beside these is not asked for here.
+        let less = text.replace(r#""memory":18446744073709551615,"#, r#""gpu":1,"#);
+        assert_eq!(decode_claim(less.as_bytes()).unwrap().machine.offers.memory, 0);
+    }
+}
