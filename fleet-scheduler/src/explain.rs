@@ -130,10 +130,11 @@ impl Index {
             if slot.kind != Kind::Single {
                 continue;
             }
-            let named = slot.peers().iter().filter_map(|peer| match (*peer, self.tie(unit, *peer)) {
-                (PeerRef::Named(other), _) | (_, Tie::To(other)) => Some(other),
-                _ => None,
-            });
+            let named =
+                slot.peers().iter().filter_map(|peer| match (*peer, self.tie(unit, *peer)) {
+                    (PeerRef::Named(other), _) | (_, Tie::To(other)) => Some(other),
+                    _ => None,
+                });
             let tied = named.chain(slot.followers().iter().copied());
             let single = |other: &UnitNo| self.units.slots[*other].kind == Kind::Single;
             next.extend(tied.filter(single).filter(|other| all.insert(*other)));

@@ -110,12 +110,7 @@ pub trait HardRule: fmt::Debug + Send + Sync {
     fn lifted_by(&self) -> LiftedBy;
 
     /// Why the machine does not take the unit; `None` if it does.
-    fn refuse(
-        &self,
-        view: &View<'_>,
-        unit: Candidate<'_>,
-        machine: &Machine,
-    ) -> Option<String>;
+    fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String>;
 }
 
 /// A taste of your own: which of the machines that take a unit are better.

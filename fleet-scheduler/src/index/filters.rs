@@ -137,10 +137,7 @@ impl Filter {
     }
 }
 
-fn hash(
-    metadata: &BTreeMap<String, BTreeSet<String>>,
-    expression: Option<&Expression>,
-) -> u64 {
+fn hash(metadata: &BTreeMap<String, BTreeSet<String>>, expression: Option<&Expression>) -> u64 {
     let key: (_, Option<&str>) = (metadata, expression.map(Expression::as_str));
     FxBuildHasher.hash_one(hashed(key))
 }

@@ -14,7 +14,7 @@ pub(crate) struct Pending {
     pub(crate) units: Vec<UnitNo>,
     /// The units that were tried and have no machine.
     pub(crate) tried: Vec<UnitNo>,
-    /// The machines where not everybody stayed.
+    /// The machines where anybody went or came when they were settled.
     pub(crate) unsettled: Vec<MachineNo>,
 }
 

@@ -31,7 +31,7 @@ impl Index {
             Wait::No | Wait::Fresh | Wait::Stranded => {}
             Wait::Queued => {
                 if self.is_tied(unit) {
-                    self.freshen(unit);
+                    self.wake_group(unit);
                 }
             }
             Wait::Parked => {
@@ -46,13 +46,13 @@ impl Index {
         }
     }
 
-    /// Wakes all of the group that a unit was set aside with.
+    /// Wakes all of the group that a unit was queued or set aside with.
     fn wake_group(&mut self, unit: UnitNo) {
         let first = self.units.ties_mut(unit).group;
         self.restless.remove(&first);
         let members = self.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
-        for member in members {
-            if self.units.slots[member].wait == Wait::Tied {
+        for member in members.into_iter().chain([unit]) {
+            if matches!(self.units.slots[member].wait, Wait::Tied | Wait::Queued) {
                 self.freshen(member);
             }
         }
@@ -110,15 +110,25 @@ impl Index {
 
     /// Sets a group aside that no machine takes.
     pub(crate) fn park_group(&mut self, members: Vec<UnitNo>, restless: bool, touchy: bool) {
-        let Some(first) = members.iter().copied().min() else { return };
+        let first = self.put_group(members, Wait::Tied, touchy);
+        if restless {
+            self.restless.extend(first);
+        }
+    }
+
+    /// A group is to be tried.
+    pub(crate) fn queue_group(&mut self, members: Vec<UnitNo>) {
+        self.put_group(members, Wait::Queued, false);
+    }
+
+    fn put_group(&mut self, members: Vec<UnitNo>, wait: Wait, touchy: bool) -> Option<UnitNo> {
+        let first = members.iter().copied().min()?;
         for member in &members {
-            self.units.slots[*member].wait = Wait::Tied;
+            self.units.slots[*member].wait = wait;
             self.units.ties_mut(*member).group = first;
         }
-        if restless {
-            self.restless.insert(first);
-        }
         self.groups.insert(first, Group { members, touchy });
+        Some(first)
     }
 
     /// Sets a unit aside that waits in vain.

@@ -48,11 +48,11 @@ impl Index {
         Plan { based_on, steps, unplaced }
     }
 
-    /// Keeps a plan until it is carried out or taken back. One that seats nobody anew has nothing
-    /// to take back.
+    /// Keeps a plan until it is carried out or taken back. One that has no steps and moved nobody
+    /// about has nothing to take back.
     fn keep(&mut self, pending: Pending) {
         let is_global = |unit: UnitNo| self.units.slots[unit].kind == Kind::Global;
-        if self.log.iter().all(|event| is_global(event.unit)) && self.unwanted.is_empty() {
+        if pending.units.is_empty() && self.log.iter().all(|event| is_global(event.unit)) {
             self.log.clear();
             self.touched = false;
         } else {

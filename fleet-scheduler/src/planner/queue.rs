@@ -84,12 +84,12 @@ impl Index {
         for group in component.groups {
             for member in &group {
                 self.forget_waiting(*member);
-                self.units.slots[*member].wait = Wait::Queued;
             }
             let first = group.iter().min_by_key(|unit| self.units.name(**unit));
             if let Some(first) = first {
                 queue.later.insert(self.units.name(*first).clone(), *first);
             }
+            self.queue_group(group);
         }
     }
 
@@ -122,9 +122,8 @@ impl Index {
             let Some(first) = class.parked.values().next().filter(|_| !class.awake) else {
                 continue;
             };
-            let takes = |machine: &MachineNo| {
-                Question::new(self, *first, *machine).denial().is_none()
-            };
+            let takes =
+                |machine: &MachineNo| Question::new(self, *first, *machine).denial().is_none();
             if machines.is_none_or(|machines| machines.iter().any(takes)) {
                 woken.push((*number, *first));
             }

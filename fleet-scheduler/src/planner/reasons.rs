@@ -152,9 +152,8 @@ impl Index {
             first.entry(rank).or_insert((0, machine)).0 += 1;
             let load = self.machines.slots[machine].desk.load();
             // Machines come in order, so of equals the first one stays.
-            let nearer = nearest.is_none_or(|(best, least, _)| {
-                rank > best || rank == best && load < least
-            });
+            let nearer =
+                nearest.is_none_or(|(best, least, _)| rank > best || rank == best && load < least);
             if nearer {
                 nearest = Some((rank, load, machine));
             }

@@ -65,13 +65,7 @@ impl Index {
 
     /// Moves a unit with its train to another machine where every rule holds and nobody is replaced
     /// in turn. On failure nothing is done.
-    fn move_away(
-        &mut self,
-        head: UnitNo,
-        from: MachineNo,
-        by: UnitNo,
-        beside: &[UnitNo],
-    ) -> bool {
+    fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
         let train = self.train(head, from);
         if train.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
             return false;
@@ -143,7 +137,8 @@ impl Index {
         }
         let mut gone: BTreeSet<UnitNo> = BTreeSet::from([head]);
         loop {
-            let is_more = |unit: &&UnitNo| !gone.contains(*unit) && self.lacks(**unit, machine, &gone);
+            let is_more =
+                |unit: &&UnitNo| !gone.contains(*unit) && self.lacks(**unit, machine, &gone);
             let mut more: Vec<UnitNo> = desk.units.iter().filter(is_more).copied().collect();
             if more.is_empty() {
                 return train;

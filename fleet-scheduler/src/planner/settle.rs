@@ -15,43 +15,43 @@ struct Outcome {
 }
 
 impl Index {
-    /// Settles all machines that need it. Returns those where not everybody stayed.
+    /// Settles all machines that need it. Returns those where anybody went or came.
     pub(crate) fn settle(&mut self) -> Vec<MachineNo> {
         let mut unsettled = Vec::new();
         for machine in std::mem::take(&mut self.dirty) {
             let slot = &mut self.machines.slots[machine];
             slot.dirty = false;
-            if slot.is_present() && self.settle_one(machine) {
+            if !slot.is_present() {
+                continue;
+            }
+            let before = self.log.len();
+            self.settle_one(machine);
+            if self.log.len() > before {
                 unsettled.push(machine);
             }
         }
         unsettled
     }
 
-    /// Settles a machine; whether anybody had to go.
-    fn settle_one(&mut self, machine: MachineNo) -> bool {
+    fn settle_one(&mut self, machine: MachineNo) {
         if self.all_pass(machine) {
-            self.refit(machine);
-            return false;
+            return self.refit(machine);
         }
         let outcome = self.who_stays(machine);
-        let anybody = !outcome.refused.is_empty();
         for (unit, refusal) in outcome.refused {
             self.unseat(unit, machine, Why::Refused(Box::new(refusal)));
             self.freshen(unit);
             self.wake_around(unit);
         }
         self.set_globals(machine, &outcome.globals);
-        anybody
     }
 
     /// Whether it is easily seen that everybody on a machine may stay.
     fn all_pass(&self, machine: MachineNo) -> bool {
         let slot = &self.machines.slots[machine];
         let desk = &slot.desk;
-        let passes = |unit: &UnitNo| {
-            Question::new(self, *unit, machine).denial_of_placed().is_none()
-        };
+        let passes =
+            |unit: &UnitNo| Question::new(self, *unit, machine).denial_of_placed().is_none();
         desk.tied == 0
             && desk.has_no_patterns()
             && desk.used().first_over(&slot.machine().offers).is_none()
