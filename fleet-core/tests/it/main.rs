@@ -2,6 +2,7 @@
 
 mod convergence;
 mod cycles;
+mod documents;
 mod expression_laws;
 mod expressions;
 mod laws;

@@ -92,8 +92,7 @@ f9: the unit wants machine 148a18ff6e95460fb2dc5b1a4b6b4d21
 ");
 }
 
-#[test]
-fn every_reason_in_words() {
+fn reasons() -> Vec<Reason> {
     let tallies = tally(refusals());
     let alone = tally(refusals().into_iter().take(1));
     let nearest = |unit: Option<&str>| {
@@ -103,7 +102,7 @@ fn every_reason_in_words() {
     };
     let of_b = alone.iter().map(|it| Tally { unit: Some(unit("b.service")), ..it.clone() });
     let of_b: Vec<Tally> = of_b.collect();
-    let reasons = [
+    vec![
         Reason::NoMachines,
         Reason::NoMachineFits { machines: 17, tallies, nearest: None },
         Reason::NoMachineFits { machines: 1, tallies: alone.clone(), nearest: None },
@@ -132,8 +131,12 @@ fn every_reason_in_words() {
         Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
         Reason::PeerInactive { peer: "db@*.service".parse().unwrap() },
         Reason::NotRescheduled { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
-    ];
-    let texts = reasons.map(|reason| reason.to_string());
+    ]
+}
+
+#[test]
+fn every_reason_in_words() {
+    let texts: Vec<String> = reasons().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
 no machine is present
 none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned, and takes no unit that is

@@ -24,7 +24,8 @@ pub struct ReasonDetail {
     /// The machine that comes nearest to taking it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Nearest>,
-    /// The units that it must be beside and cannot, or patterns over such units, with their machines if they have any.
+    /// The units that it must be beside and cannot, or patterns over such units, with their
+    /// machines if they have any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
     /// The refusals, counted by the first rule that refused.

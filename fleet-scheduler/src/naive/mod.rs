@@ -61,6 +61,13 @@ pub fn plan_by(
     places
 }
 
+/// Where those are that stay, before anybody comes or moves for another's sake: section 2 of the
+/// letter.
+#[must_use]
+pub fn stays(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    stay::stay(&Letter::default(), cluster)
+}
+
 /// The global units that fit on a machine beside the units that are placed there, without asking
 /// whether these may stay.
 #[must_use]

@@ -2,17 +2,17 @@
 
 use fleet_core::{Machine, Refusal, Requirements};
 
-use super::Denial;
-use crate::roster::{MachineNo, Pin, Roster, UnitNo};
+use super::{Denial, Question};
 
-/// Whether the unit must be on another machine.
-pub(super) fn denial(roster: &Roster<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    let allowed = match roster.unit(unit).pin {
-        Pin::Any => true,
-        Pin::Only(only) => only == machine,
-        Pin::Absent => false,
-    };
-    (!allowed).then_some(Denial::MachineId)
+pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
+    let pin = question.class.pin.some()?;
+    (pin != question.machine).then_some(Denial::MachineId)
+}
+
+pub(super) fn told(question: &Question<'_>) -> Refusal {
+    let wanted = question.class.requirements.machine_id.as_ref();
+    let wanted = wanted.unwrap_or(&question.facts().id).clone();
+    Refusal::MachineId { wanted }
 }
 
 /// Why the machine is not the one that is asked for, if it is not.

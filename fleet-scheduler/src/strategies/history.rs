@@ -12,6 +12,7 @@ use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, uni
 use super::features::Features;
 use super::text;
 use super::words::{MACHINES, UNITS};
+use crate::{Change, Demand};
 
 /// One change that is not the scheduler's doing.
 #[derive(Clone)]
@@ -78,6 +79,23 @@ impl Event {
             Self::Unplaced(unit) => cluster.unplace(unit.as_str()),
         }
         cluster.revision = cluster.revision.next();
+    }
+}
+
+/// The same for an [`Index`](crate::Index).
+impl From<&Event> for Change {
+    fn from(event: &Event) -> Self {
+        match event.clone() {
+            Event::Machine(machine) => Self::PutMachine(machine),
+            Event::Gone(machine) => Self::RemoveMachine(machine),
+            Event::Unit(unit) => Self::PutUnit(Demand::from(&unit)),
+            Event::Destroyed(unit) => Self::RemoveUnit(unit),
+            Event::Unreadable(unit) => Self::PutUnreadable(unit),
+            Event::Placed(unit, Placement { machine, epoch }) => {
+                Self::Place { unit, machine, epoch }
+            }
+            Event::Unplaced(unit) => Self::Unplace(unit),
+        }
     }
 }
 

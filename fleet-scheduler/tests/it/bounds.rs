@@ -35,7 +35,7 @@ fn ring(count: usize) -> Snapshot {
 #[test]
 fn a_circle_is_spelled_out_up_to_64_units() {
     let plan = plan(&ring(64));
-    let Reason::Cycle { units } = &plan.unplaced[&name(5)] else { panic!("{plan}") };
+    let Reason::Cycle { units } = &*plan.unplaced[&name(5)] else { panic!("{plan}") };
     assert_eq!((units.len(), &units[0], &units[63]), (64, &name(5), &name(4)));
 }
 
@@ -43,7 +43,7 @@ fn a_circle_is_spelled_out_up_to_64_units() {
 fn of_a_longer_circle_only_the_next_unit_is_told() {
     let plan = plan(&ring(65));
     assert_eq!(plan.unplaced.len(), 65);
-    let Reason::NoMachineFits { machines: 1, tallies, .. } = &plan.unplaced[&name(5)] else {
+    let Reason::NoMachineFits { machines: 1, tallies, .. } = &*plan.unplaced[&name(5)] else {
         panic!("{plan}");
     };
     assert_eq!(tallies[0].refusal, fleet_core::Refusal::MachineOf { peer: name(6).into() });
@@ -64,7 +64,7 @@ fn a_long_chain_behind_a_unit_that_fits_nowhere_waits_with_it() {
     put(&mut cluster, name(0), Requirements { machine_id: nowhere, ..Requirements::default() });
     let plan = plan(&cluster);
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 2000));
-    let rules = |unit: usize| match &plan.unplaced[&name(unit)] {
+    let rules = |unit: usize| match &*plan.unplaced[&name(unit)] {
         Reason::NoMachineFits { tallies, .. } => (1, tallies[0].refusal.rule()),
         Reason::NoMachineFitsGroup { group, tallies, .. } => {
             (group.len(), tallies[0].refusal.rule())

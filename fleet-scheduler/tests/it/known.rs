@@ -3,11 +3,4 @@
 use fleet_scheduler::strategies::Features;
 
 /// The features of the clusters that it is given.
-pub(crate) const KNOWN: Features = Features {
-    pins: true,
-    metadata: true,
-    conflicts: true,
-    globals: true,
-    faults: true,
-    ..Features::NONE
-};
+pub(crate) const KNOWN: Features = Features::ALL;

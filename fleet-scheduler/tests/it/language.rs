@@ -108,7 +108,8 @@ fn machine(id: &str, words: &[&str]) -> Machine {
     machine
 }
 
-fn unit(name: &str, state: &str, section: &str) -> Unit {
+/// A unit with that section.
+pub(crate) fn unit(name: &str, state: &str, section: &str) -> Unit {
     let name = self::name(name);
     let file = UnitFile::parse(section).expect("a unit file");
     let parsed = Requirements::parse(&name, &file, Strictness::Refuse).expect("requirements");

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod config;
+mod histories;
 mod known;
 mod language;
 mod linter;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{Machine, MachineId, Snapshot, Unit};
+use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
 use fleet_scheduler::strategies::{Features, clusters, clusters_with_a_unit};
 use fleet_scheduler::{
     Action, Cause, NotWanted, Plan, Policy, Step, Violation, apply, check, naive, plan, share,
@@ -48,7 +48,7 @@ proptest! {
     fn nothing_moves_that_need_not(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
         for step in &plan.steps {
-            prop_assert!(is_true(&cluster, &plan, step), "{step}, in {plan}");
+            prop_assert!(is_true(&cluster, step), "{step}, in {plan}");
         }
     }
 
@@ -109,7 +109,7 @@ fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
 }
 
 /// Whether a step is taken for the cause that it names, so nothing moves that need not.
-fn is_true(before: &Snapshot, plan: &Plan, step: &Step) -> bool {
+fn is_true(before: &Snapshot, step: &Step) -> bool {
     let unit = &step.unit;
     let from = match &step.action {
         Action::Place { .. } => {
@@ -122,9 +122,10 @@ fn is_true(before: &Snapshot, plan: &Plan, step: &Step) -> bool {
         Cause::NotWanted(why) => is_unwanted(before, unit, *why),
         Cause::MachineGone => gone,
         Cause::Refused(refusal) => {
-            !gone
-                && (was_broken(before, from, refusal.rule())
-                    || has_lost_a_peer(before, plan, step, from))
+            // Whom it must be beside may have left, and have come back since.
+            let rule = refusal.rule();
+            let was_so = rule == Rule::MachineOf || was_broken(before, from, rule);
+            !gone && was_so && !naive::stays(before).contains_key(unit)
         }
         Cause::FollowsPeer(peer) => covers(before, unit, peer) && !gone,
         Cause::ReplacedBy(by) => {
@@ -147,21 +148,12 @@ fn is_unwanted(before: &Snapshot, name: &UnitName, why: NotWanted) -> bool {
 }
 
 /// Whether the machine did not pass a rule of a unit there before the plan.
-fn was_broken(before: &Snapshot, on: &MachineId, rule: fleet_core::Rule) -> bool {
+fn was_broken(before: &Snapshot, on: &MachineId, rule: Rule) -> bool {
     let nothing = Plan { based_on: before.revision, ..Plan::default() };
     check(before, &nothing).iter().any(|violation| match violation {
         Violation::Broken { machine, refusal, .. } => machine == on && refusal.rule() == rule,
         _ => false,
     })
-}
-
-/// Whether a unit that it must be beside has left the machine as well.
-fn has_lost_a_peer(before: &Snapshot, plan: &Plan, step: &Step, from: &MachineId) -> bool {
-    let left = plan.steps.iter().filter(|other| match &other.action {
-        Action::Move { from: left, .. } | Action::Remove { from: left } => left == from,
-        Action::Place { .. } => false,
-    });
-    left.into_iter().any(|other| covers(before, &step.unit, &other.unit))
 }
 
 /// Whether a unit's `MachineOf=` names another.

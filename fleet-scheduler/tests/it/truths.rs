@@ -39,7 +39,7 @@ proptest! {
         let after = apply(&cluster, &plan);
         for unit in after.units().filter(|unit| unit.is_wanted() && !unit.is_global()) {
             let told = explain(&after, &unit.name).unwrap();
-            prop_assert_eq!(told.reason.as_ref(), plan.unplaced.get(&unit.name));
+            prop_assert_eq!(told.reason.as_ref(), plan.unplaced.get(&unit.name).map(AsRef::as_ref));
             let here = told.machines.iter().filter(|(_, verdict)| *verdict == Verdict::Here);
             let here: Vec<_> = here.map(|(machine, _)| machine).collect();
             let placed = after.placement(unit.name.as_str()).map(|placement| &placement.machine);

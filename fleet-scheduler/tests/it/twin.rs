@@ -38,7 +38,7 @@ pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
     for unit in singles {
         let machine = places.get(&unit.name);
         if machine.is_none_or(|machine| cluster.machine(machine.as_str()).is_none()) {
-            plan.unplaced.insert(unit.name.clone(), Reason::NoMachines);
+            plan.unplaced.insert(unit.name.clone(), Reason::NoMachines.into());
         }
     }
     plan

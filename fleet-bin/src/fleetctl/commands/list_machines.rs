@@ -42,6 +42,7 @@ struct Row {
     version: String,
     #[serde(skip_serializing_if = "wire::Resources::is_nothing")]
     offers: wire::Resources,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     cordoned: bool,
 }
 
