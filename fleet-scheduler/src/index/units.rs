@@ -135,8 +135,9 @@ impl Units {
     }
 
     /// Takes many names at once, which must be in order and all new.
-    pub(crate) fn fill(&mut self, names: impl Iterator<Item = UnitName>) {
+    pub(crate) fn fill(&mut self, names: impl ExactSizeIterator<Item = UnitName>) {
         let slots = &mut self.slots;
+        slots.reserve(names.len());
         let numbered = names.map(|name| (name.clone(), slots.insert(UnitSlot::new(name))));
         self.names = numbered.collect();
     }
@@ -149,11 +150,6 @@ impl Units {
             let slot = self.slots.remove(unit);
             self.names.remove(slot.name());
         }
-    }
-
-    /// All names in order.
-    pub(crate) fn in_order(&self) -> impl ExactSizeIterator<Item = UnitNo> {
-        self.names.values().copied()
     }
 
     /// The names that begin so, in order.

@@ -38,9 +38,11 @@ impl Index {
         let present = self.machines.slots[machine].desk.globals.clone();
         for unit in present.iter().filter(|unit| !fitted.contains(unit)) {
             self.unseat(*unit, machine, Why::Refitted);
+            self.wake_around(*unit);
         }
         for unit in fitted.iter().filter(|unit| !present.contains(unit)) {
             self.seat(*unit, machine);
+            self.wake_around(*unit);
         }
     }
 }

@@ -185,12 +185,12 @@ impl Index {
     }
 
     fn answer(&mut self, group: &[UnitNo], machine: MachineNo) -> Option<Answer> {
-        if let [unit] = group {
-            if self.class(*unit).replaces.is_empty() {
-                return self.denial(*unit, machine).map(|denial| (*unit, denial));
+        match group {
+            [unit] if self.class(*unit).replaces.is_empty() => {
+                self.denial(*unit, machine).map(|denial| (*unit, denial))
             }
+            _ => self.trial(group, machine, |_, unit, denial| (unit, denial)),
         }
-        self.trial(group, machine, |_, unit, denial| (unit, denial))
     }
 
     /// Puts a group on a machine, and takes it back; what is made of the refusal, if it is refused,

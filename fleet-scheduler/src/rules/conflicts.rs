@@ -40,12 +40,6 @@ fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
     index.class(unit).matched.binary_search(&pattern).is_ok()
 }
 
-/// Whether two units must not be side by side.
-pub(crate) fn keep_apart(index: &Index, one: UnitNo, other: UnitNo) -> bool {
-    let (a, b) = (index.class(one), index.class(other));
-    one != other && (b.matches_any(&a.conflicts) || a.matches_any(&b.conflicts))
-}
-
 /// Why `unit` must not be beside the `others`, who are in the order of their names.
 pub(crate) fn refusal(unit: Party<'_>, others: &[Party<'_>]) -> Option<Refusal> {
     let others = || others.iter().filter(|other| other.name != unit.name);
