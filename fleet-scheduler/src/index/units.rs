@@ -93,6 +93,8 @@ pub(crate) struct UnitSlot {
 pub(crate) struct Units {
     pub(crate) slots: Slots<UnitNo, UnitSlot>,
     names: BTreeMap<UnitName, UnitNo>,
+    /// Whether a lower number is an earlier name, as it is after a loading.
+    in_order: bool,
 }
 
 impl UnitSlot {
@@ -129,6 +131,7 @@ impl Units {
         if let Some(unit) = self.names.get(name) {
             return *unit;
         }
+        self.in_order = false;
         let unit = self.slots.insert(UnitSlot::new(name.clone()));
         self.names.insert(name.clone(), unit);
         unit
@@ -140,6 +143,16 @@ impl Units {
         slots.reserve(names.len());
         let numbered = names.map(|name| (name.clone(), slots.insert(UnitSlot::new(name))));
         self.names = numbered.collect();
+        self.in_order = true;
+    }
+
+    /// Sorts units by their names.
+    pub(crate) fn sort(&self, units: &mut [UnitNo]) {
+        if self.in_order {
+            units.sort_unstable();
+        } else {
+            units.sort_by(|a, b| self.name(*a).cmp(self.name(*b)));
+        }
     }
 
     /// Forgets the name if nothing is known of it and nothing refers to it.

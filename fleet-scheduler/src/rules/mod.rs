@@ -109,7 +109,7 @@ impl<'a> Question<'a> {
     pub(crate) fn others(&self) -> Vec<UnitNo> {
         let all = self.desk.units.iter().chain(&self.desk.globals).copied();
         let mut others: Vec<UnitNo> = all.filter(|other| *other != self.unit).collect();
-        others.sort_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)));
+        self.index.units.sort(&mut others);
         others
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
     let there = desk.units.iter().copied();
     let mut replaced: Vec<UnitNo> =
         there.filter(|other| replaces_by_number(index, unit, *other)).collect();
-    replaced.sort_by(|a, b| index.units.name(*a).cmp(index.units.name(*b)));
+    index.units.sort(&mut replaced);
     replaced
 }
 
