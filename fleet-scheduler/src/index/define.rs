@@ -212,7 +212,11 @@ impl Index {
         if !single || !counts || !name.is_instance() {
             return None;
         }
-        let pattern: Pattern = template_text(name).parse().ok()?;
+        let text = template_text(name);
+        if let Some(known) = self.patterns.acquire_known(&text) {
+            return Some(known);
+        }
+        let pattern: Pattern = text.parse().ok()?;
         Some(self.acquire(&pattern))
     }
 

@@ -19,17 +19,18 @@ pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
 
 /// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
 pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let (index, others) = (question.index, question.others());
-    let ours = question.class.conflicts.iter().find_map(|pattern| {
-        let matches = |other: &&UnitNo| covers(index, *pattern, **other);
-        Some((*others.iter().find(matches)?, *pattern, false))
+    let (index, desk) = (question.index, question.desk);
+    let mut ours = question.class.conflicts.iter().filter(|p| desk.of(**p).matching > 0);
+    let ours = ours.find_map(|pattern| {
+        Some((question.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
-        others.iter().find_map(|other| {
-            let mut patterns = index.class(*other).conflicts.iter();
-            let pattern = patterns.find(|pattern| covers(index, **pattern, question.unit))?;
-            Some((*other, *pattern, true))
-        })
+        let own = |other| {
+            let mut patterns = index.class(other).conflicts.iter();
+            patterns.find(|pattern| covers(index, **pattern, question.unit))
+        };
+        let with = question.first_other(|other| own(other).is_some())?;
+        Some((with, *own(with)?, true))
     };
     let Some((with, pattern, theirs)) = ours.or_else(theirs) else { return Refusal::Cordon {} };
     let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());

@@ -24,8 +24,7 @@ fn replacer(question: &Question<'_>) -> Option<UnitNo> {
     }
     let mut matched = question.class.matched.iter();
     matched.find(|pattern| question.desk.of(**pattern).replacers > 0)?;
-    let replaces = |other: &UnitNo| replaces_by_number(index, *other, question.unit);
-    question.others().into_iter().find(replaces)
+    question.first_other(|other| replaces_by_number(index, other, question.unit))
 }
 
 /// The units on the machine that would have to leave it for this one, by name.
