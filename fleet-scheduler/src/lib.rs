@@ -6,12 +6,16 @@ mod change;
 mod check;
 mod explain;
 mod index;
+#[cfg(feature = "check")]
+pub mod naive;
 mod plan;
 mod planner;
 mod policy;
 mod rules;
 mod share;
 mod step;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 
 pub use apply::apply;
 pub use change::{Change, Demand};

@@ -68,7 +68,7 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measured {
 pub(crate) fn hopeless(cluster: &Snapshot, units: usize) -> Measured {
     let (mut index, measured) = planned(cluster);
     let count = (units / 10).clamp(1, 20_000);
-    let mut one = |index: &mut Index, name: String| {
+    let one = |index: &mut Index, name: String| {
         let unit = unit(&name, Requirements::default());
         let (_, took) = timed(|| {
             index.put_unit(&unit);

@@ -3,7 +3,7 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Party, Question};
+use super::{Denial, Question};
 use crate::index::{Index, Kind, MachineNo, UnitNo};
 
 /// Whether somebody on the machine replaces the unit.
@@ -49,12 +49,4 @@ pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bo
 fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)
-}
-
-/// Whether `one` replaces `other`: it names it, and is not named back.
-pub(crate) fn replaces(one: Party<'_>, other: Party<'_>) -> bool {
-    let names = |from: Party<'_>, to: Party<'_>| {
-        from.requirements.replaces.iter().any(|pattern| pattern.matches(to.name))
-    };
-    one.name != other.name && names(one, other) && !names(other, one)
 }

@@ -1,19 +1,20 @@
 //! The plan linter: carries a plan out on paper and looks for broken rules.
 //!
-//! It shares no data structure with the planner, only the questions that can be asked of one unit
-//! and one machine, or of two units. It is slower than the planner and meant for tests, simulations
-//! and debug builds.
+//! It shares nothing with the planner: every rule is written once more in [`rules`], and looks at
+//! the snapshots alone. It is slower than the planner and meant for tests, simulations and debug
+//! builds.
+
+mod rules;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use fleet_core::{Machine, MachineId, Refusal, Revision, Snapshot, Unit};
+use fleet_core::{MachineId, Refusal, Reschedule, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
+use self::rules::Scene;
 use crate::apply::apply;
 use crate::plan::Plan;
-use crate::rules::{NOTHING, Party, conflicts, machine_id, metadata, replaces};
-use crate::share::share;
 use crate::step::{Action, Step};
 
 /// Something that is wrong with a plan.
@@ -32,7 +33,8 @@ pub enum Violation {
     WrongStart(Step),
     /// There is more than one step for the unit.
     SeveralSteps(UnitName),
-    /// A step places a unit that should have no placement, or whose record cannot be read.
+    /// A step places a unit that should have no placement, or takes one off its machine whose
+    /// record cannot be read, or which is to wait for its machine to come back.
     MustNotMove(UnitName),
     /// A unit has a placement afterwards that should have none.
     MustNotBePlaced(UnitName),
@@ -63,7 +65,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     }
     check_steps(snapshot, plan, &mut found);
     let after = apply(snapshot, plan);
-    check_books(&after, plan, &mut found);
+    check_books(snapshot, &after, plan, &mut found);
     check_rules(snapshot, &after, &mut found);
     found
 }
@@ -86,7 +88,8 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
         }
         let comes = !matches!(step.action, Action::Remove { .. });
         let readable = snapshot.fault(unit.as_str()).is_none();
-        if !readable || (comes && placeable(snapshot, unit).is_none()) {
+        let unwanted = comes && placeable(snapshot, unit).is_none();
+        if !readable || unwanted || is_stranded(snapshot, unit) {
             found.push(Violation::MustNotMove(unit.clone()));
         }
     }
@@ -98,29 +101,36 @@ fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
 }
 
+/// Whether a unit waits for its machine to come back, and for no other.
+fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
+    let unit = placeable(snapshot, name);
+    let never = unit.is_some_and(|unit| unit.requirements.reschedule == Reschedule::Never);
+    let placement = snapshot.placement(name.as_str());
+    never && placement.is_some_and(|it| snapshot.machine(it.machine.as_str()).is_none())
+}
+
 /// Who should be placed or have a reason is, and nobody else.
-fn check_books(after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
+fn check_books(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
+    // Who waits for its machine to come back is placed there, and needs a reason all the same.
+    let has_machine =
+        |unit| after.placement(UnitName::as_str(unit)).is_some() && !is_stranded(before, unit);
     for unit in after.units() {
-        let name = &unit.name;
-        let wanted = placeable(after, name).is_some();
-        let is_placed = after.placement(name.as_str()).is_some();
-        let has_reason = plan.unplaced.contains_key(name);
-        if wanted && !is_placed && !has_reason {
-            found.push(Violation::NoReason(name.clone()));
+        let needs_one = placeable(after, &unit.name).is_some() && !has_machine(&unit.name);
+        if needs_one && !plan.unplaced.contains_key(&unit.name) {
+            found.push(Violation::NoReason(unit.name.clone()));
         }
     }
     for name in plan.unplaced.keys() {
-        if placeable(after, name).is_none() || after.placement(name.as_str()).is_some() {
+        if placeable(after, name).is_none() || has_machine(name) {
             found.push(Violation::NeedlessReason(name.clone()));
         }
     }
-    for (name, placement) in after.placements() {
-        if after.fault(name.as_str()).is_some() {
-            continue;
-        }
+    let readable = after.placements().filter(|(name, _)| after.fault(name.as_str()).is_none());
+    for (name, placement) in readable {
+        let is_present = after.machine(placement.machine.as_str()).is_some();
         if placeable(after, name).is_none() {
             found.push(Violation::MustNotBePlaced(name.clone()));
-        } else if after.machine(placement.machine.as_str()).is_none() {
+        } else if !is_present && !is_stranded(before, name) {
             found.push(Violation::NoSuchMachine(name.clone(), placement.machine.clone()));
         }
     }
@@ -129,63 +139,16 @@ fn check_books(after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
 /// Every machine passes every rule of every unit placed there.
 fn check_rules(before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) {
     for machine in after.machines() {
-        let there = placed_on(after, &machine.id);
-        let globals = share(after, &machine.id).units.into_keys();
-        let names = there.iter().map(|party| party.name.clone());
-        let present: BTreeSet<UnitName> = globals.chain(names).collect();
-        for unit in there.iter().filter_map(|party| placeable(after, party.name)) {
-            let mut refusals = own_refusals(unit, machine, &present);
-            refusals.extend(conflicts::refusal(party(unit), &there));
-            refusals.extend(not_replaced(before, unit, machine, &there));
-            found.extend(refusals.into_iter().map(|refusal| Violation::Broken {
+        let scene = Scene::new(before, after, machine);
+        for unit in scene.units() {
+            let refusals = scene.refusals(unit).into_iter();
+            found.extend(refusals.map(|refusal| Violation::Broken {
                 unit: unit.name.clone(),
                 machine: machine.id.clone(),
                 refusal,
             }));
         }
     }
-}
-
-/// The units that are placed on a machine, in order; those that cannot be read demand nothing.
-fn placed_on<'a>(snapshot: &'a Snapshot, machine: &MachineId) -> Vec<Party<'a>> {
-    let placed = snapshot.placements().filter(|(_, placement)| placement.machine == *machine);
-    let parties = placed.filter_map(|(name, _)| match placeable(snapshot, name) {
-        Some(unit) => Some(party(unit)),
-        None => snapshot.fault(name.as_str()).map(|_| Party { name, requirements: &NOTHING }),
-    });
-    parties.collect()
-}
-
-fn party(unit: &Unit) -> Party<'_> {
-    Party { name: &unit.name, requirements: &unit.requirements }
-}
-
-/// What a unit misses on its machine.
-fn own_refusals(unit: &Unit, machine: &Machine, present: &BTreeSet<UnitName>) -> Vec<Refusal> {
-    let requirements = &unit.requirements;
-    let missing =
-        requirements.machine_of.iter().filter(|peer| !present.iter().any(|unit| peer.covers(unit)));
-    let missing = missing.map(|peer| Refusal::MachineOf { peer: peer.clone() });
-    let lasting = machine_id::refusal(requirements, machine).into_iter();
-    lasting.chain(metadata::refusal(requirements, machine)).chain(missing).collect()
-}
-
-/// Whom a unit replaces and is beside all the same. Where both were placed there before, the other
-/// had nowhere to go.
-fn not_replaced(
-    before: &Snapshot,
-    unit: &Unit,
-    machine: &Machine,
-    there: &[Party<'_>],
-) -> Vec<Refusal> {
-    let was_here = |name: &UnitName| {
-        before.placement(name.as_str()).is_some_and(|placement| placement.machine == machine.id)
-    };
-    let broken = there.iter().filter(|other| {
-        let both = was_here(&unit.name) && was_here(other.name);
-        replaces::replaces(party(unit), **other) && !both
-    });
-    broken.map(|other| Refusal::Replaces { with: other.name.clone(), theirs: false }).collect()
 }
 
 impl fmt::Display for Violation {
