@@ -46,6 +46,11 @@ impl Policy {
     pub(crate) fn is_custom(&self) -> bool {
         !(self.rules.is_empty() && self.scores.is_empty())
     }
+
+    /// Whether anything that happens anywhere may lift a refusal.
+    pub(crate) fn is_moody(&self) -> bool {
+        self.rules.iter().any(|rule| rule.lifted_by() == LiftedBy::Anything)
+    }
 }
 
 /// A unit that looks for a machine.

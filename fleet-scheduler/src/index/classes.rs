@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use fleet_core::Requirements;
+use fleet_core::{Expression, Requirements};
 use fleet_unitfile::UnitName;
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHasher};
@@ -117,12 +117,6 @@ impl Class {
     pub(crate) fn matches_any(&self, patterns: &[PatternNo]) -> bool {
         patterns.iter().any(|pattern| self.matched.binary_search(pattern).is_ok())
     }
-
-    /// Whether it has preferences among machines.
-    pub(crate) fn is_choosy(&self) -> bool {
-        let spreads = self.template != PatternNo::NONE && !self.requirements.spread.is_empty();
-        spreads || !self.requirements.prefer.is_empty()
-    }
 }
 
 /// Whether nothing in it matters to any rule or score, `MachineOf=` aside.
@@ -160,7 +154,7 @@ fn hash(key: Key<'_>) -> u64 {
     (key.owner, key.matched).hash(&mut hasher);
     (&wants.machine_id, &wants.metadata, wants.max_per_machine).hash(&mut hasher);
     (wants.reserve, wants.prefer.len()).hash(&mut hasher);
-    wants.metadata_expr.as_ref().map(|e| e.as_str()).hash(&mut hasher);
+    wants.metadata_expr.as_ref().map(Expression::as_str).hash(&mut hasher);
     for pattern in wants.conflicts.iter().chain(&wants.replaces) {
         pattern.as_str().hash(&mut hasher);
     }

@@ -212,7 +212,11 @@ impl Index {
         if !single || !counts || !name.is_instance() {
             return None;
         }
-        let pattern: Pattern = template_text(name).parse().ok()?;
+        let text = template_text(name);
+        if let Some(known) = self.patterns.acquire_known(&text) {
+            return Some(known);
+        }
+        let pattern: Pattern = text.parse().ok()?;
         Some(self.acquire(&pattern))
     }
 
@@ -265,7 +269,7 @@ impl Index {
         }
         let class = self.classes.remove(number);
         for lane in [class.lane, class.own] {
-            self.leave_lane(lane);
+            self.leave_lane(lane, class.template);
         }
         self.filters.release(class.filter);
         let template = Some(class.template).filter(|_| class.counts_template);
@@ -278,12 +282,15 @@ impl Index {
         }
     }
 
-    fn leave_lane(&mut self, number: LaneNo) {
-        let Some(number) = number.some() else { return };
-        let Some(lane) = self.lanes.leave(number) else { return };
-        if let Some(template) = lane.counted() {
-            self.patterns.slots[template].lanes.retain(|other| *other != number);
+    /// A class does not use a lane any more, and with it perhaps its template.
+    fn leave_lane(&mut self, lane: LaneNo, template: PatternNo) {
+        let Some(lane) = lane.some() else { return };
+        if let Some(template) = template.some() {
+            // Should another class of the template use it, it will count anew.
+            self.lanes.slots[lane].forget(template);
+            self.patterns.slots[template].lanes.retain(|other| *other != lane);
         }
+        self.lanes.leave(lane);
     }
 
     /// The class of a unit that takes part.

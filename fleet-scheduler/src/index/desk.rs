@@ -123,10 +123,9 @@ impl Desk {
         self.tied -= u32::from(tied);
         self.used.sub(&class.requirements.reserve);
         let own = limit(&class.requirements);
-        if let Some(template) = class.template.some().filter(|_| own != NO_LIMIT) {
-            if self.of(template).limit == own {
-                self.entry(template).limit = others();
-            }
+        let template = class.template.some().filter(|_| own != NO_LIMIT);
+        if let Some(template) = template.filter(|template| self.of(*template).limit == own) {
+            self.entry(template).limit = others();
         }
         for pattern in &class.matched {
             self.drop_one(*pattern, |counts| &mut counts.matching);

@@ -4,15 +4,19 @@
 //! A lane has the machines that pass a filter. They stand in buckets of equal taste: the same
 //! preferences are true of them, and the same values of the keys to spread over. So the score of a
 //! bucket changes as a whole, and within a bucket the ranking decides. A machine that got worse is
-//! put right when it comes to the top; one that got better is on a [`Trail`].
+//! put right when it comes to the top; one that got better is on a [`Trail`]. Templates share a lane:
+//! each has its own tally of how its instances are spread over the values.
 
 use std::collections::BTreeMap;
 
 use fleet_core::{Preference, Spread};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 use super::filters::Filters;
 use super::heap::{Heap, Places, machine_of};
 use super::machines::Machines;
+use super::patterns::Patterns;
 use super::slots::{FilterNo, LaneNo, MachineNo, PatternNo, Slots};
 use super::trail::Trail;
 use crate::policy::Ranking;
@@ -24,8 +28,10 @@ pub(crate) struct Lane {
     filter: FilterNo,
     prefer: Vec<Preference>,
     spread: Vec<Spreading>,
-    /// The template whose instances are counted, for spreading or ranking.
-    template: PatternNo,
+    /// The template whose instances are counted for ranking.
+    ranked: PatternNo,
+    /// Of each template that uses the lane, how many instances there are by key and value.
+    tallies: HashMap<PatternNo, Vec<Vec<i64>>, FxBuildHasher>,
     /// Whether machines that refuse are left out until somebody leaves.
     is_private: bool,
     buckets: Vec<Bucket>,
@@ -47,15 +53,15 @@ struct Bucket {
     heap: Heap,
 }
 
-/// How the instances of a template are spread over the values of one key.
+/// A key over whose values instances are spread.
 #[derive(Debug)]
 struct Spreading {
     key: String,
     weight: i64,
     /// The value of each machine.
     value_of: Vec<u32>,
-    /// How many instances are on machines of each value.
-    counts: Vec<i64>,
+    /// How many values there are.
+    values: usize,
 }
 
 /// All lanes, and the trails that they follow.
@@ -70,7 +76,7 @@ pub(crate) struct Lanes {
     pub(crate) facts: u64,
     /// How often a lane was brought up to date.
     pub(crate) uses: u64,
-    /// The shared lanes by filter and template.
+    /// The shared lanes by filter and the template that is counted for ranking.
     shared: BTreeMap<(FilterNo, PatternNo), Vec<LaneNo>>,
     /// How many lanes are of one class alone.
     private: usize,
@@ -81,6 +87,7 @@ pub(crate) struct Lanes {
 pub(crate) struct Ground<'a> {
     pub(crate) machines: &'a Machines,
     pub(crate) filters: &'a Filters,
+    pub(crate) patterns: &'a Patterns,
     pub(crate) ranking: Ranking,
 }
 
@@ -94,16 +101,16 @@ impl Lanes {
         filter: FilterNo,
         prefer: &[Preference],
         spread: &[Spread],
-        template: PatternNo,
+        ranked: PatternNo,
     ) -> LaneNo {
-        let alike = self.shared.entry((filter, template)).or_default();
+        let alike = self.shared.entry((filter, ranked)).or_default();
         let slots = &mut self.slots;
         let found = alike.iter().find(|lane| slots[**lane].serves(prefer, spread));
         if let Some(lane) = found {
             slots[*lane].users += 1;
             return *lane;
         }
-        let lane = slots.insert(Lane::new(filter, prefer, spread, template));
+        let lane = slots.insert(Lane::new(filter, prefer, spread, ranked));
         alike.push(lane);
         lane
     }
@@ -118,29 +125,30 @@ impl Lanes {
         Some(self.slots.insert(lane))
     }
 
-    /// A lane has one user less. Returns it if that was the last one.
-    pub(crate) fn leave(&mut self, number: LaneNo) -> Option<Lane> {
+    /// A lane has one user less.
+    pub(crate) fn leave(&mut self, number: LaneNo) {
         self.slots[number].users -= 1;
         if self.slots[number].users > 0 {
-            return None;
+            return;
         }
         let lane = self.slots.remove(number);
         self.private -= usize::from(lane.is_private);
-        let key = (lane.filter, lane.template);
+        let key = (lane.filter, lane.ranked);
         if let Some(alike) = self.shared.get_mut(&key) {
             alike.retain(|other| *other != number);
             if alike.is_empty() {
                 self.shared.remove(&key);
             }
         }
-        Some(lane)
     }
 
-    /// Brings a lane up to date.
-    pub(crate) fn catch_up(&mut self, lane: LaneNo, ground: Ground<'_>) {
+    /// Brings a lane up to date, for the instances of a template.
+    pub(crate) fn catch_up(&mut self, lane: LaneNo, template: PatternNo, ground: Ground<'_>) {
         self.uses += 1;
         let trails = (&self.ranks, &self.lifts, self.facts);
-        self.slots[lane].catch_up(trails, ground);
+        let lane = &mut self.slots[lane];
+        lane.catch_up(trails, ground);
+        lane.tally(template, ground);
     }
 }
 
@@ -169,20 +177,15 @@ impl Ground<'_> {
 
 impl Lane {
     /// A lane of units that ask for this; it is put together when it is used.
-    fn new(
-        filter: FilterNo,
-        prefer: &[Preference],
-        spread: &[Spread],
-        template: PatternNo,
-    ) -> Self {
+    fn new(filter: FilterNo, prefer: &[Preference], spread: &[Spread], ranked: PatternNo) -> Self {
         let spread = spread.iter().map(|spread| Spreading {
             key: spread.key.clone(),
             weight: i64::from(spread.weight),
             value_of: Vec::new(),
-            counts: Vec::new(),
+            values: 0,
         });
         let (prefer, spread) = (prefer.to_vec(), spread.collect());
-        Self { users: 1, filter, prefer, spread, template, ..Self::default() }
+        Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
     }
 
     /// Whether it is the lane of units that have these preferences.
@@ -198,14 +201,14 @@ impl Lane {
             key: spread.key.clone(),
             weight: spread.weight,
             value_of: Vec::new(),
-            counts: Vec::new(),
+            values: 0,
         });
         Self {
             users: 1,
             filter: self.filter,
             prefer: self.prefer.clone(),
             spread: spread.collect(),
-            template: self.template,
+            ranked: self.ranked,
             is_private: true,
             ..Self::default()
         }
@@ -215,9 +218,9 @@ impl Lane {
         self.is_private
     }
 
-    /// The template whose instances it counts by machine, if it does.
-    pub(crate) fn counted(&self) -> Option<PatternNo> {
-        self.template.some().filter(|_| !self.spread.is_empty())
+    /// Whether it tells machines apart by how instances are spread.
+    pub(crate) fn spreads(&self) -> bool {
+        !self.spread.is_empty()
     }
 
     /// How many machines there are in it.
@@ -225,17 +228,36 @@ impl Lane {
         self.buckets.iter().map(|bucket| bucket.heap.keys().len()).sum()
     }
 
-    /// An instance of the template that it counts has come to a machine, or left it.
-    pub(crate) fn count(&mut self, machine: MachineNo, change: i64) {
-        if !self.is_built {
-            return;
-        }
-        for spread in &mut self.spread {
-            let value = spread.value_of.get(machine.at());
-            if let Some(count) = value.and_then(|value| spread.counts.get_mut(*value as usize)) {
-                *count += change;
+    /// An instance of a template has come to a machine, or left it.
+    pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
+        let Some(tally) = self.tallies.get_mut(&template) else { return };
+        for (spread, counts) in self.spread.iter().zip(tally) {
+            if let Some(value) = spread.value_of.get(machine.at()) {
+                counts[*value as usize] += change;
             }
         }
+    }
+
+    /// The template does not use the lane any more.
+    pub(crate) fn forget(&mut self, template: PatternNo) {
+        self.tallies.remove(&template);
+    }
+
+    /// Counts the instances of a template, unless that is done.
+    fn tally(&mut self, template: PatternNo, ground: Ground<'_>) {
+        if self.spread.is_empty() || self.tallies.contains_key(&template) {
+            return;
+        }
+        let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();
+        if ground.patterns.slots[template].seated > 0 {
+            for machine in ground.machines.present() {
+                let there = ground.machines.slots[machine].desk.of(template).matching;
+                for (spread, counts) in self.spread.iter().zip(&mut tally) {
+                    counts[spread.value_of[machine.at()] as usize] += i64::from(there);
+                }
+            }
+        }
+        self.tallies.insert(template, tally);
     }
 
     /// Brings it up to date with all that made machines better.
@@ -270,8 +292,9 @@ impl Lane {
         self.by_taste.clear();
         self.places = Places::new(ground.machines.slots.len());
         self.bucket_of = Vec::new();
+        self.tallies.clear();
         for spread in &mut self.spread {
-            spread.build(self.template, ground.machines);
+            spread.build(ground.machines);
         }
         for machine in ground.machines.present() {
             self.put_in(machine, ground);
@@ -285,7 +308,7 @@ impl Lane {
                 self.put_in(machine, ground);
             }
         } else if ground.takes(self.filter, machine) {
-            let key = ground.key(self.template, machine);
+            let key = ground.key(self.ranked, machine);
             let bucket = self.bucket_of(machine);
             self.buckets[bucket].heap.update(key, &mut self.places);
         } else {
@@ -305,7 +328,7 @@ impl Lane {
         if let Some(of) = self.bucket_of.get_mut(machine.at()) {
             *of = bucket;
         }
-        let key = ground.key(self.template, machine);
+        let key = ground.key(self.ranked, machine);
         self.buckets[bucket as usize].heap.insert(key, &mut self.places);
     }
 
@@ -336,11 +359,11 @@ impl Lane {
         bucket
     }
 
-    /// The first machine in the order.
-    pub(crate) fn first(&mut self, ground: Ground<'_>) -> Option<MachineNo> {
+    /// The first machine in the order of the instances of a template.
+    pub(crate) fn first(&mut self, template: PatternNo, ground: Ground<'_>) -> Option<MachineNo> {
         let mut best: Option<(i64, u128)> = None;
         for at in 0..self.buckets.len() {
-            let score = self.score(at);
+            let score = self.score(at, template);
             if best.is_some_and(|(most, _)| score < most) {
                 continue;
             }
@@ -352,35 +375,46 @@ impl Lane {
         best.map(|(_, key)| machine_of(key))
     }
 
-    /// All machines in their order.
-    pub(crate) fn all(&self, ground: Ground<'_>) -> Vec<MachineNo> {
+    /// All machines in the order of the instances of a template.
+    pub(crate) fn all(&self, template: PatternNo, ground: Ground<'_>) -> Vec<MachineNo> {
         let mut keys = Vec::with_capacity(self.len());
         for (at, bucket) in self.buckets.iter().enumerate() {
-            let score = std::cmp::Reverse(self.score(at));
+            let score = std::cmp::Reverse(self.score(at, template));
             let machines = bucket.heap.keys().iter().map(|key| machine_of(*key));
-            keys.extend(machines.map(|m| (score, ground.key(self.template, m))));
+            keys.extend(machines.map(|m| (score, ground.key(self.ranked, m))));
         }
         keys.sort_unstable();
         keys.into_iter().map(|(_, key)| machine_of(key)).collect()
     }
 
-    /// The score and the rank of a machine, whether it is in the lane or not; lower ones first.
-    pub(crate) fn order_of(&self, machine: MachineNo, ground: Ground<'_>) -> (i64, u128) {
+    /// The score and the rank of a machine for an instance of a template, whether the machine is in
+    /// the lane or not; lower ones first.
+    pub(crate) fn order_of(
+        &self,
+        machine: MachineNo,
+        template: PatternNo,
+        ground: Ground<'_>,
+    ) -> (i64, u128) {
         let metadata = &ground.machines.slots[machine].machine().metadata;
         let liked = self.prefer.iter().filter(|preference| preference.wants.eval(metadata));
         let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
-        let crowded = self.spread.iter().map(|spread| {
-            let value = spread.value_of[machine.at()];
-            spread.weight * spread.counts[value as usize]
-        });
-        (crowded.sum::<i64>() - liked, ground.key(self.template, machine))
+        let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
+        (self.crowding(template, values) - liked, ground.key(self.ranked, machine))
     }
 
-    fn score(&self, bucket: usize) -> i64 {
+    fn score(&self, bucket: usize, template: PatternNo) -> i64 {
         let bucket = &self.buckets[bucket];
-        let crowded = self.spread.iter().zip(&bucket.values);
-        let crowded = crowded.map(|(spread, value)| spread.weight * spread.counts[*value as usize]);
-        bucket.liked - crowded.sum::<i64>()
+        bucket.liked - self.crowding(template, bucket.values.iter().copied())
+    }
+
+    /// How much speaks against machines of these values for the sake of spreading.
+    fn crowding(&self, template: PatternNo, values: impl Iterator<Item = u32>) -> i64 {
+        if self.spread.is_empty() {
+            return 0;
+        }
+        let tally = self.tallies.get(&template).into_iter().flatten();
+        let weighed = self.spread.iter().zip(tally).zip(values);
+        weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
     }
 
     /// The true key of the first machine of a bucket, after those that got worse have sunk.
@@ -388,7 +422,7 @@ impl Lane {
         let heap = &mut self.buckets[bucket].heap;
         loop {
             let top = heap.top()?;
-            let key = ground.key(self.template, machine_of(top));
+            let key = ground.key(self.ranked, machine_of(top));
             if key == top {
                 return Some(key);
             }
@@ -398,21 +432,15 @@ impl Lane {
 }
 
 impl Spreading {
-    /// Numbers the values of the machines and counts the instances on them.
-    fn build(&mut self, template: PatternNo, machines: &Machines) {
+    /// Numbers the values that the machines have.
+    fn build(&mut self, machines: &Machines) {
         let mut values: BTreeMap<Option<&String>, u32> = BTreeMap::new();
         self.value_of = vec![0; machines.slots.len()];
-        self.counts.clear();
         for (machine, facts) in machines.facts() {
-            let count = self.counts.len();
-            let next = u32::try_from(count).unwrap_or(u32::MAX);
-            let value = *values.entry(facts.metadata.get(&self.key)).or_insert(next);
-            if value == next {
-                self.counts.push(0);
-            }
-            let there = template.some().map_or(0, |t| machines.slots[machine].desk.of(t).matching);
-            self.counts[value as usize] += i64::from(there);
-            self.value_of[machine.at()] = value;
+            let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
+            let value = values.entry(facts.metadata.get(&self.key)).or_insert(next);
+            self.value_of[machine.at()] = *value;
         }
+        self.values = values.len();
     }
 }

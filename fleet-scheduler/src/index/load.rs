@@ -63,11 +63,14 @@ impl Index {
 /// All names of a snapshot that are known or placed, in order.
 fn names(snapshot: &Snapshot) -> Vec<&UnitName> {
     let mut names: Vec<&UnitName> = snapshot.units().map(|unit| &unit.name).collect();
+    let units = names.len();
     names.extend(snapshot.faults().map(|(name, _)| name));
     names.extend(snapshot.placements().map(|(name, _)| name));
-    // These are three runs in order: sorting merges them.
-    names.sort();
-    names.dedup();
+    if names.len() > units {
+        // These are three runs in order: sorting merges them.
+        names.sort();
+        names.dedup();
+    }
     names
 }
 

@@ -87,9 +87,8 @@ impl PatternSlot {
 impl Patterns {
     /// The number of a pattern, which gets one more user; and whether it is new.
     pub(crate) fn acquire(&mut self, pattern: &Pattern) -> (PatternNo, bool) {
-        if let Some(number) = self.by_text.get(pattern.as_str()) {
-            self.slots[*number].users += 1;
-            return (*number, false);
+        if let Some(number) = self.acquire_known(pattern.as_str()) {
+            return (number, false);
         }
         let mut slot = PatternSlot::new(pattern.clone());
         slot.users = 1;
@@ -99,6 +98,13 @@ impl Patterns {
         self.by_text.insert(pattern.as_str().into(), number);
         self.by_literal.entry(literal).or_default().push(number);
         (number, true)
+    }
+
+    /// The number of a pattern that has one, for one more user.
+    pub(crate) fn acquire_known(&mut self, text: &str) -> Option<PatternNo> {
+        let number = self.find(text)?;
+        self.slots[number].users += 1;
+        Some(number)
     }
 
     /// Takes a user away.

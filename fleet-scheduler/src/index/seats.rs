@@ -153,7 +153,7 @@ impl Index {
         let class = &self.classes.slots[self.units.slots[unit].class];
         let Some(template) = class.template.some() else { return };
         for lane in &self.patterns.slots[template].lanes {
-            self.lanes.slots[*lane].count(machine, change);
+            self.lanes.slots[*lane].count(template, machine, change);
         }
     }
 
@@ -185,7 +185,7 @@ impl Index {
 
     /// What the order of machines depends on.
     pub(crate) fn ground(&self) -> Ground<'_> {
-        let (machines, filters) = (&self.machines, &self.filters);
-        Ground { machines, filters, ranking: self.policy.ranking }
+        let (machines, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
+        Ground { machines, filters, patterns, ranking: self.policy.ranking }
     }
 }

@@ -14,14 +14,6 @@ macro_rules! number {
         pub(crate) struct $name(pub(crate) u32);
 
         impl $name {
-            /// The number that stands for none.
-            pub(crate) const NONE: Self = Self(u32::MAX);
-
-            /// Itself, unless it stands for none.
-            pub(crate) fn some(self) -> Option<Self> {
-                (self != Self::NONE).then_some(self)
-            }
-
             /// The place in a vector that has one element for each.
             pub(crate) fn at(self) -> usize {
                 self.0 as usize
@@ -42,9 +34,26 @@ macro_rules! number {
 
         impl Default for $name {
             fn default() -> Self {
-                Self::NONE
+                Self(u32::MAX)
             }
         }
+    };
+}
+
+/// Adds a number that stands for none.
+macro_rules! optional {
+    ($($name:ident)*) => {
+        $(
+            impl $name {
+                /// The number that stands for none.
+                pub(crate) const NONE: Self = Self(u32::MAX);
+
+                /// Itself, unless it stands for none.
+                pub(crate) fn some(self) -> Option<Self> {
+                    (self != Self::NONE).then_some(self)
+                }
+            }
+        )*
     };
 }
 
@@ -72,6 +81,8 @@ number! {
     /// An order in which machines are tried.
     LaneNo
 }
+
+optional! { MachineNo PatternNo ClassNo LaneNo }
 
 /// Things of one sort by their numbers. A number that is free has the default there.
 #[derive(Debug, Default)]

@@ -142,7 +142,7 @@ impl Index {
 
     /// Sorts units that are tied together into groups, and those that wait in vain.
     fn sort_out(&self, mut all: Vec<UnitNo>) -> Component {
-        all.sort_by(|a, b| self.units.name(*a).cmp(self.units.name(*b)));
+        self.units.sort(&mut all);
         let numbered = all.iter().copied().zip(0..);
         let place: HashMap<UnitNo, usize, FxBuildHasher> = numbered.collect();
         let named: Vec<Vec<usize>> =

@@ -93,6 +93,8 @@ pub(crate) struct UnitSlot {
 pub(crate) struct Units {
     pub(crate) slots: Slots<UnitNo, UnitSlot>,
     names: BTreeMap<UnitName, UnitNo>,
+    /// Whether a lower number is an earlier name, as it is after a loading.
+    in_order: bool,
 }
 
 impl UnitSlot {
@@ -129,16 +131,28 @@ impl Units {
         if let Some(unit) = self.names.get(name) {
             return *unit;
         }
+        self.in_order = false;
         let unit = self.slots.insert(UnitSlot::new(name.clone()));
         self.names.insert(name.clone(), unit);
         unit
     }
 
     /// Takes many names at once, which must be in order and all new.
-    pub(crate) fn fill(&mut self, names: impl Iterator<Item = UnitName>) {
+    pub(crate) fn fill(&mut self, names: impl ExactSizeIterator<Item = UnitName>) {
         let slots = &mut self.slots;
+        slots.reserve(names.len());
         let numbered = names.map(|name| (name.clone(), slots.insert(UnitSlot::new(name))));
         self.names = numbered.collect();
+        self.in_order = true;
+    }
+
+    /// Sorts units by their names.
+    pub(crate) fn sort(&self, units: &mut [UnitNo]) {
+        if self.in_order {
+            units.sort_unstable();
+        } else {
+            units.sort_by(|a, b| self.name(*a).cmp(self.name(*b)));
+        }
     }
 
     /// Forgets the name if nothing is known of it and nothing refers to it.
@@ -149,11 +163,6 @@ impl Units {
             let slot = self.slots.remove(unit);
             self.names.remove(slot.name());
         }
-    }
-
-    /// All names in order.
-    pub(crate) fn in_order(&self) -> impl ExactSizeIterator<Item = UnitNo> {
-        self.names.values().copied()
     }
 
     /// The names that begin so, in order.

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use super::place::PATIENCE;
-use crate::index::{Ground, Index, LaneNo, MachineNo, UnitNo, View};
-use crate::policy::Candidate;
+use crate::index::{Ground, Index, LaneNo, MachineNo, PatternNo, UnitNo, View};
+use crate::policy::{Candidate, Ranking};
 
 impl Index {
     /// The first machine that takes a unit that is alone and replaces nobody.
@@ -42,11 +42,9 @@ impl Index {
             self.classes.slots[number].refused = Some(self.lanes.lifts.end());
             return Some(None);
         }
-        let lane = self.lane(unit);
-        let (lanes, ground) = self.with_ground();
-        lanes.catch_up(lane, ground);
-        let lane = &lanes.slots[lane];
-        Some(taking.into_iter().min_by_key(|machine| lane.order_of(*machine, ground)))
+        let (lane, template) = self.catch_up_of(unit);
+        let (lane, ground) = (&self.lanes.slots[lane], self.ground());
+        Some(taking.into_iter().min_by_key(|machine| lane.order_of(*machine, template, ground)))
     }
 
     /// Tries the machines in the order of a unit's class, and remembers for the class what it
@@ -57,7 +55,8 @@ impl Index {
         let shared = self.lane(unit);
         let lane = own.some().unwrap_or(shared);
         let mut skipped = Vec::new();
-        let found = self.first_taking(lane, &mut skipped, |index, machine| {
+        let template = self.classes.slots[number].template;
+        let found = self.first_taking((lane, template), &mut skipped, |index, machine| {
             index.denial(unit, machine).is_none()
         });
         let class = &mut self.classes.slots[number];
@@ -83,24 +82,26 @@ impl Index {
     ) -> Option<MachineNo> {
         let lane = self.lane(unit);
         let mut skipped = Vec::new();
-        let found = self.first_taking(lane, &mut skipped, takes);
+        let template = self.class(unit).template;
+        let found = self.first_taking((lane, template), &mut skipped, takes);
         self.put_back(lane, &skipped);
         found
     }
 
+    /// The first machine of a lane, for the instances of a template, of which something is true.
+    /// Those before it are taken out of the lane.
     fn first_taking(
         &mut self,
-        lane: LaneNo,
+        (lane, template): (LaneNo, PatternNo),
         skipped: &mut Vec<MachineNo>,
         mut takes: impl FnMut(&mut Self, MachineNo) -> bool,
     ) -> Option<MachineNo> {
-        let (lanes, ground) = self.with_ground();
-        lanes.catch_up(lane, ground);
+        self.catch_up(lane, template);
         loop {
             let (lanes, ground) = self.with_ground();
-            let machine = lanes.slots[lane].first(ground)?;
+            let machine = lanes.slots[lane].first(template, ground)?;
             if skipped.len() >= PATIENCE && !lanes.slots[lane].is_private() {
-                let rest = lanes.slots[lane].all(ground);
+                let rest = lanes.slots[lane].all(template, ground);
                 return rest.into_iter().find(|machine| takes(self, *machine));
             }
             if takes(self, machine) {
@@ -118,18 +119,16 @@ impl Index {
 
     /// All machines that pass the filter of a unit, in its order.
     pub(super) fn all_in_order(&mut self, unit: UnitNo) -> Vec<MachineNo> {
-        let lane = self.lane(unit);
-        let (lanes, ground) = self.with_ground();
-        lanes.catch_up(lane, ground);
+        let (lane, template) = self.catch_up_of(unit);
         let (lane, ground) = (&self.lanes.slots[lane], self.ground());
+        let all = lane.all(template, ground);
         if self.policy.scores.is_empty() {
-            return lane.all(ground);
+            return all;
         }
-        let mut all: Vec<_> = lane
-            .all(ground)
+        let mut all: Vec<_> = all
             .into_iter()
             .map(|machine| {
-                let (score, rank) = lane.order_of(machine, ground);
+                let (score, rank) = lane.order_of(machine, template, ground);
                 (Reverse(self.own_score(unit, machine).saturating_sub(score)), rank, machine)
             })
             .collect();
@@ -155,24 +154,36 @@ impl Index {
             return lane;
         }
         let wants = class.requirements.clone();
-        let ranked = self.policy.ranking == crate::policy::Ranking::Spread;
-        let spread = if class.template.some().is_some() { &wants.spread[..] } else { &[] };
-        let counted = ranked || !spread.is_empty();
-        let template = if counted { class.template } else { Default::default() };
-        let lane = self.lanes.share(class.filter, &wants.prefer, spread, template);
-        if let Some(template) = self.lanes.slots[lane].counted() {
-            let lanes = &mut self.patterns.slots[template].lanes;
-            if !lanes.contains(&lane) {
-                lanes.push(lane);
-            }
-        }
+        let template = class.template;
+        let spread = if template == PatternNo::NONE { &[] } else { &wants.spread[..] };
+        let ranks = self.policy.ranking == Ranking::Spread;
+        let ranked = if ranks { template } else { PatternNo::NONE };
+        let lane = self.lanes.share(class.filter, &wants.prefer, spread, ranked);
         self.classes.slots[number].lane = lane;
         lane
     }
 
+    /// Brings the shared lane of a unit up to date. Returns it with the unit's template.
+    fn catch_up_of(&mut self, unit: UnitNo) -> (LaneNo, PatternNo) {
+        let (lane, template) = (self.lane(unit), self.class(unit).template);
+        self.catch_up(lane, template);
+        (lane, template)
+    }
+
+    fn catch_up(&mut self, lane: LaneNo, template: PatternNo) {
+        let (lanes, ground) = self.with_ground();
+        lanes.catch_up(lane, template, ground);
+        if lanes.slots[lane].spreads() {
+            let users = &mut self.patterns.slots[template].lanes;
+            if !users.contains(&lane) {
+                users.push(lane);
+            }
+        }
+    }
+
     fn with_ground(&mut self) -> (&mut crate::index::Lanes, Ground<'_>) {
-        let (machines, filters) = (&self.machines, &self.filters);
-        let ground = Ground { machines, filters, ranking: self.policy.ranking };
+        let (machines, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
+        let ground = Ground { machines, filters, patterns, ranking: self.policy.ranking };
         (&mut self.lanes, ground)
     }
 }

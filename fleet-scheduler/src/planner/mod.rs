@@ -66,7 +66,7 @@ impl Index {
             let slot = &self.units.slots[*unit];
             slot.is_waiting() || self.stranded.contains(unit)
         });
-        units.sort_by(|a, b| self.units.name(*a).cmp(self.units.name(*b)));
+        self.units.sort(&mut units);
         units.dedup();
         units
     }

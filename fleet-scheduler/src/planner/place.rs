@@ -60,7 +60,7 @@ impl Index {
                     queue.tried.push(unit);
                 }
             }
-        } else if self.class(unit).replaces.is_empty() {
+        } else if self.class(unit).replaces.is_empty() && !self.policy.is_moody() {
             self.attempt_one(unit, queue);
         } else {
             self.attempt_group(vec![unit], queue);
@@ -98,8 +98,9 @@ impl Index {
             self.forget_waiting(*member);
         }
         queue.tried.extend(&group);
-        let restless = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
-        self.park_group(group, restless, trains > 1 || !self.globals.is_empty());
+        let moody = self.policy.is_moody();
+        let restless = moody || group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
+        self.park_group(group, restless, moody || trains > 1 || !self.globals.is_empty());
     }
 
     /// Puts a group on the first machine that takes it. `trains` is set to how many trains had to

@@ -49,8 +49,7 @@ impl Index {
             let mut fresh = std::mem::take(&mut self.fresh);
             fresh.retain(|unit| self.take_in(*unit, queue));
             if queue.first.is_empty() {
-                let by_name = |a: &UnitNo, b: &UnitNo| self.units.name(*a).cmp(self.units.name(*b));
-                fresh.sort_by(by_name);
+                self.units.sort(&mut fresh);
                 queue.first = fresh;
             } else {
                 let named = fresh.into_iter().map(|unit| (self.units.name(unit).clone(), unit));

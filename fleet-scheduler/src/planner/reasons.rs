@@ -177,6 +177,10 @@ impl Index {
         group: &[UnitNo],
         machine: MachineNo,
     ) -> Option<(Option<UnitName>, Refusal)> {
+        if let Some(unit) = self.alone(group) {
+            let question = Question::new(self, unit, machine);
+            return question.denial().map(|denial| (None, question.refusal(denial)));
+        }
         let (unit, refusal) = self.trial(group, machine, |index, unit, denial| {
             (unit, Question::new(index, unit, machine).refusal(denial))
         })?;
@@ -185,12 +189,17 @@ impl Index {
     }
 
     fn answer(&mut self, group: &[UnitNo], machine: MachineNo) -> Option<Answer> {
-        if let [unit] = group {
-            if self.class(*unit).replaces.is_empty() {
-                return self.denial(*unit, machine).map(|denial| (*unit, denial));
-            }
+        match self.alone(group) {
+            Some(unit) => self.denial(unit, machine).map(|denial| (unit, denial)),
+            None => self.trial(group, machine, |_, unit, denial| (unit, denial)),
         }
-        self.trial(group, machine, |_, unit, denial| (unit, denial))
+    }
+
+    /// The unit of a group that is alone and replaces nobody: whether it is taken can be seen
+    /// without trying.
+    fn alone(&self, group: &[UnitNo]) -> Option<UnitNo> {
+        let [unit] = group else { return None };
+        self.class(*unit).replaces.is_empty().then_some(*unit)
     }
 
     /// Puts a group on a machine, and takes it back; what is made of the refusal, if it is refused,

@@ -143,7 +143,7 @@ impl Index {
             if more.is_empty() {
                 return train;
             }
-            more.sort_by(|a, b| self.units.name(*a).cmp(self.units.name(*b)));
+            self.units.sort(&mut more);
             gone.extend(&more);
             train.extend(more);
         }

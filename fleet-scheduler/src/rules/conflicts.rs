@@ -19,17 +19,18 @@ pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
 
 /// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
 pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let (index, others) = (question.index, question.others());
-    let ours = question.class.conflicts.iter().find_map(|pattern| {
-        let matches = |other: &&UnitNo| covers(index, *pattern, **other);
-        Some((*others.iter().find(matches)?, *pattern, false))
+    let (index, desk) = (question.index, question.desk);
+    let mut ours = question.class.conflicts.iter().filter(|p| desk.of(**p).matching > 0);
+    let ours = ours.find_map(|pattern| {
+        Some((question.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
-        others.iter().find_map(|other| {
-            let mut patterns = index.class(*other).conflicts.iter();
-            let pattern = patterns.find(|pattern| covers(index, **pattern, question.unit))?;
-            Some((*other, *pattern, true))
-        })
+        let own = |other| {
+            let mut patterns = index.class(other).conflicts.iter();
+            patterns.find(|pattern| covers(index, **pattern, question.unit))
+        };
+        let with = question.first_other(|other| own(other).is_some())?;
+        Some((with, *own(with)?, true))
     };
     let Some((with, pattern, theirs)) = ours.or_else(theirs) else { return Refusal::Cordon {} };
     let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
@@ -38,12 +39,6 @@ pub(super) fn told(question: &Question<'_>) -> Refusal {
 
 fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
     index.class(unit).matched.binary_search(&pattern).is_ok()
-}
-
-/// Whether two units must not be side by side.
-pub(crate) fn keep_apart(index: &Index, one: UnitNo, other: UnitNo) -> bool {
-    let (a, b) = (index.class(one), index.class(other));
-    one != other && (b.matches_any(&a.conflicts) || a.matches_any(&b.conflicts))
 }
 
 /// Why `unit` must not be beside the `others`, who are in the order of their names.

@@ -2,7 +2,6 @@
 //! matches.
 
 use fleet_core::{Peer, Refusal};
-use fleet_unitfile::UnitName;
 
 use super::{Denial, Question};
 use crate::index::{Desk, Index, Kind, MachineNo, PeerRef, UnitNo};
@@ -67,14 +66,6 @@ pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usi
         at.map(|at| (*unit, at))
     };
     desk.units.iter().filter_map(lost).collect()
-}
-
-/// The unit that a `MachineOf=` of another names, if it names one.
-pub(crate) fn named(index: &Index, unit: UnitNo, at: usize) -> Option<&UnitName> {
-    match index.units.slots[unit].peers().get(at)? {
-        PeerRef::Named(other) => Some(index.units.name(*other)),
-        PeerRef::Matching(_) => None,
-    }
 }
 
 /// The machine where a unit must be because a single unit that it names is there.

@@ -105,12 +105,11 @@ impl<'a> Question<'a> {
         self.index.machines.slots[self.machine].machine()
     }
 
-    /// Everybody on the desk but the unit itself, by name.
-    pub(crate) fn others(&self) -> Vec<UnitNo> {
+    /// The first unit by name of those on the desk, but the unit itself, of which this is true.
+    pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
         let all = self.desk.units.iter().chain(&self.desk.globals).copied();
-        let mut others: Vec<UnitNo> = all.filter(|other| *other != self.unit).collect();
-        others.sort_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)));
-        others
+        let others = all.filter(|other| *other != self.unit && is_it(*other));
+        others.min_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)))
     }
 
     /// The first rule that refuses a unit that would come.

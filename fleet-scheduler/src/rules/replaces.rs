@@ -3,7 +3,7 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Party, Question};
+use super::{Denial, Question};
 use crate::index::{Index, Kind, MachineNo, UnitNo};
 
 /// Whether somebody on the machine replaces the unit.
@@ -24,8 +24,7 @@ fn replacer(question: &Question<'_>) -> Option<UnitNo> {
     }
     let mut matched = question.class.matched.iter();
     matched.find(|pattern| question.desk.of(**pattern).replacers > 0)?;
-    let replaces = |other: &UnitNo| replaces_by_number(index, *other, question.unit);
-    question.others().into_iter().find(replaces)
+    question.first_other(|other| replaces_by_number(index, other, question.unit))
 }
 
 /// The units on the machine that would have to leave it for this one, by name.
@@ -38,7 +37,7 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
     let there = desk.units.iter().copied();
     let mut replaced: Vec<UnitNo> =
         there.filter(|other| replaces_by_number(index, unit, *other)).collect();
-    replaced.sort_by(|a, b| index.units.name(*a).cmp(index.units.name(*b)));
+    index.units.sort(&mut replaced);
     replaced
 }
 
@@ -50,12 +49,4 @@ pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bo
 fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)
-}
-
-/// Whether `one` replaces `other`: it names it, and is not named back.
-pub(crate) fn replaces(one: Party<'_>, other: Party<'_>) -> bool {
-    let names = |from: Party<'_>, to: Party<'_>| {
-        from.requirements.replaces.iter().any(|pattern| pattern.matches(to.name))
-    };
-    one.name != other.name && names(one, other) && !names(other, one)
 }
