@@ -5,6 +5,7 @@ mod config;
 mod known;
 mod language;
 mod linter;
+mod lives;
 mod properties;
 mod sabotage;
 mod scenarios;
