@@ -8,7 +8,7 @@ use fleet_unitfile::UnitName;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::index::{ClassNo, Index, Kind, MachineNo, PeerRef, Tie, UnitNo};
+use crate::index::{ClassNo, Index, Kind, MachineNo, PeerRef, Tie, UnitNo, Wait};
 use crate::rules::{Denial, Question};
 
 /// How many units a reason spells out at most. Of a longer circle only the next unit is told, and
@@ -51,14 +51,20 @@ impl Index {
             shared.by_class.insert(class, reason.clone());
             return reason;
         }
-        let group = self.group_of(unit);
-        let key = group.iter().copied().min().unwrap_or(unit);
-        if let Some(reason) = shared.by_group.get(&key).filter(|_| group.len() > 1) {
+        let key = self.parked_with(unit);
+        if let Some(reason) = key.and_then(|key| shared.by_group.get(&key)) {
             return reason.clone();
         }
+        let group = self.group_of(unit);
         let reason = Arc::new(self.reason_by_machines(&group));
-        shared.by_group.insert(key, reason.clone());
+        shared.by_group.extend(key.map(|key| (key, reason.clone())));
         reason
+    }
+
+    /// The group that a unit is set aside with, if it is.
+    fn parked_with(&self, unit: UnitNo) -> Option<UnitNo> {
+        let slot = &self.units.slots[unit];
+        slot.ties.as_ref().filter(|_| slot.wait == Wait::Tied).map(|ties| ties.group)
     }
 
     /// The reason of one unit that no machine takes. What is wrong with its peers comes first, for

@@ -6,6 +6,7 @@ mod histories;
 mod known;
 mod language;
 mod linter;
+mod lives;
 mod properties;
 mod sabotage;
 mod scenarios;
