@@ -90,6 +90,21 @@ fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
+/// What was known of the zones of no machine at all was taken for what is known of the first one.
+#[test]
+fn a_machine_that_comes_back_to_units_that_spread_is_counted() {
+    let mut cluster = Snapshot::default();
+    let spread = unit("d@2.service", "launched", "[X-Fleet]\nSpread=zone\n");
+    cluster.put_unit(spread);
+    cluster.put_unit(unit("d@3.service", "launched", ""));
+    cluster.place("d@3.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let mut index = Index::load(Policy::default(), &cluster);
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    index.put_machine(Machine::new("m1".parse().unwrap()));
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+}
+
 /// A cluster and an index that has seen all that happened to it.
 struct Life {
     cluster: Snapshot,
