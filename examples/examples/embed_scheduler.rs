@@ -110,7 +110,7 @@ fn unit(name: &str, text: &str) -> Result<Unit, Box<dyn Error>> {
 /// A reason is data first: what is printed above is its `Display`, what a program acts on is this.
 fn why_not(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let reason = plan.unplaced.get("render.service").ok_or("it was placed without a GPU")?;
-    let Reason::NoMachineFits { machines, tallies } = reason else {
+    let Reason::NoMachineFits { machines, tallies, .. } = reason.as_ref() else {
         return Err(format!("an unexpected reason: {reason}").into());
     };
     println!("\n== Why render.service has no machine, as data\n");

@@ -84,7 +84,7 @@ fn gives_true_reasons(cluster: &Cluster) -> Verdict {
             let forced = with_unit_on(&cluster, &plan, unit, &machine.id);
             prop_assert!(!check(&cluster, &forced).is_empty(), "{unit} fits on {}", machine.id);
         }
-        let Reason::NoMachineFits { machines, tallies } = reason else { continue };
+        let Reason::NoMachineFits { machines, tallies, .. } = reason.as_ref() else { continue };
         let counted: u32 = tallies.iter().map(|tally| tally.machines).sum();
         prop_assert_eq!(counted, *machines, "each machine is counted once");
         for tally in tallies {

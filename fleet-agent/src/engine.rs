@@ -176,8 +176,8 @@ fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
         }
     }
     for (unit, reason) in &plan.unplaced {
-        if snapshot.reason(unit.as_str()).is_none_or(|published| **published != *reason) {
-            writes.reasons.push((unit.clone(), Some(reason.clone())));
+        if snapshot.reason(unit.as_str()).is_none_or(|published| published != reason) {
+            writes.reasons.push((unit.clone(), Some(reason.as_ref().clone())));
         }
     }
     let outdated = snapshot.reasons().filter(|(unit, _)| !plan.unplaced.contains_key(*unit));

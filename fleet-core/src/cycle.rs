@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
-use crate::{FleetOption, Snapshot, Unit};
+use crate::{FleetOption, Peer, Snapshot, Unit};
 
 /// Units that lead to each other in a circle, so that none of them can be placed as it asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,10 +35,13 @@ pub(crate) fn spell_out(units: &[UnitName]) -> String {
 /// place of the known unit of its name.
 ///
 /// Of several circles it is a shortest one, and the first of these in the order of the units'
-/// options. Templates never run, so no circle leads through one.
+/// options. Templates never run, so no circle leads through one; and a pattern of `MachineOf=`
+/// leads nowhere here, since any unit that matches it will do.
 #[must_use]
 pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
-    let units = circle(known, unit, |from| from.requirements.machine_of.clone())?;
+    let units = circle(known, unit, |from| {
+        from.requirements.machine_of.iter().filter_map(Peer::name).cloned().collect()
+    })?;
     Some(Cycle { option: FleetOption::MachineOf, units })
 }
 

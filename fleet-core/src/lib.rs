@@ -5,13 +5,17 @@
 
 mod converge;
 mod cycle;
+mod expression;
 mod machine;
 mod map;
 mod numbers;
 mod pattern;
+mod peer;
 mod placement;
 mod reason;
+mod refusal;
 mod requirements;
+mod resources;
 mod snapshot;
 mod target_state;
 mod task;
@@ -21,15 +25,20 @@ mod unit_state;
 
 pub use converge::{DesiredUnit, KnownUnit, converge};
 pub use cycle::{Cycle, machine_of_cycle, replaces_cycle};
+pub use expression::{Expected, Expression, ExpressionError, ExpressionProblem, FalsePart};
 pub use machine::{Machine, MachineId, MachineIdError, Metadata};
 pub use numbers::{Epoch, Generation, Revision, Term};
 pub use pattern::{Pattern, PatternError};
+pub use peer::{Peer, PeerError};
 pub use placement::Placement;
-pub use reason::{Reason, Refusal, Rule, Tally, tally};
+pub use reason::{Nearest, Reason, Tally, tally};
+pub use refusal::{Refusal, Rule};
 pub use requirements::{
-    FleetOption, MetadataProblem, Parsed, RequirementError, RequirementErrorKind,
-    RequirementErrors, RequirementWarning, RequirementWarningKind, Requirements, Strictness,
+    FleetOption, MetadataProblem, OnPartition, Parsed, Preference, RequirementError,
+    RequirementErrorKind, RequirementErrors, RequirementWarning, RequirementWarningKind,
+    Requirements, Reschedule, Spread, Strictness,
 };
+pub use resources::{AmountError, Resource, Resources};
 pub use snapshot::{Fault, Snapshot};
 pub use target_state::{InvalidTransition, TargetState, Transition, UnknownTargetState, Verb};
 pub use task::{Task, TaskReason};

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::Resources;
+
 /// The key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
 
@@ -85,7 +87,7 @@ impl Borrow<str> for MachineId {
 }
 
 /// A machine that is present in the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// Its identity.
     pub id: MachineId,
@@ -95,13 +97,24 @@ pub struct Machine {
     pub metadata: Metadata,
     /// The version of the daemon that runs on it.
     pub version: String,
+    /// What units may reserve of it in all.
+    pub offers: Resources,
+    /// Whether it takes no units but those that are placed there already.
+    pub cordoned: bool,
 }
 
 impl Machine {
-    /// A machine without address, metadata or version.
+    /// A machine without address, metadata or version, that offers nothing and is not cordoned.
     #[must_use]
     pub fn new(id: MachineId) -> Self {
-        Self { id, address: None, metadata: Metadata::new(), version: String::new() }
+        Self {
+            id,
+            address: None,
+            metadata: Metadata::new(),
+            version: String::new(),
+            offers: Resources::ZERO,
+            cordoned: false,
+        }
     }
 
     /// The same machine with one more metadata pair.

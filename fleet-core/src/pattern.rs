@@ -1,6 +1,7 @@
-//! Glob patterns over unit names, for `Conflicts=` and `Replaces=`.
+//! Glob patterns over unit names, for `Conflicts=`, `Replaces=` and `MachineOf=`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
@@ -9,7 +10,7 @@ use fleet_unitfile::UnitName;
 ///
 /// The pattern must cover the whole name. Two spellings of the old program are read as it meant
 /// them: `[^a]` is `[!a]`, and a run of `*` is one `*`. A backslash stands for itself, since unit
-/// names may hold backslashes.
+/// names may hold backslashes. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::Pattern;
@@ -19,8 +20,11 @@ use fleet_unitfile::UnitName;
 /// assert!(!pattern.matches(&"db.service".parse().unwrap()));
 /// # Ok::<(), fleet_core::PatternError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pattern {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Inner {
     text: String,
     glob: glob::Pattern,
 }
@@ -29,25 +33,25 @@ impl Pattern {
     /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     /// Whether it covers the whole of `name`.
     #[must_use]
     pub fn matches(&self, name: &UnitName) -> bool {
-        self.glob.matches(name.as_str())
+        self.0.glob.matches(name.as_str())
     }
 
     /// Whether it has no wildcard, so that it covers one text only: itself.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        !self.text.contains(['*', '?', '['])
+        !self.0.text.contains(['*', '?', '['])
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
+        self.0.text.fmt(f)
     }
 }
 
@@ -71,7 +75,7 @@ impl std::str::FromStr for Pattern {
         let modern = modernise(text).map_err(|(message, at)| refusal(message, at + 1))?;
         let glob = glob::Pattern::new(&modern)
             .map_err(|error| refusal("is not understood", error.pos + 1))?;
-        Ok(Self { text: text.to_owned(), glob })
+        Ok(Self(Arc::new(Inner { text: text.to_owned(), glob })))
     }
 }
 

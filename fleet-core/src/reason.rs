@@ -1,4 +1,4 @@
-//! Why a machine refuses a unit, and why a unit has no machine: data first, words second.
+//! Why a unit has no machine: data first, words second.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,134 +6,7 @@ use std::fmt;
 use fleet_unitfile::UnitName;
 
 use crate::cycle::spell_out;
-use crate::{MachineId, Pattern};
-
-/// A hard rule that a machine must pass to run a unit, in the order in which rules are tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Rule {
-    /// `MachineID=` names another machine.
-    MachineId,
-    /// `MachineMetadata=` asks for metadata that the machine lacks.
-    MachineMetadata,
-    /// `MachineOf=` names a unit that is not on the machine.
-    MachineOf,
-    /// `Conflicts=`, of the unit or of one that is on the machine, keeps the two apart.
-    Conflicts,
-    /// `Replaces=` asks a unit on the machine to move, or the unit to stay away, and it cannot.
-    Replaces,
-}
-
-impl Rule {
-    /// The option that states the rule, as it is written in a unit file.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MachineId => "MachineID",
-            Self::MachineMetadata => "MachineMetadata",
-            Self::MachineOf => "MachineOf",
-            Self::Conflicts => "Conflicts",
-            Self::Replaces => "Replaces",
-        }
-    }
-
-    /// The rule of that name, if there is one.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        use Rule::{Conflicts, MachineId, MachineMetadata, MachineOf, Replaces};
-        let all = [MachineId, MachineMetadata, MachineOf, Conflicts, Replaces];
-        all.into_iter().find(|rule| rule.as_str() == name)
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Why one machine refuses one unit: the first rule that failed, with what it saw.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The unit must be on another machine.
-    MachineId {
-        /// The machine that the unit asks for.
-        wanted: MachineId,
-    },
-    /// The machine's metadata does not match.
-    MachineMetadata {
-        /// The key that does not match.
-        key: String,
-        /// The values that would do, in order.
-        wanted: Vec<String>,
-        /// The value that the machine has.
-        found: Option<String>,
-    },
-    /// A unit that must be there is not.
-    MachineOf {
-        /// The missing unit.
-        peer: UnitName,
-    },
-    /// A unit that is there must not be beside this one.
-    Conflicts {
-        /// The unit that is there.
-        with: UnitName,
-        /// The pattern that keeps the two apart.
-        pattern: Pattern,
-        /// Whether the pattern is the other unit's.
-        theirs: bool,
-    },
-    /// A unit that is there would have to move and cannot, or has replaced this one.
-    Replaces {
-        /// The unit that is there.
-        with: UnitName,
-        /// Whether the other unit replaces this one.
-        theirs: bool,
-    },
-}
-
-impl Refusal {
-    /// The rule that refused.
-    #[must_use]
-    pub const fn rule(&self) -> Rule {
-        match self {
-            Self::MachineId { .. } => Rule::MachineId,
-            Self::MachineMetadata { .. } => Rule::MachineMetadata,
-            Self::MachineOf { .. } => Rule::MachineOf,
-            Self::Conflicts { .. } => Rule::Conflicts,
-            Self::Replaces { .. } => Rule::Replaces,
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MachineId { wanted } => write!(f, "the unit wants machine {wanted}"),
-            Self::MachineMetadata { key, wanted, found } => {
-                write!(f, "the unit wants {key}={}, the machine has ", wanted.join(" or "))?;
-                match found {
-                    Some(value) => write!(f, "{key}={value}"),
-                    None => write!(f, "no {key}"),
-                }
-            }
-            Self::MachineOf { peer } => write!(f, "{peer} is not on it"),
-            Self::Conflicts { with, pattern, theirs: false } => {
-                write!(f, "{with} is on it, and matches Conflicts={pattern}")
-            }
-            Self::Conflicts { with, pattern, theirs: true } => {
-                write!(f, "{with} is on it, and has Conflicts={pattern}")
-            }
-            Self::Replaces { with, theirs: false } => {
-                write!(f, "{with} is on it, and no other machine takes that unit")
-            }
-            Self::Replaces { with, theirs: true } => {
-                write!(f, "{with} is on it, and replaces the unit")
-            }
-        }
-    }
-}
+use crate::{MachineId, Peer, Refusal, Rule};
 
 /// How many machines one rule refused, with one of them as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,17 +15,33 @@ pub struct Tally {
     pub machines: u32,
     /// One of these machines.
     pub example: MachineId,
+    /// Which unit of a group was refused there; none where the unit is alone.
+    pub unit: Option<UnitName>,
     /// What the rule saw there; it also says which rule.
     pub refusal: Refusal,
 }
 
-/// Counts refusals by rule, in the order of the rules; the example is the first one of each.
+/// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nearest {
+    /// That machine.
+    pub machine: MachineId,
+    /// Which unit of a group is refused there; none where the unit is alone.
+    pub unit: Option<UnitName>,
+    /// What the rule saw there.
+    pub refusal: Refusal,
+}
+
+/// Counts refusals by rule, in the order of the rules, and those of embedding programs' rules by
+/// name; the example is the first one of each. They are those of a unit that is alone.
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
-    let mut by_rule: BTreeMap<Rule, Tally> = BTreeMap::new();
+    let mut by_rule: BTreeMap<(Rule, String), Tally> = BTreeMap::new();
     for (example, refusal) in refusals {
-        by_rule.entry(refusal.rule()).and_modify(|tally| tally.machines += 1).or_insert(Tally {
+        let key = (refusal.rule(), refusal.rule_name().to_owned());
+        by_rule.entry(key).and_modify(|tally| tally.machines += 1).or_insert(Tally {
             machines: 1,
             example,
+            unit: None,
             refusal,
         });
     }
@@ -171,6 +60,8 @@ pub enum Reason {
         machines: u32,
         /// The refusals, counted by the first rule that refused, in the order of the rules.
         tallies: Vec<Tally>,
+        /// The machine that comes nearest to taking it, where the planner says so.
+        nearest: Option<Nearest>,
     },
     /// No machine takes it together with the units that must be beside it.
     NoMachineFitsGroup {
@@ -180,16 +71,20 @@ pub enum Reason {
         machines: u32,
         /// The refusals, of whichever unit of the group each machine refused first.
         tallies: Vec<Tally>,
+        /// The machine that comes nearest to taking them, where the planner says so.
+        nearest: Option<Nearest>,
     },
-    /// A unit that it must be beside is not known to the cluster.
+    /// It must be beside a unit that is not known to the cluster, or one that matches a pattern,
+    /// and no other unit does.
     PeerUnknown {
-        /// That unit.
-        peer: UnitName,
+        /// The unit or the pattern.
+        peer: Peer,
     },
-    /// A unit that it must be beside is inactive, so it is on no machine.
+    /// It must be beside a unit that is inactive, so on no machine, or one that matches a pattern,
+    /// and only inactive ones do.
     PeerInactive {
-        /// That unit.
-        peer: UnitName,
+        /// The unit or the pattern.
+        peer: Peer,
     },
     /// The units that it must be beside are on different machines.
     PeersApart {
@@ -203,32 +98,50 @@ pub enum Reason {
         /// The units of the circle; the last one leads to the first.
         units: Vec<UnitName>,
     },
+    /// Its machine is not present, and `Reschedule=never` keeps it from having another. It is
+    /// placed there all the same.
+    NotRescheduled {
+        /// The machine.
+        machine: MachineId,
+    },
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMachines => f.write_str("no machine is present"),
-            Self::NoMachineFits { machines, tallies } => {
+            Self::NoMachineFits { machines, tallies, nearest } => {
                 write_none_of(f, *machines)?;
-                write_tallies(f, tallies)
+                write_tallies(f, tallies)?;
+                write_nearest(f, *machines, nearest.as_ref())
             }
-            Self::NoMachineFitsGroup { group, machines, tallies } => {
+            Self::NoMachineFitsGroup { group, machines, tallies, nearest } => {
                 write_none_of(f, *machines)?;
                 write!(f, " {} together", names(group, ", "))?;
-                write_tallies(f, tallies)
+                write_tallies(f, tallies)?;
+                write_nearest(f, *machines, nearest.as_ref())
             }
-            Self::PeerUnknown { peer } => {
+            Self::PeerUnknown { peer: peer @ Peer::Named(_) } => {
                 write!(f, "MachineOf={peer} names an unknown unit: submit it, or correct the name")
             }
-            Self::PeerInactive { peer } => {
+            Self::PeerUnknown { peer } => {
+                write!(f, "MachineOf={peer} matches no other unit: submit one, or correct it")
+            }
+            Self::PeerInactive { peer: peer @ Peer::Named(_) } => {
                 write!(f, "MachineOf={peer} names a unit that is inactive: load or start it")
+            }
+            Self::PeerInactive { peer } => {
+                write!(f, "MachineOf={peer} matches only inactive units: load or start one")
             }
             Self::PeersApart { one, other } => {
                 f.write_str("MachineOf names units that are on different machines: ")?;
                 write!(f, "{} is on {}, {} on {}", one.0, one.1.short(), other.0, other.1.short())
             }
             Self::Cycle { units } => write!(f, "MachineOf leads in a circle: {}", spell_out(units)),
+            Self::NotRescheduled { machine } => {
+                write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;
+                f.write_str("keeps it from another: bring the machine back, or change the unit")
+            }
         }
     }
 }
@@ -246,11 +159,28 @@ fn names(units: &[UnitName], separator: &str) -> String {
 
 /// Says how many machines each rule refused, and what it saw on one of them.
 fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
-    for (i, Tally { machines, example, refusal }) in tallies.iter().enumerate() {
+    for (i, Tally { machines, example, unit, refusal }) in tallies.iter().enumerate() {
         let separator = if i == 0 { ": " } else { "; " };
         let such_as = if *machines == 1 { "" } else { "such as " };
-        write!(f, "{separator}{} refuses {machines} ", refusal.rule())?;
-        write!(f, "({such_as}{}: {refusal})", example.short())?;
+        write!(f, "{separator}{} refuses {machines} ", refusal.rule_name())?;
+        write!(f, "({such_as}{}: {}{refusal})", example.short(), of_member(unit.as_ref()))?;
     }
     Ok(())
+}
+
+/// Says which machine comes nearest, unless there is no choice.
+fn write_nearest(
+    f: &mut fmt::Formatter<'_>,
+    machines: u32,
+    nearest: Option<&Nearest>,
+) -> fmt::Result {
+    let Some(Nearest { machine, unit, refusal }) = nearest.filter(|_| machines > 1) else {
+        return Ok(());
+    };
+    write!(f, "; nearest is {}: {}{refusal}", machine.short(), of_member(unit.as_ref()))
+}
+
+/// Whose refusal it is, in a group.
+fn of_member(unit: Option<&UnitName>) -> String {
+    unit.map_or_else(String::new, |unit| format!("{unit}: "))
 }

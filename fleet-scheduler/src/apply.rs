@@ -27,7 +27,7 @@ pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
         after.remove_reason(unit.as_str());
     }
     for (unit, reason) in &plan.unplaced {
-        after.put_reason(unit.clone(), reason.clone());
+        after.put_reason(unit.clone(), reason.as_ref().clone());
     }
     after.revision = plan.based_on.next();
     after

@@ -6,12 +6,9 @@ use std::fmt;
 use fleet_core::{MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::board::{Board, Why};
-use crate::groups;
-use crate::reasons::{reason, trial};
-use crate::roster::{Kind, MachineNo, Peer, Roster, UnitNo};
-use crate::rules;
-use crate::settle::settle;
+use crate::index::{Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitNo, Why};
+use crate::policy::Policy;
+use crate::rules::Question;
 
 /// What every machine says to one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +19,8 @@ pub struct Explanation {
     pub group: Vec<UnitName>,
     /// Every machine that is present, in the order of their IDs, and what it says.
     pub machines: Vec<(MachineId, Verdict)>,
-    /// Why the unit is nowhere, if it is nowhere and no machine would take it.
+    /// Why the unit is nowhere, if it is nowhere and no machine would take it, or if it waits for a
+    /// machine of its own.
     pub reason: Option<Reason>,
 }
 
@@ -46,80 +44,107 @@ pub enum Verdict {
 /// machines. A unit that is not wanted is explained as if it were. `None` if there is no such unit.
 #[must_use]
 pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
-    let roster = Roster::new(snapshot, Some(unit));
-    let number = roster.find(unit).filter(|n| roster.unit(*n).kind != Kind::Unreadable)?;
-    let mut board = Board::new(&roster);
-    settle(&mut board);
-    let verdicts: Vec<(MachineNo, Verdict)> = match roster.unit(number).kind {
-        Kind::Global => for_global(&board, number),
-        Kind::Single | Kind::Unreadable => for_single(&mut board, number),
-    };
-    let is_refused = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Refused(_));
-    let nowhere = verdicts.iter().all(is_refused);
-    Some(Explanation {
-        unit: unit.clone(),
-        group: tied(&roster, number),
-        reason: nowhere.then(|| reason(&mut board, number)),
-        machines: verdicts.into_iter().map(|(m, v)| (roster.machine(m).id.clone(), v)).collect(),
-    })
+    Index::load(Policy::default(), snapshot).explain(unit)
 }
 
-fn for_global(board: &Board<'_>, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
-    let roster = board.roster();
-    let verdict = |machine| {
-        if board.is_on(unit, machine) {
-            return Verdict::Here;
+impl Index {
+    /// Explains where a unit is, where it could be, and why not elsewhere; see
+    /// [`explain`](crate::explain()).
+    pub fn explain(&mut self, unit: &UnitName) -> Option<Explanation> {
+        self.rewind();
+        let number = self.units.find(unit.as_str())?;
+        let slot = &self.units.slots[number];
+        match slot.kind {
+            Kind::Unknown | Kind::Unreadable => None,
+            Kind::Single | Kind::Global => Some(self.explain_wanted(number)),
+            Kind::Inactive => {
+                let changes = self.pretend_wanted(number);
+                let told = self.explain_wanted(number);
+                self.rewind();
+                changes.iter().for_each(|change| self.change(change));
+                Some(told)
+            }
         }
-        match rules::denial(board, unit, machine) {
-            Some(denial) => Verdict::Refused(denial.refusal(roster, unit, machine)),
-            None => Verdict::Eligible { load: board.loads().of(machine) },
-        }
-    };
-    roster.machines().map(|machine| (machine, verdict(machine))).collect()
-}
-
-fn for_single(board: &mut Board<'_>, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
-    let roster = board.roster();
-    let here = board.seat_of(unit);
-    let mark = board.mark();
-    if let Some(machine) = here {
-        // Elsewhere it would not be in its own way.
-        board.unseat(unit, machine, Why::Follows(unit));
     }
-    let company = groups::company(board, unit).unwrap_or_else(|| vec![unit]);
-    let mut verdicts = Vec::new();
-    for machine in roster.machines() {
-        let verdict = match trial(board, &company, machine) {
-            _ if here == Some(machine) => Verdict::Here,
-            Some((denied, denial)) => Verdict::Refused(denial.refusal(roster, denied, machine)),
-            None => Verdict::Eligible { load: board.loads().of(machine) },
+
+    fn explain_wanted(&mut self, unit: UnitNo) -> Explanation {
+        let unsettled = self.settle();
+        let verdicts = match self.units.slots[unit].kind {
+            Kind::Global => self.verdicts_for_global(unit),
+            _ => self.verdicts_for_single(unit),
         };
-        verdicts.push((machine, verdict));
+        let is_refused = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Refused(_));
+        let nowhere = verdicts.iter().all(is_refused);
+        let told = Explanation {
+            unit: self.units.name(unit).clone(),
+            group: self.tied_names(unit),
+            reason: (nowhere || self.stranded.contains(&unit)).then(|| self.reason(unit)),
+            machines: verdicts.into_iter().map(|(m, v)| (self.machines.id(m).clone(), v)).collect(),
+        };
+        self.pending = Some(Pending { unsettled, ..Pending::default() });
+        told
     }
-    board.undo_to(mark);
-    verdicts
-}
 
-/// The units that `MachineOf=` ties to one, directly or through others. A global unit ties nobody.
-fn tied(roster: &Roster<'_>, unit: UnitNo) -> Vec<UnitName> {
-    let mut all = BTreeSet::from([unit]);
-    let mut next = vec![unit];
-    while let Some(unit) = next.pop() {
-        let entry = roster.unit(unit);
-        if entry.kind == Kind::Global {
-            continue;
+    fn verdicts_for_global(&self, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
+        let verdict = |machine: MachineNo| {
+            if self.is_on(unit, machine) {
+                return Verdict::Here;
+            }
+            let question = Question::new(self, unit, machine);
+            match question.denial_of_global() {
+                Some(denial) => Verdict::Refused(question.refusal(denial)),
+                None => Verdict::Eligible { load: question.desk.load() },
+            }
+        };
+        self.machines.present().map(|machine| (machine, verdict(machine))).collect()
+    }
+
+    fn verdicts_for_single(&mut self, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
+        let trial = self.begin();
+        let here = self.units.slots[unit].seat;
+        if let Some(here) = here.some() {
+            // Elsewhere it would not be in its own way.
+            self.unseat(unit, here, Why::Follows(unit));
         }
-        let named = entry.peers.iter().filter_map(|peer| match peer {
-            Peer::Known(peer) => Some(*peer),
-            Peer::Inactive | Peer::Unknown => None,
-        });
-        let tied = named.chain(entry.followers.iter().copied());
-        let tied = tied.filter(|other| roster.unit(*other).kind != Kind::Global);
-        next.extend(tied.filter(|other| all.insert(*other)));
+        let group = self.group_of(unit);
+        let machines: Vec<MachineNo> = self.machines.present().collect();
+        let mut verdicts = Vec::with_capacity(machines.len());
+        for machine in machines {
+            let verdict = match self.told(&group, machine) {
+                _ if here == machine => Verdict::Here,
+                Some((_, refusal)) => Verdict::Refused(refusal),
+                None => Verdict::Eligible { load: self.machines.slots[machine].desk.load() },
+            };
+            verdicts.push((machine, verdict));
+        }
+        self.take_back(&trial);
+        verdicts
     }
-    all.into_iter().map(|unit| roster.unit(unit).name.clone()).collect()
-}
 
+    /// The units that `MachineOf=` ties to one, directly or through others. A global unit ties
+    /// nobody.
+    fn tied_names(&self, unit: UnitNo) -> Vec<UnitName> {
+        let mut all = BTreeSet::from([unit]);
+        let mut next = vec![unit];
+        while let Some(unit) = next.pop() {
+            let slot = &self.units.slots[unit];
+            if slot.kind != Kind::Single {
+                continue;
+            }
+            let named =
+                slot.peers().iter().filter_map(|peer| match (*peer, self.tie(unit, *peer)) {
+                    (PeerRef::Named(other), _) | (_, Tie::To(other)) => Some(other),
+                    _ => None,
+                });
+            let tied = named.chain(slot.followers().iter().copied());
+            let single = |other: &UnitNo| self.units.slots[*other].kind == Kind::Single;
+            next.extend(tied.filter(single).filter(|other| all.insert(*other)));
+        }
+        let mut names: Vec<UnitName> = all.iter().map(|u| self.units.name(*u).clone()).collect();
+        names.sort();
+        names
+    }
+}
 /// A table for people: a line for each machine.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,25 +2,27 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod board;
+mod change;
 mod check;
 mod explain;
-mod globals;
-mod groups;
-mod place;
+mod index;
+#[cfg(feature = "check")]
+pub mod naive;
 mod plan;
-mod rank;
-mod reasons;
-mod roster;
+mod planner;
+mod policy;
 mod rules;
-mod settle;
 mod share;
 mod step;
-mod steps;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 
 pub use apply::apply;
+pub use change::{Change, Demand};
 pub use check::{Violation, check};
 pub use explain::{Explanation, Verdict, explain};
+pub use index::{Index, View};
 pub use plan::{Plan, plan};
+pub use policy::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score};
 pub use share::{Share, share};
 pub use step::{Action, Cause, NotWanted, Step};

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use std::sync::Arc;
+
 use fleet_core::{Reason, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::board::Board;
-use crate::place::place;
-use crate::reasons::reasons;
-use crate::roster::Roster;
-use crate::settle::settle;
+use crate::index::Index;
+use crate::policy::Policy;
 use crate::step::Step;
-use crate::steps::steps;
 
 /// What has to change, and what cannot be had.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,8 +20,9 @@ pub struct Plan {
     /// The changes, in the order in which they must be applied. The state after the last one is
     /// what was decided; a state between two of them may break a rule for the moment.
     pub steps: Vec<Step>,
-    /// The wanted units that will have no machine after the last step, and why.
-    pub unplaced: BTreeMap<UnitName, Reason>,
+    /// The wanted units that will have no machine after the last step, and why. The plan of an
+    /// [`Index`] that has lived on tells only of those that it had to try.
+    pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
 impl Plan {
@@ -56,15 +55,7 @@ impl Plan {
 /// others respect that it is there.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    let roster = Roster::new(snapshot, None);
-    let mut board = Board::new(&roster);
-    settle(&mut board);
-    place(&mut board);
-    Plan {
-        based_on: snapshot.revision,
-        steps: steps(snapshot, &board),
-        unplaced: reasons(&mut board),
-    }
+    Index::load(Policy::default(), snapshot).plan()
 }
 
 /// A report for people: a line for each step and for each unit without a machine.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, MachineId, Refusal, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use crate::rules::{NOTHING, Party, conflicts, metadata};
+use crate::rules::{NOTHING, Party, conflicts, metadata, metadata_expr};
 
 /// What the agent of one machine must have.
 #[derive(Debug, Clone, Default)]
@@ -72,6 +72,7 @@ fn fit_in<'a>(
     there.sort_by_key(|party| party.name);
     for unit in globals {
         let refusal = metadata::refusal(&unit.requirements, machine)
+            .or_else(|| metadata_expr::refusal(&unit.requirements, machine))
             .or_else(|| conflicts::refusal(party(unit), &there));
         if let Some(refusal) = refusal {
             share.refused.insert(unit.name.clone(), refusal);

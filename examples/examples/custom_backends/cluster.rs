@@ -9,7 +9,7 @@ use fleet_agent::{
     Agent, AgentConfig, Engine, EngineConfig, JournalQuery, ServiceManager as _, Shutdown,
     ShutdownTrigger, SystemClock,
 };
-use fleet_core::{ActiveState, MachineId, Metadata, Snapshot, TargetState, Unit};
+use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, Layout, MachineRecord, Mirror, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use tokio::task::JoinHandle;
@@ -134,10 +134,8 @@ fn start_machine(
         // What tells this machine from another one that claims the same ID.
         token: format!("the only {id}"),
         machine: MachineRecord {
-            id,
-            address: None,
-            metadata: Metadata::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..MachineRecord::new(id)
         },
         ttl: TTL,
         registry: registry.clone(),

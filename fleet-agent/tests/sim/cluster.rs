@@ -238,9 +238,8 @@ impl Daemon {
 fn record(machine: usize, id: &MachineId) -> MachineRecord {
     let region = if machine.is_multiple_of(2) { "north" } else { "south" };
     MachineRecord {
-        id: id.clone(),
-        address: None,
         metadata: Metadata::from([("region".to_owned(), region.to_owned())]),
         version: "1".to_owned(),
+        ..MachineRecord::new(id.clone())
     }
 }

@@ -62,7 +62,7 @@ impl Cluster {
         found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
         found.extend(check(&now, &plan).iter().map(|violation| format!("I-4: {violation}")));
         let reasons: BTreeMap<_, _> =
-            now.reasons().map(|(unit, reason)| (unit.clone(), (**reason).clone())).collect();
+            now.reasons().map(|(unit, reason)| (unit.clone(), reason.clone())).collect();
         if reasons != plan.unplaced {
             found.push(format!("I-22: {reasons:?} is published, not {:?}", plan.unplaced));
         }

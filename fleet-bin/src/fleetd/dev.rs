@@ -109,10 +109,10 @@ fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
     let pairs = [("name", name.as_str()), ("zone", zone), ("disk", disk)];
     let metadata: Metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let machine = MachineRecord {
-        id: identity::kept_in(&directory)?,
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         metadata,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..MachineRecord::new(identity::kept_in(&directory)?)
     };
     Ok(MachineSetup { machine, token: identity::token(&directory)?, directory })
 }

@@ -56,10 +56,10 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
         None => identity::of_this_machine(&directory)?,
     };
     let machine = MachineRecord {
-        id,
         address: config.public_ip,
         metadata: config.metadata.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..MachineRecord::new(id)
     };
     let token = identity::token(&directory)?;
     Ok(Wiring {

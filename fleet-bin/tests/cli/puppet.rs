@@ -71,10 +71,10 @@ impl Puppet {
         for (at, id) in (1..).zip(ids) {
             let id: MachineId = id.parse().unwrap();
             let record = MachineRecord {
-                id: id.clone(),
                 address: Some(format!("10.0.0.{at}").parse().unwrap()),
                 metadata: Metadata::from([("rack".to_owned(), format!("r{at}"))]),
                 version: "1.2.3".to_owned(),
+                ..MachineRecord::new(id.clone())
             };
             machines.push((id, registry.join(record, "token", TTL).await.unwrap()));
         }

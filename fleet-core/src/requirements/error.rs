@@ -5,7 +5,9 @@ use std::fmt;
 use fleet_unitfile::{Location, NameError, Span, SpecifierError, UnitName};
 
 use super::{FleetOption, MetadataProblem, metadata};
-use crate::{MachineId, Pattern, PatternError};
+use crate::{
+    AmountError, ExpressionError, ExpressionProblem, MachineId, Pattern, PatternError, Peer,
+};
 
 /// One thing that is wrong with an `[X-Fleet]` section.
 ///
@@ -91,6 +93,44 @@ pub enum RequirementErrorKind {
         /// What is wrong with it.
         cause: PatternError,
     },
+    /// An expression over metadata cannot be read.
+    Expression {
+        /// The option.
+        option: FleetOption,
+        /// What is wrong with it.
+        cause: ExpressionError,
+    },
+    /// What is to be reserved is no amount.
+    Amount {
+        /// The option.
+        option: FleetOption,
+        /// What is wrong with it.
+        cause: AmountError,
+    },
+    /// A `MaxPerMachine=` is no whole number from 1 on.
+    MaxPerMachine {
+        /// What is written.
+        value: String,
+    },
+    /// What stands before the colon of a `Prefer=` or `Spread=` is no weight that it may have.
+    Weight {
+        /// The option.
+        option: FleetOption,
+        /// What is written there.
+        value: String,
+    },
+    /// A `Spread=` is no metadata key.
+    SpreadKey {
+        /// What is written.
+        value: String,
+    },
+    /// A value is not one of those that the option has.
+    Choice {
+        /// `Reschedule` or `OnPartition`.
+        option: FleetOption,
+        /// What is written.
+        value: String,
+    },
     /// A `Global=` is neither yes nor no.
     NotABoolean {
         /// What is written.
@@ -114,8 +154,8 @@ pub enum RequirementErrorKind {
     },
     /// The unit must be beside a unit that it keeps away itself.
     PeerKeptAway {
-        /// The unit that `MachineOf=` names.
-        peer: UnitName,
+        /// The unit or the pattern that `MachineOf=` names.
+        peer: Peer,
         /// `Conflicts` or `Replaces`.
         option: FleetOption,
         /// The pattern that covers the peer.
@@ -181,6 +221,16 @@ impl fmt::Display for RequirementErrorKind {
             }
             Self::PeerIsSelf { peer } => write!(f, "MachineOf={peer} names the unit itself"),
             Self::Pattern { option, cause } => write!(f, "{option}: {cause}"),
+            Self::Expression { option, cause } => write!(f, "{option}: {cause}"),
+            Self::Amount { option, cause } => write!(f, "{option}: {cause}"),
+            Self::MaxPerMachine { value } => {
+                write!(f, "MaxPerMachine={value} is no whole number from 1 on")
+            }
+            Self::Weight { option, value } => write!(f, "{option}: {value} is no weight"),
+            Self::SpreadKey { value } => write!(f, "Spread={value} is no metadata key"),
+            Self::Choice { option, value } => {
+                write!(f, "{option}={value} is no choice that there is")
+            }
             Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
             Self::Together { one, other, line } => {
                 write!(f, "{one} cannot be used together with {other} (line {line})")
@@ -223,6 +273,20 @@ impl RequirementErrorKind {
                 "write unit names, with * for any text, ? for one character, [a-z] for a class"
                     .into()
             }
+            Self::Expression { cause, .. } => expression_help(cause),
+            Self::Amount { cause, .. } => cause.help(),
+            Self::MaxPerMachine { .. } => "write a number such as 1, or remove the option".into(),
+            Self::Weight { option: FleetOption::Spread, .. } => {
+                "write a number from 1 to 1000, as in Spread=5: zone".into()
+            }
+            Self::Weight { .. } => {
+                "write a number from -1000 to 1000 but 0, as in Prefer=10: disk = ssd, or quote \
+                 the key"
+                    .into()
+            }
+            Self::SpreadKey { .. } => "write one key for each Spread, as in Spread=zone".into(),
+            Self::Choice { option: FleetOption::Reschedule, .. } => "write always or never".into(),
+            Self::Choice { .. } => "write keep or stop".into(),
             Self::NotABoolean { .. } => "write true or false".into(),
             Self::Together { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
@@ -240,6 +304,13 @@ fn specifier_help(cause: &SpecifierError) -> String {
     }
 }
 
+fn expression_help(cause: &ExpressionError) -> String {
+    match cause.problem() {
+        ExpressionProblem::Specifier(cause) => specifier_help(cause),
+        _ => cause.help(),
+    }
+}
+
 fn metadata_help(value: &str, problem: MetadataProblem) -> String {
     match metadata::suggestion(value, problem) {
         Some(suggestion) => format!("write MachineMetadata={suggestion}"),
@@ -249,66 +320,9 @@ fn metadata_help(value: &str, problem: MetadataProblem) -> String {
 
 fn together_help(one: FleetOption, other: FleetOption) -> String {
     if [one, other].contains(&FleetOption::Global) {
-        return "remove one of them: beside Global only MachineMetadata and Conflicts have a \
-                meaning"
+        return "remove one of them: beside Global only MachineMetadata, MachineMetadataExpr, \
+                Conflicts and OnPartition have a meaning"
             .into();
     }
     "remove one of them".into()
-}
-
-/// All that is wrong with an `[X-Fleet]` section, in the order of the file; never empty.
-///
-/// Of more than a hundred errors, the first hundred that were found.
-///
-/// It prints one line for each error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequirementErrors(Vec<RequirementError>);
-
-impl RequirementErrors {
-    /// The errors in the order of the file; `None` if there are none.
-    pub(super) fn new(mut errors: Vec<RequirementError>) -> Option<Self> {
-        errors.sort_by_key(|error| error.span.start); // stable, so of one place as they were found
-        (!errors.is_empty()).then_some(Self(errors))
-    }
-
-    /// The errors, in the order of the file.
-    pub fn iter(&self) -> std::slice::Iter<'_, RequirementError> {
-        self.0.iter()
-    }
-
-    /// The error that comes first in the file.
-    #[must_use]
-    pub fn first(&self) -> &RequirementError {
-        self.0.first().expect("never made without an error")
-    }
-}
-
-impl std::error::Error for RequirementErrors {}
-
-impl fmt::Display for RequirementErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, error) in self.0.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "\n" };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
-
-impl IntoIterator for RequirementErrors {
-    type Item = RequirementError;
-    type IntoIter = std::vec::IntoIter<RequirementError>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a RequirementErrors {
-    type Item = &'a RequirementError;
-    type IntoIter = std::slice::Iter<'a, RequirementError>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
 }

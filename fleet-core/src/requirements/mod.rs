@@ -1,24 +1,29 @@
 //! What a unit demands of a machine: its `[X-Fleet]` section, typed.
 
 mod error;
+mod errors;
 mod metadata;
 mod option;
+mod plain;
 mod reader;
 mod report;
 mod rules;
 mod values;
 mod warning;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::{MachineId, Pattern};
+use crate::{Expression, MachineId, Pattern, Peer, Resources};
 
-pub use error::{RequirementError, RequirementErrorKind, RequirementErrors};
+pub use error::{RequirementError, RequirementErrorKind};
+pub use errors::RequirementErrors;
 pub use metadata::MetadataProblem;
 pub use option::FleetOption;
 pub use warning::{RequirementWarning, RequirementWarningKind};
+pub use wishes::{OnPartition, Preference, Reschedule, Spread};
 
 /// The section of a unit file that speaks to fleet.
 const SECTION: &str = "X-Fleet";
@@ -27,21 +32,36 @@ const SECTION: &str = "X-Fleet";
 ///
 /// Specifiers are expanded with the unit's own name, so two instances of one template have
 /// requirements of their own.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {
     /// `Global=`: run on every eligible machine.
     pub global: bool,
     /// `MachineID=`: the only machine that will do.
     pub machine_id: Option<MachineId>,
-    /// `MachineOf=`: units that must be on the same machine, in the order written.
-    pub machine_of: Vec<UnitName>,
+    /// `MachineOf=`: who must be on the same machine, in the order written.
+    pub machine_of: Vec<Peer>,
     /// `MachineMetadata=`: for each key the values of which the machine must have one.
     pub metadata: BTreeMap<String, BTreeSet<String>>,
+    /// `MachineMetadataExpr=`: what must be true of the machine's metadata.
+    pub metadata_expr: Option<Expression>,
     /// `Conflicts=`: units that must not be on the same machine, in the order written.
     pub conflicts: Vec<Pattern>,
     /// `Replaces=`: units that must leave the machine on which this one is placed, in the order
     /// written.
     pub replaces: Vec<Pattern>,
+    /// `MaxPerMachine=`: how many instances of the unit's template may be on one machine, itself
+    /// included; at least 1.
+    pub max_per_machine: Option<u32>,
+    /// `ReserveCPU=`, `ReserveMemory=` and `ReserveDisk=`: what the machine must have left.
+    pub reserve: Resources,
+    /// `Prefer=`: which machines are better, in the order written.
+    pub prefer: Vec<Preference>,
+    /// `Spread=`: by which metadata keys instances keep apart, each key once, in the order written.
+    pub spread: Vec<Spread>,
+    /// `Reschedule=`: whether it gets another machine when its own is lost.
+    pub reschedule: Reschedule,
+    /// `OnPartition=`: what becomes of it on a machine that is cut off.
+    pub on_partition: OnPartition,
 }
 
 /// What to do about what the old program passed over in silence.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Resource;
+
 /// An option of the `[X-Fleet]` section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -12,12 +14,30 @@ pub enum FleetOption {
     MachineOf,
     /// `MachineMetadata=`: what the machine must say of itself.
     MachineMetadata,
+    /// `MachineMetadataExpr=`: what must be true of what the machine says of itself.
+    MachineMetadataExpr,
     /// `Conflicts=`: units that must not be on the same machine.
     Conflicts,
     /// `Global=`: run on every eligible machine.
     Global,
     /// `Replaces=`: units that must leave the machine.
     Replaces,
+    /// `MaxPerMachine=`: how many instances of a template may be on one machine.
+    MaxPerMachine,
+    /// `ReserveCPU=`: how much processor time the machine must have left.
+    ReserveCpu,
+    /// `ReserveMemory=`: how much memory the machine must have left.
+    ReserveMemory,
+    /// `ReserveDisk=`: how much disk the machine must have left.
+    ReserveDisk,
+    /// `Prefer=`: which machines are better.
+    Prefer,
+    /// `Spread=`: by which metadata key instances of a template keep apart.
+    Spread,
+    /// `Reschedule=`: whether the unit gets another machine when its own is lost.
+    Reschedule,
+    /// `OnPartition=`: what becomes of the unit on a machine that is cut off.
+    OnPartition,
 }
 
 /// Spellings that the old program deprecated, and what they are called now.
@@ -34,13 +54,22 @@ const ALIKE: f64 = 0.6;
 
 impl FleetOption {
     /// All options, in the order in which the documents explain them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 15] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
+        Self::MachineMetadataExpr,
         Self::Conflicts,
         Self::Global,
         Self::Replaces,
+        Self::MaxPerMachine,
+        Self::ReserveCpu,
+        Self::ReserveMemory,
+        Self::ReserveDisk,
+        Self::Prefer,
+        Self::Spread,
+        Self::Reschedule,
+        Self::OnPartition,
     ];
 
     /// The option as it is written in a unit file.
@@ -50,9 +79,18 @@ impl FleetOption {
             Self::MachineId => "MachineID",
             Self::MachineOf => "MachineOf",
             Self::MachineMetadata => "MachineMetadata",
+            Self::MachineMetadataExpr => "MachineMetadataExpr",
             Self::Conflicts => "Conflicts",
             Self::Global => "Global",
             Self::Replaces => "Replaces",
+            Self::MaxPerMachine => "MaxPerMachine",
+            Self::ReserveCpu => "ReserveCPU",
+            Self::ReserveMemory => "ReserveMemory",
+            Self::ReserveDisk => "ReserveDisk",
+            Self::Prefer => "Prefer",
+            Self::Spread => "Spread",
+            Self::Reschedule => "Reschedule",
+            Self::OnPartition => "OnPartition",
         }
     }
 
@@ -84,6 +122,26 @@ impl FleetOption {
     pub(super) const fn takes_units(self) -> bool {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
     }
+
+    /// Whether its values are expressions, in which quotation marks have a meaning of their own.
+    pub(super) const fn takes_expressions(self) -> bool {
+        matches!(self, Self::MachineMetadataExpr | Self::Prefer)
+    }
+
+    /// Whether only instances of a template have a use for it.
+    pub(super) const fn counts_instances(self) -> bool {
+        matches!(self, Self::MaxPerMachine | Self::Spread)
+    }
+
+    /// What it reserves, if it reserves something.
+    pub(super) const fn reserves(self) -> Option<Resource> {
+        match self {
+            Self::ReserveCpu => Some(Resource::Cpu),
+            Self::ReserveMemory => Some(Resource::Memory),
+            Self::ReserveDisk => Some(Resource::Disk),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for FleetOption {
@@ -107,6 +165,12 @@ mod tests {
             ("Conflict", Some(FleetOption::Conflicts)),
             ("Replace", Some(FleetOption::Replaces)),
             ("MachinesOf", Some(FleetOption::MachineOf)),
+            ("MachineMetadataExpression", Some(FleetOption::MachineMetadataExpr)),
+            ("ReserveCpu", Some(FleetOption::ReserveCpu)),
+            ("ReserveMem", Some(FleetOption::ReserveMemory)),
+            ("MaxPerMachines", Some(FleetOption::MaxPerMachine)),
+            ("Preferred", Some(FleetOption::Prefer)),
+            ("OnPartitioned", Some(FleetOption::OnPartition)),
             ("Description", None),
             ("After", None),
             ("X-", None),

@@ -10,7 +10,7 @@ use super::{
     RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness, metadata, rules,
     values,
 };
-use crate::{MachineId, Pattern};
+use crate::{MachineId, Pattern, Peer, PeerError};
 
 /// How many values an option may have. They are compared with each other, and with each other
 /// unit's, so their number must not be the sender's choice.
@@ -24,7 +24,7 @@ pub(super) struct Placed<T> {
 
 /// What was read so far.
 pub(super) struct Reader<'a> {
-    name: &'a UnitName,
+    pub(super) name: &'a UnitName,
     file: &'a UnitFile,
     pub(super) reports: Reports<'a>,
     /// Where each option but `Global=` was first given, unless it was taken back since.
@@ -34,8 +34,10 @@ pub(super) struct Reader<'a> {
     /// Where `Global=` was said to be true, unless it was taken back since.
     global: Option<Span>,
     machine_id: Option<Placed<MachineId>>,
-    pub(super) machine_of: Vec<Placed<UnitName>>,
+    pub(super) machine_of: Vec<Placed<Peer>>,
     metadata: BTreeMap<String, BTreeSet<String>>,
+    /// What needs no place once it was read.
+    pub(super) plain: Requirements,
     pub(super) conflicts: Vec<Placed<Pattern>>,
     pub(super) replaces: Vec<Placed<Pattern>>,
 }
@@ -52,6 +54,7 @@ impl<'a> Reader<'a> {
             machine_id: None,
             machine_of: Vec::new(),
             metadata: BTreeMap::new(),
+            plain: Requirements::default(),
             conflicts: Vec::new(),
             replaces: Vec::new(),
         }
@@ -79,6 +82,7 @@ impl<'a> Reader<'a> {
             metadata: self.metadata,
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
+            ..self.plain
         };
         Ok(Parsed { requirements, warnings })
     }
@@ -171,12 +175,19 @@ impl<'a> Reader<'a> {
             FleetOption::Conflicts => self.conflicts.clear(),
             FleetOption::Replaces => self.replaces.clear(),
             FleetOption::Global => self.global = None,
+            _ => self.take_back_plain(key),
         }
     }
 
     fn read_value(&mut self, key: FleetOption, value: &str, span: Span) {
-        if key == FleetOption::MachineMetadata {
-            return self.read_metadata(value, span);
+        match key {
+            FleetOption::MachineMetadata => return self.read_metadata(value, span),
+            FleetOption::MachineMetadataExpr => return self.read_demand(value, span),
+            FleetOption::Prefer => return self.read_preference(value, span),
+            _ => {}
+        }
+        if let Some(resource) = key.reserves() {
+            return self.read_amount(resource, key, value, span);
         }
         let Some(value) = self.expand(key, value, span) else {
             return;
@@ -186,13 +197,18 @@ impl<'a> Reader<'a> {
             FleetOption::MachineOf => self.read_peer(&value, span),
             FleetOption::Conflicts | FleetOption::Replaces => self.read_pattern(key, &value, span),
             FleetOption::Global => self.read_global(value, span),
-            FleetOption::MachineMetadata => {}
+            _ => self.read_plain(key, value, span),
         }
     }
 
     /// The value with its specifiers expanded. `None` if that cannot be, which is recorded, or if
     /// the value depends on the instance and there is none yet.
-    fn expand(&mut self, option: FleetOption, value: &str, span: Span) -> Option<String> {
+    pub(super) fn expand(
+        &mut self,
+        option: FleetOption,
+        value: &str,
+        span: Span,
+    ) -> Option<String> {
         match expand_specifiers(value, self.name) {
             Ok(_) if self.name.is_template() && depends_on_instance(value) => None,
             Ok(expanded) => Some(expanded),
@@ -226,15 +242,19 @@ impl<'a> Reader<'a> {
     }
 
     fn read_peer(&mut self, value: &str, span: Span) {
-        match UnitName::parse(value) {
-            Err(cause) => {
+        match value.parse() {
+            Err(PeerError::Name(cause)) => {
                 let value = value.to_owned();
                 self.reports.refuse(span, Kind::UnitName { value, cause });
             }
-            Ok(peer) if peer == *self.name => {
+            Err(PeerError::Pattern(cause)) => {
+                let option = FleetOption::MachineOf;
+                self.reports.refuse(span, Kind::Pattern { option, cause });
+            }
+            Ok(Peer::Named(peer)) if peer == *self.name => {
                 self.reports.refuse(span, Kind::PeerIsSelf { peer });
             }
-            Ok(peer) if peer.is_template() => {
+            Ok(Peer::Named(peer)) if peer.is_template() => {
                 self.reports.refuse(span, Kind::PeerIsTemplate { peer });
             }
             Ok(value) => self.machine_of.push(Placed { value, span }),
@@ -293,7 +313,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Whether the value is another one for each instance of a template.
-fn depends_on_instance(value: &str) -> bool {
+pub(super) fn depends_on_instance(value: &str) -> bool {
     let without_percent_signs = value.replace("%%", "");
     ["%i", "%n", "%N"].iter().any(|specifier| without_percent_signs.contains(specifier))
 }

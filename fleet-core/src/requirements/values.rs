@@ -4,6 +4,10 @@ use super::FleetOption;
 
 /// The values of a line; none if nothing is assigned.
 pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
+    if option.takes_expressions() {
+        let lines = (!line.is_empty()).then(|| line.to_owned());
+        return lines.into_iter().collect();
+    }
     let values = if is_quoted(line) { unquote(line) } else { vec![line.to_owned()] };
     if option.takes_units() {
         return values.iter().flat_map(|v| v.split_whitespace()).map(str::to_owned).collect();
@@ -55,6 +59,15 @@ mod tests {
         ];
         for (line, expected) in cases {
             assert_eq!(split(FleetOption::MachineMetadata, line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_expression_keeps_its_quotation_marks() {
+        for option in [FleetOption::MachineMetadataExpr, FleetOption::Prefer] {
+            let line = "\"disk type\" = \"solid state\"";
+            assert_eq!(split(option, line), [line], "{option}");
+            assert!(split(option, "").is_empty(), "{option}");
         }
     }
 

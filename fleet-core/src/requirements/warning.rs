@@ -42,6 +42,11 @@ pub enum RequirementWarningKind {
         /// The pattern.
         pattern: Pattern,
     },
+    /// The option is about the instances of a template, and the unit is none.
+    NoEffect {
+        /// The option.
+        option: FleetOption,
+    },
     /// Something is wrong and was ignored, as [`Strictness::Warn`](crate::Strictness) asks for.
     Ignored(RequirementErrorKind),
 }
@@ -72,6 +77,9 @@ impl RequirementWarning {
             RequirementWarningKind::MatchesNothing { pattern, .. } => {
                 format!("write the whole name, as in {pattern}.service, or {pattern}*")
             }
+            RequirementWarningKind::NoEffect { .. } => {
+                "name the unit as an instance, as in web@1.service, or remove the option".into()
+            }
             RequirementWarningKind::Ignored(kind) => kind.help(),
         }
     }
@@ -90,6 +98,9 @@ impl fmt::Display for RequirementWarningKind {
             Self::SectionName { name } => write!(f, "section [{name}] is not read by fleet"),
             Self::MatchesNothing { option, pattern } => {
                 write!(f, "{option}={pattern} matches no unit, for a pattern covers whole names")
+            }
+            Self::NoEffect { option } => {
+                write!(f, "{option} has no effect, for it counts instances of a template")
             }
             Self::Ignored(kind) => write!(f, "ignored: {kind}"),
         }

@@ -47,6 +47,13 @@ MachineOf leads in a circle: a.service -> d.service -> a.service
 }
 
 #[test]
+fn a_pattern_of_machine_of_closes_no_circle() {
+    let known = known(&[("b.service", "MachineOf=a.service"), ("c.service", "")]);
+    assert_eq!(machine_of_cycle(&known, &unit("a.service", "MachineOf=[bc].service")), None);
+    assert!(machine_of_cycle(&known, &unit("a.service", "MachineOf=x* b.service")).is_some());
+}
+
+#[test]
 fn new_content_takes_the_place_of_the_old() {
     let known =
         known(&[("a.service", "MachineOf=b.service"), ("b.service", "MachineOf=x.service")]);

@@ -1,6 +1,8 @@
 //! What must hold of every `[X-Fleet]` section.
 
-use fleet_core::{FleetOption, Parsed, RequirementErrors, Requirements, Strictness};
+use fleet_core::{
+    FleetOption, Parsed, RequirementErrors, Requirements, Reschedule, Resource, Strictness,
+};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
 
@@ -37,6 +39,16 @@ fn section() -> impl Strategy<Value = String> {
         "é",
         "\t",
         "148a18ff",
+        "7",
+        "5: a",
+        "a < 1.5",
+        " and ",
+        "not ",
+        "(",
+        ")",
+        "512M",
+        "never",
+        "stop",
     ]);
     let value = prop::collection::vec(pieces, 0..5).prop_map(|pieces| pieces.concat());
     let line = (names, value).prop_map(|(name, value)| format!("{name}={value}\n"));
@@ -61,7 +73,32 @@ fn write(requirements: &Requirements) -> String {
     }
     requirements.conflicts.iter().for_each(|pattern| line("Conflicts", pattern.as_str()));
     requirements.replaces.iter().for_each(|pattern| line("Replaces", pattern.as_str()));
+    write_plain(requirements, &mut text);
     text
+}
+
+/// Writes what stands alone; in expressions quotation marks have a meaning of their own.
+fn write_plain(requirements: &Requirements, text: &mut String) {
+    let mut line = |name: FleetOption, value: &dyn std::fmt::Display| {
+        text.push_str(&format!("{name}={}\n", value.to_string().replace('%', "%%")));
+    };
+    let reserved = [
+        (FleetOption::ReserveCpu, Resource::Cpu),
+        (FleetOption::ReserveMemory, Resource::Memory),
+        (FleetOption::ReserveDisk, Resource::Disk),
+    ];
+    // Beside Global= most of them may not be written at all.
+    for (option, resource) in reserved.into_iter().filter(|it| requirements.reserve[it.1] > 0) {
+        line(option, &resource.show(requirements.reserve[resource]));
+    }
+    requirements.max_per_machine.iter().for_each(|max| line(FleetOption::MaxPerMachine, max));
+    requirements.metadata_expr.iter().for_each(|it| line(FleetOption::MachineMetadataExpr, it));
+    requirements.prefer.iter().for_each(|it| line(FleetOption::Prefer, it));
+    requirements.spread.iter().for_each(|it| line(FleetOption::Spread, it));
+    if requirements.reschedule != Reschedule::default() {
+        line(FleetOption::Reschedule, &requirements.reschedule);
+    }
+    line(FleetOption::OnPartition, &requirements.on_partition);
 }
 
 proptest! {

@@ -2,7 +2,11 @@
 
 mod convergence;
 mod cycles;
+mod documents;
+mod expression_laws;
+mod expressions;
 mod laws;
+mod options;
 mod reasons;
 mod refusals;
 mod requirements;

@@ -1,6 +1,6 @@
 //! The words of reasons and refusals, which people read when a unit does not run.
 
-use fleet_core::{MachineId, Pattern, Reason, Refusal, Rule, tally};
+use fleet_core::{MachineId, Nearest, Pattern, Reason, Refusal, Resource, Rule, Tally, tally};
 use fleet_unitfile::UnitName;
 
 use crate::wrap::wrap;
@@ -15,6 +15,14 @@ fn unit(name: &str) -> UnitName {
 
 fn pattern(text: &str) -> Pattern {
     text.parse().unwrap()
+}
+
+fn short_of(resource: Resource, wanted: u64, free: u64, offered: u64) -> Refusal {
+    Refusal::Reserve { resource, wanted, free, offered }
+}
+
+fn custom(rule: &str, detail: &str) -> Refusal {
+    Refusal::Custom { rule: rule.into(), detail: detail.into() }
 }
 
 fn refusals() -> Vec<(MachineId, Refusal)> {
@@ -34,9 +42,27 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
         (machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), metadata(None)),
         (machine("b5"), metadata(Some("eu-1"))),
         (machine("c4"), conflict(true)),
-        (machine("d6"), Refusal::MachineOf { peer: unit("db.service") }),
+        (machine("d6"), Refusal::MachineOf { peer: unit("db.service").into() }),
         (machine("e7"), replaces(false)),
         (machine("e8"), replaces(true)),
+        (machine("a0"), Refusal::Cordon {}),
+        (
+            machine("a1"),
+            Refusal::MachineMetadataExpr {
+                failed: "cores > 8 or exists gpu".into(),
+                found: "cores=4, no gpu".into(),
+            },
+        ),
+        (machine("a2"), Refusal::MachineOf { peer: "db@*.service".parse().unwrap() }),
+        (
+            machine("a3"),
+            Refusal::MaxPerMachine { template: unit("web@.service"), limit: 2, there: 2 },
+        ),
+        (machine("a4"), short_of(Resource::Memory, 2 << 30, 1 << 30, 4 << 30)),
+        (machine("a5"), short_of(Resource::Cpu, 1500, 0, 0)),
+        (machine("a6"), custom("licence", "no licence for it")),
+        (machine("a7"), custom("licence", "the licence has ended")),
+        (machine("a8"), custom("quota", "the customer has no more")),
         (machine("f9"), Refusal::MachineId { wanted: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") }),
     ]
 }
@@ -53,49 +79,99 @@ c4: web@1.service is on it, and has Conflicts=web@*
 d6: db.service is not on it
 e7: old.service is on it, and no other machine takes that unit
 e8: old.service is on it, and replaces the unit
+a0: it is cordoned, and takes no unit that is not there
+a1: the unit wants cores > 8 or exists gpu, the machine has cores=4, no gpu
+a2: no other unit that matches db@*.service is on it
+a3: 2 of web@.service on it, MaxPerMachine=2 allows no more
+a4: the unit reserves memory 2G, of 4G offered 1G is free
+a5: the unit reserves cpu 1.5, the machine offers no cpu
+a6: no licence for it
+a7: the licence has ended
+a8: the customer has no more
 f9: the unit wants machine 148a18ff6e95460fb2dc5b1a4b6b4d21
 ");
 }
 
-#[test]
-fn every_reason_in_words() {
+fn reasons() -> Vec<Reason> {
     let tallies = tally(refusals());
     let alone = tally(refusals().into_iter().take(1));
-    let reasons = [
+    let nearest = |unit: Option<&str>| {
+        let unit = unit.map(|name| name.parse().unwrap());
+        let refusal = short_of(Resource::Disk, 10 << 30, 9 << 30, 10 << 30);
+        Some(Nearest { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), unit, refusal })
+    };
+    let of_b = alone.iter().map(|it| Tally { unit: Some(unit("b.service")), ..it.clone() });
+    let of_b: Vec<Tally> = of_b.collect();
+    vec![
         Reason::NoMachines,
-        Reason::NoMachineFits { machines: 8, tallies },
-        Reason::NoMachineFits { machines: 1, tallies: alone.clone() },
+        Reason::NoMachineFits { machines: 17, tallies, nearest: None },
+        Reason::NoMachineFits { machines: 1, tallies: alone.clone(), nearest: None },
         Reason::NoMachineFitsGroup {
             group: vec![unit("a.service"), unit("b.service")],
             machines: 1,
-            tallies: alone,
+            tallies: alone.clone(),
+            nearest: None,
         },
-        Reason::PeerUnknown { peer: unit("db.service") },
-        Reason::PeerInactive { peer: unit("db.service") },
+        Reason::NoMachineFits { machines: 2, tallies: alone, nearest: nearest(None) },
+        Reason::NoMachineFitsGroup {
+            group: vec![unit("a.service"), unit("b.service")],
+            machines: 2,
+            tallies: of_b.clone(),
+            nearest: nearest(Some("a.service")),
+        },
+        // There is no choice of one.
+        Reason::NoMachineFits { machines: 1, tallies: of_b, nearest: nearest(None) },
+        Reason::PeerUnknown { peer: unit("db.service").into() },
+        Reason::PeerInactive { peer: unit("db.service").into() },
         Reason::PeersApart {
             one: (unit("a.service"), machine("148a18ff6e95460fb2dc5b1a4b6b4d21")),
             other: (unit("b.service"), machine("c3f0aa1122334455")),
         },
         Reason::Cycle { units: vec![unit("a.service"), unit("b.service")] },
-    ];
-    let texts = reasons.map(|reason| reason.to_string());
+        Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
+        Reason::PeerInactive { peer: "db@*.service".parse().unwrap() },
+        Reason::NotRescheduled { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
+    ]
+}
+
+#[test]
+fn every_reason_in_words() {
+    let texts: Vec<String> = reasons().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
 no machine is present
-none of 8 machines fits: MachineID refuses 1 (f9: the unit wants machine
+none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned, and takes no unit that is
+    not there); MachineID refuses 1 (f9: the unit wants machine
     148a18ff6e95460fb2dc5b1a4b6b4d21); MachineMetadata refuses 2 (such as 148a18ff: the
-    unit wants region=us-east-1 or us-west-1, the machine has no region); MachineOf
-    refuses 1 (d6: db.service is not on it); Conflicts refuses 2 (such as c3f0aa11:
-    web@1.service is on it, and matches Conflicts=web@*); Replaces refuses 2 (such as e7:
-    old.service is on it, and no other machine takes that unit)
+    unit wants region=us-east-1 or us-west-1, the machine has no region);
+    MachineMetadataExpr refuses 1 (a1: the unit wants cores > 8 or exists gpu, the machine
+    has cores=4, no gpu); MachineOf refuses 2 (such as d6: db.service is not on it);
+    Conflicts refuses 2 (such as c3f0aa11: web@1.service is on it, and matches
+    Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2 of web@.service on it,
+    MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4: the unit reserves
+    memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as e7: old.service is
+    on it, and no other machine takes that unit); licence refuses 2 (such as a6: no
+    licence for it); quota refuses 1 (a8: the customer has no more)
 the only machine does not fit: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
     matches Conflicts=web@*)
 the only machine does not fit a.service, b.service together: Conflicts refuses 1
     (c3f0aa11: web@1.service is on it, and matches Conflicts=web@*)
+none of 2 machines fits: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
+    matches Conflicts=web@*); nearest is 148a18ff: the unit reserves disk 10G, of 10G
+    offered 9G is free
+none of 2 machines fits a.service, b.service together: Conflicts refuses 1 (c3f0aa11:
+    b.service: web@1.service is on it, and matches Conflicts=web@*); nearest is 148a18ff:
+    a.service: the unit reserves disk 10G, of 10G offered 9G is free
+the only machine does not fit: Conflicts refuses 1 (c3f0aa11: b.service: web@1.service is
+    on it, and matches Conflicts=web@*)
 MachineOf=db.service names an unknown unit: submit it, or correct the name
 MachineOf=db.service names a unit that is inactive: load or start it
 MachineOf names units that are on different machines: a.service is on 148a18ff, b.service
     on c3f0aa11
 MachineOf leads in a circle: a.service -> b.service -> a.service
+MachineOf=db@*.service matches no other unit: submit one, or correct it
+MachineOf=db@*.service matches only inactive units: load or start one
+its machine 148a18ff is not present, and Reschedule=never keeps it from another: bring the
+    machine back, or change the unit
 ");
 }
 
@@ -104,14 +180,21 @@ fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
     let tallies = tally(refusals());
     let rules: Vec<(Rule, u32)> = tallies.iter().map(|t| (t.refusal.rule(), t.machines)).collect();
     let expected = [
+        (Rule::Cordon, 1),
         (Rule::MachineId, 1),
         (Rule::MachineMetadata, 2),
-        (Rule::MachineOf, 1),
+        (Rule::MachineMetadataExpr, 1),
+        (Rule::MachineOf, 2),
         (Rule::Conflicts, 2),
+        (Rule::MaxPerMachine, 1),
+        (Rule::Reserve, 2),
         (Rule::Replaces, 2),
+        // Rules of embedding programs are told apart by their names.
+        (Rule::Custom, 2),
+        (Rule::Custom, 1),
     ];
     assert_eq!(rules, expected);
-    assert_eq!(tallies[1].example.as_str(), "148a18ff6e95460fb2dc5b1a4b6b4d21");
+    assert_eq!(tallies[2].example.as_str(), "148a18ff6e95460fb2dc5b1a4b6b4d21");
     assert!(tally([]).is_empty());
 }
 
@@ -120,6 +203,9 @@ fn rules_are_named_by_their_options() {
     for (_, refusal) in refusals() {
         let rule = refusal.rule();
         assert_eq!(Rule::from_name(rule.as_str()), Some(rule));
+        assert_eq!(refusal.rule_name() == rule.as_str(), rule != Rule::Custom, "{refusal}");
     }
+    assert_eq!(custom("quota", "").rule_name(), "quota");
+    assert!(Rule::ALL.is_sorted(), "they are tried in the order in which they are compared");
     assert_eq!(Rule::from_name("machineid"), None);
 }

@@ -7,7 +7,7 @@ use crate::requirements::parse;
 use crate::wrap::wrap;
 
 /// All errors of a section of `foo@1.service`; its lines begin at line 2 of the file.
-fn errors(lines: &str) -> String {
+pub(crate) fn errors(lines: &str) -> String {
     match parse("foo@1.service", lines, Strictness::Refuse) {
         Ok(parsed) => panic!("accepted: {lines}\n{parsed:?}"),
         Err(errors) => wrap(&errors.to_string()),
@@ -23,7 +23,8 @@ line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, 
     exactly so
 line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
 line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
-    MachineMetadata, Conflicts, Global, Replaces
+    MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
+    ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition
 line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
     exactly so
 "#);
@@ -88,11 +89,8 @@ line 4, column 11: MachineOf=foo@1.service names the unit itself: remove it: a u
     always on its own machine
 line 5, column 11: MachineOf=db@.service names a template, which never runs itself: name
     one of its instances, as in MachineOf=web@1.service
-line 6, column 11: MachineOf=*.service is not a unit's name: unit name "*.service" has the
-    character '*': use ASCII letters, digits and ":-_.\@", and write any other as an
-    escape such as "\x20"
-line 8, column 1: MachineOf=Conflicts=b* is not a unit's name: unit name "Conflicts=b*"
-    has no type: add a suffix such as ".service"
+line 8, column 1: MachineOf: "Conflicts=b*" is not a pattern: character 10 is in no unit's
+    name: write unit names, with * for any text, ? for one character, [a-z] for a class
 "#);
 }
 
@@ -156,13 +154,16 @@ fn options_that_cannot_be_used_together() {
 line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
     them
 line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-    them: beside Global only MachineMetadata and Conflicts have a meaning
+    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
+    OnPartition have a meaning
 line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
     them
 line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
-    them: beside Global only MachineMetadata and Conflicts have a meaning
+    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
+    OnPartition have a meaning
 line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
-    them: beside Global only MachineMetadata and Conflicts have a meaning
+    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
+    OnPartition have a meaning
 line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
     them
 ");
@@ -192,9 +193,11 @@ fn all_errors_of_a_file_in_its_order() {
     let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
     insta::assert_snapshot!(errors(lines), @r#"
 line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-    them: beside Global only MachineMetadata and Conflicts have a meaning
+    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
+    OnPartition have a meaning
 line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
-    them: beside Global only MachineMetadata and Conflicts have a meaning
+    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
+    OnPartition have a meaning
 line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
     them
 line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the

@@ -15,7 +15,7 @@ pub(crate) fn parse(
     Requirements::parse(&name.parse().unwrap(), &file, strictness)
 }
 
-fn read(name: &str, lines: &str) -> Requirements {
+pub(crate) fn read(name: &str, lines: &str) -> Requirements {
     match parse(name, lines, Strictness::Refuse) {
         Ok(parsed) => parsed.requirements,
         Err(errors) => panic!("{name}: {lines}\n{errors}"),

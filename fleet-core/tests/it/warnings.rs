@@ -6,9 +6,9 @@ use fleet_unitfile::UnitFile;
 use crate::requirements::parse;
 use crate::wrap::wrap;
 
-/// All warnings of a section of `foo@1.service`.
-fn warnings(lines: &str, strictness: Strictness) -> String {
-    let warnings = parse("foo@1.service", lines, strictness).unwrap().warnings;
+/// All warnings of a section of the unit of that name.
+pub(crate) fn warnings(name: &str, lines: &str, strictness: Strictness) -> String {
+    let warnings = parse(name, lines, strictness).unwrap().warnings;
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     wrap(&texts.join("\n"))
 }
@@ -16,13 +16,13 @@ fn warnings(lines: &str, strictness: Strictness) -> String {
 #[test]
 fn old_spellings_are_warned_of() {
     let lines = "X-ConditionMachineMetadata=a=b\nX-Conflicts=c*\nMachineMetadata=d=e";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+    insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
 line 2, column 1: X-ConditionMachineMetadata is the old name of MachineMetadata: write
     MachineMetadata
 line 3, column 1: X-Conflicts is the old name of Conflicts: write Conflicts
 ");
     let lines = "X-ConditionMachineID=a\nX-ConditionMachineBootID=a";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+    insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
 line 2, column 1: X-ConditionMachineID is the old name of MachineID: write MachineID
 line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write MachineID
 ");
@@ -31,7 +31,7 @@ line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write M
 #[test]
 fn a_pattern_that_forgets_the_type_is_warned_of() {
     let lines = "Conflicts=monitor web*.service db.service";
-    insta::assert_snapshot!(warnings(lines, Strictness::Refuse), @"
+    insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
 line 2, column 11: Conflicts=monitor matches no unit, for a pattern covers whole names:
     write the whole name, as in monitor.service, or monitor*
 ");
@@ -82,7 +82,7 @@ fn a_lenient_reader_ignores_what_the_old_program_ignored() {
     let parsed = parse("foo@1.service", lines, Strictness::Warn).unwrap();
     assert_eq!(parsed.requirements.metadata.len(), 1);
     assert_eq!(parsed.requirements.conflicts, ["f*".parse().unwrap()]);
-    insta::assert_snapshot!(warnings(lines, Strictness::Warn), @r#"
+    insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Warn), @r#"
 line 2, column 1: ignored: [X-Fleet] has no option "Conflict": write Conflicts, spelled
     exactly so
 line 3, column 17: ignored: MachineMetadata=a=b=c is not one condition: it has more than

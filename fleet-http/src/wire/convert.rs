@@ -2,17 +2,19 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{Fault, Reason, Snapshot, Tally};
+use fleet_core::{Fault, Placement, Reason, Snapshot, Tally};
 use fleet_unitfile::UnitName;
 
-use super::{Machine, Peer, ReasonDetail, RefusalCount, Unit, UnitOption, UnitState};
+use super::{
+    Machine, Nearest, Peer, ReasonDetail, RefusalCount, Resources, Unit, UnitOption, UnitState,
+};
 
 /// A unit as lists show it: all but its source.
 pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
     let name = unit.name.as_str();
     let placement = snapshot.placement(name);
     // A reason that outlived its cause by one revision must not contradict the placement.
-    let reason = snapshot.reason(name).filter(|_| placement.is_none());
+    let reason = snapshot.reason(name).filter(|reason| goes_with(reason, placement));
     Unit {
         current_state: snapshot.current(unit).to_string(),
         desired_state: unit.desired.to_string(),
@@ -25,6 +27,14 @@ pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
         reason: reason.map_or_else(String::new, ToString::to_string),
         reason_detail: reason.map(|reason| reason_detail(reason)),
         ..Unit::default()
+    }
+}
+
+/// Whether a reason can be true of a unit with that placement.
+fn goes_with(reason: &Reason, placement: Option<&Placement>) -> bool {
+    match reason {
+        Reason::NotRescheduled { machine } => placement.is_some_and(|it| it.machine == *machine),
+        _ => placement.is_none(),
     }
 }
 
@@ -80,8 +90,14 @@ pub(crate) fn state(state: &fleet_core::UnitState) -> UnitState {
 /// A machine.
 pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     Machine {
+        cordoned: machine.cordoned,
         id: machine.id.to_string(),
         metadata: machine.metadata.clone(),
+        offers: Resources {
+            cpu: machine.offers.cpu,
+            disk: machine.offers.disk,
+            memory: machine.offers.memory,
+        },
         primary_ip: machine.address.map_or_else(String::new, |address| address.to_string()),
         version: machine.version.clone(),
     }
@@ -99,14 +115,16 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
     let of_kind = |kind: &str| ReasonDetail { kind: kind.to_owned(), ..ReasonDetail::default() };
     match reason {
         Reason::NoMachines => of_kind("noMachines"),
-        Reason::NoMachineFits { machines, tallies } => ReasonDetail {
+        Reason::NoMachineFits { machines, tallies, nearest: closest } => ReasonDetail {
             machines: Some(*machines),
+            nearest: closest.as_ref().map(nearest),
             refusals: refusals(tallies),
             ..of_kind("noMachineFits")
         },
-        Reason::NoMachineFitsGroup { group, machines, tallies } => ReasonDetail {
+        Reason::NoMachineFitsGroup { group, machines, tallies, nearest: closest } => ReasonDetail {
             group: names(group),
             machines: Some(*machines),
+            nearest: closest.as_ref().map(nearest),
             refusals: refusals(tallies),
             ..of_kind("noMachineFitsGroup")
         },
@@ -124,11 +142,14 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
             ReasonDetail { peers: peers.into(), ..of_kind("peersApart") }
         }
         Reason::Cycle { units } => ReasonDetail { cycle: names(units), ..of_kind("cycle") },
+        Reason::NotRescheduled { machine } => {
+            ReasonDetail { machine_id: machine.to_string(), ..of_kind("notRescheduled") }
+        }
         _ => of_kind("other"),
     }
 }
 
-fn lone(peer: &UnitName) -> Peer {
+fn lone(peer: &fleet_core::Peer) -> Peer {
     Peer { machine_id: String::new(), name: peer.to_string() }
 }
 
@@ -140,8 +161,18 @@ fn refusals(tallies: &[Tally]) -> Vec<RefusalCount> {
     let counts = tallies.iter().map(|tally| RefusalCount {
         example: tally.example.to_string(),
         machines: tally.machines,
-        rule: tally.refusal.rule().to_string(),
+        rule: tally.refusal.rule_name().to_owned(),
         text: tally.refusal.to_string(),
+        unit: tally.unit.as_ref().map_or_else(String::new, ToString::to_string),
     });
     counts.collect()
+}
+
+fn nearest(nearest: &fleet_core::Nearest) -> Nearest {
+    Nearest {
+        machine_id: nearest.machine.to_string(),
+        rule: nearest.refusal.rule_name().to_owned(),
+        text: nearest.refusal.to_string(),
+        unit: nearest.unit.as_ref().map_or_else(String::new, ToString::to_string),
+    }
 }

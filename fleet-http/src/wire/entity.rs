@@ -154,18 +154,44 @@ pub struct UnitStatePage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Machine {
+    /// Whether it takes no units but those that are placed there already.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cordoned: bool,
     /// Its identity.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Its effective metadata.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// What units may reserve of it in all.
+    #[serde(skip_serializing_if = "Resources::is_nothing")]
+    pub offers: Resources,
     /// The address at which other hosts reach it.
     #[serde(rename = "primaryIP", skip_serializing_if = "String::is_empty")]
     pub primary_ip: String,
     /// The version of the daemon that runs on it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
+}
+
+/// Amounts of what machines offer and units reserve.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// Processor time, in thousandths of a core.
+    pub cpu: u64,
+    /// Disk, in bytes.
+    pub disk: u64,
+    /// Memory, in bytes.
+    pub memory: u64,
+}
+
+impl Resources {
+    /// Whether it is nothing of anything.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One page of machines.

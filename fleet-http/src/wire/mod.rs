@@ -12,10 +12,12 @@ mod json;
 mod reason;
 mod request;
 
-pub use entity::{Machine, MachinePage, Unit, UnitOption, UnitPage, UnitState, UnitStatePage};
-pub use entity::{Restarted, Version};
+pub use entity::{
+    Machine, MachinePage, Resources, Restarted, Unit, UnitOption, UnitPage, UnitState,
+    UnitStatePage, Version,
+};
 pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
-pub use reason::{Peer, ReasonDetail, RefusalCount};
+pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
 pub use request::{MetadataOp, PutUnit};
 
 pub(crate) use convert::{broken_unit, machine, reason_text, state, unit, unit_with_source};

@@ -13,12 +13,19 @@ pub struct ReasonDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
     /// `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`, `peerInactive`,
-    /// `peersApart`, `cycle`, or `other`. There may be more in the future.
+    /// `peersApart`, `cycle`, `notRescheduled`, or `other`. There may be more in the future.
     pub kind: String,
+    /// The ID of the machine that the unit has and waits for.
+    #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
     /// How many machines were asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<u32>,
-    /// The units that it must be beside and cannot, with their machines if they have any.
+    /// The machine that comes nearest to taking it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<Nearest>,
+    /// The units that it must be beside and cannot, or patterns over such units, with their
+    /// machines if they have any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
     /// The refusals, counted by the first rule that refused.
@@ -45,8 +52,28 @@ pub struct RefusalCount {
     pub example: String,
     /// How many machines this rule was the first to refuse.
     pub machines: u32,
-    /// The option that states the rule, for example `MachineMetadata`.
+    /// The name of the rule, for example `MachineMetadata`: that of the option that states it,
+    /// where it is one option.
     pub rule: String,
     /// What the rule saw on the example.
     pub text: String,
+    /// Which unit of the group was refused on the example; empty where the unit is alone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+}
+
+/// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nearest {
+    /// Its ID.
+    #[serde(rename = "machineID")]
+    pub machine_id: String,
+    /// The name of the rule that refuses there.
+    pub rule: String,
+    /// What the rule saw there.
+    pub text: String,
+    /// Which unit of the group is refused there; empty where the unit is alone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unit: String,
 }

@@ -132,10 +132,10 @@ impl Server {
     pub(crate) async fn machine(&self, id: &str, metadata: &[(&str, &str)]) -> Presence {
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let record = MachineRecord {
-            id: id.parse().unwrap(),
             address: Some("10.0.0.7".parse().unwrap()),
             metadata: metadata.iter().map(pair).collect::<Metadata>(),
             version: "1.2.3".to_owned(),
+            ..MachineRecord::new(id.parse().unwrap())
         };
         let presence = self.registry.join(record, "token", TTL).await.unwrap();
         let joined = |mirror: &Mirror| mirror.snapshot().machine(id).is_some();

@@ -1,5 +1,8 @@
 //! `PATCH /machines`: its forms, its refusals, and that it is all or nothing.
 
+use fleet_core::Resources;
+use fleet_store::MachineRecord;
+
 use crate::harness::Server;
 
 #[tokio::test]
@@ -9,6 +12,25 @@ async fn nothing_to_do_is_no_error() {
         let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
         assert_eq!(answer.to_string(), "204", "{body}");
     }
+}
+
+#[tokio::test]
+async fn what_a_machine_offers_is_told_if_it_offers_anything() {
+    let server = Server::start().await;
+    let modest = server.machine("m1", &[]).await;
+    let listed = server.get("/fleet/v1/machines").await.json();
+    let machine = &listed["machines"][0];
+    assert_eq!((machine.get("offers"), machine.get("cordoned")), (None, None));
+    let record = MachineRecord {
+        offers: Resources { cpu: 1500, memory: 1 << 30, disk: 0 },
+        cordoned: true,
+        ..MachineRecord::new("m1".parse().unwrap())
+    };
+    server.settle(modest.update_machine(record).await.unwrap()).await;
+    let listed = server.get("/fleet/v1/machines").await.json();
+    let machine = &listed["machines"][0];
+    assert_eq!(machine["offers"].to_string(), r#"{"cpu":1500,"disk":0,"memory":1073741824}"#);
+    assert_eq!(machine["cordoned"], true);
 }
 
 #[tokio::test]

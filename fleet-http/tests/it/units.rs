@@ -1,6 +1,6 @@
 //! What a unit shows beside the documented fields: why it has no machine, its source, its restarts.
 
-use fleet_core::{MachineId, Reason, Refusal, tally};
+use fleet_core::{MachineId, Nearest, Reason, Refusal, tally};
 
 use crate::harness::{Server, name, running};
 
@@ -18,7 +18,7 @@ fn no_machine_fits() -> Reason {
         (machine("m2"), lacks(None)),
         (machine("m3"), elsewhere),
     ];
-    Reason::NoMachineFits { machines: 3, tallies: tally(refusals) }
+    Reason::NoMachineFits { machines: 3, tallies: tally(refusals), nearest: None }
 }
 
 #[tokio::test]
@@ -45,11 +45,21 @@ async fn every_kind_of_reason_has_a_form_of_its_own() {
     let at = |unit: &str, id: &str| (name(unit), id.parse::<MachineId>().unwrap());
     let reasons = [
         Reason::NoMachines,
-        Reason::NoMachineFitsGroup { group: group.clone(), machines: 2, tallies: Vec::new() },
-        Reason::PeerUnknown { peer: name("b.service") },
-        Reason::PeerInactive { peer: name("b.service") },
+        Reason::NoMachineFitsGroup {
+            group: group.clone(),
+            machines: 2,
+            tallies: Vec::new(),
+            nearest: Some(Nearest {
+                machine: "m2".parse().unwrap(),
+                unit: Some(name("b.service")),
+                refusal: Refusal::Cordon {},
+            }),
+        },
+        Reason::PeerUnknown { peer: name("b.service").into() },
+        Reason::PeerInactive { peer: name("b.service").into() },
         Reason::PeersApart { one: at("b.service", "m1"), other: at("c.service", "m2") },
         Reason::Cycle { units: group },
+        Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
     ];
     let mut details = Vec::new();
     for reason in reasons {
@@ -60,6 +70,28 @@ async fn every_kind_of_reason_has_a_form_of_its_own() {
         server.call("DELETE", "/fleet/v1/units/a.service", "").await;
     }
     insta::assert_snapshot!(details.join("\n"));
+}
+
+#[tokio::test]
+async fn a_unit_that_waits_for_its_machine_has_a_placement_and_a_reason() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let presence = server.machine("m1", &[]).await;
+    server.decide(&[("a.service", "m1")], &[]).await;
+    presence.leave().await.unwrap();
+    let waits_for = |id: &str| Reason::NotRescheduled { machine: id.parse().unwrap() };
+    server.decide(&[], &[("a.service", waits_for("m1"))]).await;
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(
+        (&shown["machineID"], &shown["reason"]),
+        (&"m1".into(), &waits_for("m1").to_string().into())
+    );
+    let detail = r#"{"kind":"notRescheduled","machineID":"m1"}"#;
+    assert_eq!(shown["reasonDetail"].to_string(), detail);
+    // Of another machine it would contradict the placement.
+    server.decide(&[], &[("a.service", waits_for("m2"))]).await;
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown.get("reason"), None);
 }
 
 #[tokio::test]

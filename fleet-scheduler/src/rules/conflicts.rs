@@ -3,57 +3,42 @@
 
 use fleet_core::{Pattern, Refusal};
 
-use super::{Denial, Party};
-use crate::board::Board;
-use crate::roster::{MachineNo, PatternNo, Roster, UnitNo};
+use super::{Denial, Party, Question};
+use crate::index::{Index, PatternNo, UnitNo};
 
-/// A unit on the machine that must not be beside this one: by the patterns of this one, in the
-/// order written, or else the first one that keeps this one away.
-pub(crate) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    by_own_pattern(board, unit, machine).or_else(|| by_their_pattern(board, unit, machine))
-}
-
-fn by_own_pattern(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    board.roster().unit(unit).conflicts.iter().find_map(|pattern| {
-        let with = board.matching(machine, *pattern).find(|other| *other != unit)?;
-        Some(Denial::Conflicts { with, pattern: *pattern, theirs: false })
-    })
-}
-
-fn by_their_pattern(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    if !board.has_keepers(machine) {
+/// Whether somebody on the machine must not be beside this unit.
+pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
+    let (class, desk) = (question.class, question.desk);
+    if desk.has_no_patterns() {
         return None;
     }
-    let matched_by = &board.roster().unit(unit).matched_by;
-    let keeper = |pattern| board.keepers(machine, pattern).find(|other| *other != unit);
-    let with = matched_by.iter().filter_map(|pattern| keeper(*pattern)).min()?;
-    Some(Denial::Conflicts { with, pattern: covering(board.roster(), with, unit)?, theirs: true })
+    let ours = class.conflicts.iter().any(|pattern| desk.of(*pattern).matching > 0);
+    let theirs = || class.matched.iter().any(|pattern| desk.of(*pattern).keepers > 0);
+    (ours || theirs()).then_some(Denial::Conflicts)
 }
 
-/// The conflict between two units, if there is one.
-pub(crate) fn between(roster: &Roster<'_>, unit: UnitNo, with: UnitNo) -> Option<Denial> {
-    let denial = |pattern, theirs| Denial::Conflicts { with, pattern, theirs };
-    let ours = covering(roster, unit, with).map(|pattern| denial(pattern, false));
-    ours.or_else(|| covering(roster, with, unit).map(|pattern| denial(pattern, true)))
+/// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
+pub(super) fn told(question: &Question<'_>) -> Refusal {
+    let (index, desk) = (question.index, question.desk);
+    let mut ours = question.class.conflicts.iter().filter(|p| desk.of(**p).matching > 0);
+    let ours = ours.find_map(|pattern| {
+        Some((question.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
+    });
+    let theirs = || {
+        let own = |other| {
+            let mut patterns = index.class(other).conflicts.iter();
+            patterns.find(|pattern| covers(index, **pattern, question.unit))
+        };
+        let with = question.first_other(|other| own(other).is_some())?;
+        Some((with, *own(with)?, true))
+    };
+    let Some((with, pattern, theirs)) = ours.or_else(theirs) else { return Refusal::Cordon {} };
+    let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
+    Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), theirs }
 }
 
-/// The first pattern of `from` that matches the name of `to`.
-fn covering(roster: &Roster<'_>, from: UnitNo, to: UnitNo) -> Option<PatternNo> {
-    let matched_by = &roster.unit(to).matched_by;
-    let mut patterns = roster.unit(from).conflicts.iter();
-    patterns.find(|pattern| matched_by.binary_search(pattern).is_ok()).copied()
-}
-
-/// Everybody on the machine who must not be beside this unit; some perhaps twice.
-pub(crate) fn rivals(
-    board: &Board<'_>,
-    unit: UnitNo,
-    machine: MachineNo,
-) -> impl Iterator<Item = UnitNo> {
-    let entry = board.roster().unit(unit);
-    let ours = entry.conflicts.iter().flat_map(move |pattern| board.matching(machine, *pattern));
-    let theirs = entry.matched_by.iter().flat_map(move |pattern| board.keepers(machine, *pattern));
-    ours.chain(theirs).filter(move |other| *other != unit)
+fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
+    index.class(unit).matched.binary_search(&pattern).is_ok()
 }
 
 /// Why `unit` must not be beside the `others`, who are in the order of their names.

@@ -1,22 +1,16 @@
 //! `MachineID=`: the unit runs on the machine that it names, by its whole ID.
 
-use fleet_core::{Machine, Refusal, Requirements};
+use fleet_core::Refusal;
 
-use super::Denial;
-use crate::roster::{MachineNo, Pin, Roster, UnitNo};
+use super::{Denial, Question};
 
-/// Whether the unit must be on another machine.
-pub(super) fn denial(roster: &Roster<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    let allowed = match roster.unit(unit).pin {
-        Pin::Any => true,
-        Pin::Only(only) => only == machine,
-        Pin::Absent => false,
-    };
-    (!allowed).then_some(Denial::MachineId)
+pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
+    let pin = question.class.pin.some()?;
+    (pin != question.machine).then_some(Denial::MachineId)
 }
 
-/// Why the machine is not the one that is asked for, if it is not.
-pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
-    let wanted = requirements.machine_id.as_ref()?;
-    (*wanted != machine.id).then(|| Refusal::MachineId { wanted: wanted.clone() })
+pub(super) fn told(question: &Question<'_>) -> Refusal {
+    let wanted = question.class.requirements.machine_id.as_ref();
+    let wanted = wanted.unwrap_or(&question.facts().id).clone();
+    Refusal::MachineId { wanted }
 }

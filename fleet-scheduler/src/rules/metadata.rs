@@ -1,25 +1,36 @@
 //! `MachineMetadata=`: of each key that the unit names, the machine has one of the values named.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Machine, Refusal, Requirements};
+use fleet_core::{Machine, Metadata, Refusal, Requirements, Rule};
 
-use super::Denial;
-use crate::roster::{MachineNo, Roster, UnitNo};
+use super::{Denial, Question};
 
-/// Whether the machine lacks what the unit asks for.
-pub(super) fn denial(roster: &Roster<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    (!roster.has_metadata(unit, machine)).then_some(Denial::Metadata)
+/// What a unit names: keys, each with the values that would do.
+type Wanted = BTreeMap<String, BTreeSet<String>>;
+
+/// Whether the machine lacks what the unit asks for, here or by an expression.
+pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
+    let filters = &question.index.filters;
+    match filters.refusal(question.class.filter, question.machine)? {
+        Rule::MachineMetadata => Some(Denial::Metadata),
+        _ => Some(Denial::Expression),
+    }
 }
 
-/// Whether the machine has all that is asked for.
-pub(crate) fn passes(requirements: &Requirements, machine: &Machine) -> bool {
-    first_missing(requirements, machine).is_none()
+/// Whether metadata lacks something that is wanted.
+pub(crate) fn lacks(wanted: &Wanted, metadata: &Metadata) -> bool {
+    first_missing(wanted, metadata).is_some()
+}
+
+pub(super) fn told(question: &Question<'_>) -> Refusal {
+    let told = refusal(&question.class.requirements, question.facts());
+    told.unwrap_or(Refusal::Cordon {})
 }
 
 /// What the machine lacks: the first key, in order, of which it has none of the values.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
-    let (key, values) = first_missing(requirements, machine)?;
+    let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;
     Some(Refusal::MachineMetadata {
         key: key.clone(),
         wanted: values.iter().cloned().collect(),
@@ -28,11 +39,11 @@ pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<
 }
 
 fn first_missing<'a>(
-    requirements: &'a Requirements,
-    machine: &Machine,
+    wanted: &'a Wanted,
+    metadata: &Metadata,
 ) -> Option<(&'a String, &'a BTreeSet<String>)> {
-    requirements.metadata.iter().find(|(key, values)| {
-        let found = machine.metadata.get(*key);
+    wanted.iter().find(|(key, values)| {
+        let found = metadata.get(*key);
         !found.is_some_and(|value| values.contains(value))
     })
 }

@@ -1,46 +1,52 @@
 //! `Replaces=`: what a unit names there leaves the machine on which the unit is placed, and does
 //! not come back beside it. Two units that name each other do not replace each other.
 
-use std::collections::BTreeSet;
+use fleet_core::Refusal;
 
-use super::{Denial, Party};
-use crate::board::Board;
-use crate::roster::{Kind, MachineNo, Roster, UnitNo};
+use super::{Denial, Question};
+use crate::index::{Index, Kind, MachineNo, UnitNo};
+
+/// Whether somebody on the machine replaces the unit.
+pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
+    replacer(question).map(|_| Denial::Replaced)
+}
+
+pub(super) fn told(question: &Question<'_>) -> Refusal {
+    let with = replacer(question).unwrap_or(question.unit);
+    Refusal::Replaces { with: question.index.units.name(with).clone(), theirs: true }
+}
 
 /// The first unit on the machine that replaces this one.
-pub(crate) fn denial(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
-    let roster = board.roster();
-    let entry = roster.unit(unit);
-    if entry.kind != Kind::Single {
+fn replacer(question: &Question<'_>) -> Option<UnitNo> {
+    let index = question.index;
+    if index.units.slots[question.unit].kind == Kind::Global {
         return None;
     }
-    let replacers = entry.matched_by.iter().flat_map(|p| board.replacers(machine, *p));
-    let with = replacers.filter(|other| replaces_by_number(roster, *other, unit)).min()?;
-    Some(Denial::Replaces { with, theirs: true })
+    let mut matched = question.class.matched.iter();
+    matched.find(|pattern| question.desk.of(**pattern).replacers > 0)?;
+    question.first_other(|other| replaces_by_number(index, other, question.unit))
 }
 
-/// The units on the machine that would have to leave it for this one, in order.
-pub(crate) fn replaced(board: &Board<'_>, unit: UnitNo, machine: MachineNo) -> BTreeSet<UnitNo> {
-    let roster = board.roster();
-    let patterns = &roster.unit(unit).replaces;
-    let matching = patterns.iter().flat_map(|pattern| board.matching(machine, *pattern));
-    let may_move = |other: &UnitNo| roster.unit(*other).kind != Kind::Global;
-    let leaves = |other: &UnitNo| may_move(other) && replaces_by_number(roster, unit, *other);
-    matching.filter(leaves).collect()
+/// The units on the machine that would have to leave it for this one, by name.
+pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+    let patterns = &index.class(unit).replaces;
+    let desk = &index.machines.slots[machine].desk;
+    if patterns.iter().all(|pattern| desk.of(*pattern).matching == 0) {
+        return Vec::new();
+    }
+    let there = desk.units.iter().copied();
+    let mut replaced: Vec<UnitNo> =
+        there.filter(|other| replaces_by_number(index, unit, *other)).collect();
+    index.units.sort(&mut replaced);
+    replaced
 }
 
-fn replaces_by_number(roster: &Roster<'_>, one: UnitNo, other: UnitNo) -> bool {
-    let names = |from: UnitNo, to: UnitNo| {
-        let matched_by = &roster.unit(to).matched_by;
-        roster.unit(from).replaces.iter().any(|pattern| matched_by.binary_search(pattern).is_ok())
-    };
-    one != other && names(one, other) && !names(other, one)
+/// Whether a unit is beside one that replaces it.
+pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
+    denial(&Question::new(index, unit, machine)).is_some()
 }
 
-/// Whether `one` replaces `other`: it names it, and is not named back.
-pub(crate) fn replaces(one: Party<'_>, other: Party<'_>) -> bool {
-    let names = |from: Party<'_>, to: Party<'_>| {
-        from.requirements.replaces.iter().any(|pattern| pattern.matches(to.name))
-    };
-    one.name != other.name && names(one, other) && !names(other, one)
+fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
+    let (a, b) = (index.class(one), index.class(other));
+    one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)
 }

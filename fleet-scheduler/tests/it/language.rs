@@ -2,25 +2,35 @@
 //!
 //! | command | effect |
 //! |---|---|
-//! | `machine ID KEY=VALUE...` | a machine comes, or changes its metadata |
+//! | `machine ID KEY=VALUE...` | a machine comes, or changes; see below |
 //! | `gone ID` | a machine goes |
 //! | `unit NAME STATE`, then indented lines | a unit, with these lines as its `[X-Fleet]` section |
 //! | `state NAME STATE` | another desired state |
 //! | `destroy NAME` | the unit is forgotten |
 //! | `unreadable NAME` | the unit's record cannot be read any more |
 //! | `placed NAME ID EPOCH` | the unit was placed |
+//! | `unplaced NAME` | the unit is not placed any more |
 //! | `plan` | prints the plan and carries it out |
+//! | `decide` | the same, but prints only who is elsewhere then, and who is nowhere |
 //! | `explain NAME` | prints the explanation of a unit |
 //! | `share ID` | prints the share of a machine |
+//!
+//! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of that, and
+//! by `cordoned`.
 //!
 //! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
 //! for the reader.
 
+use std::collections::BTreeMap;
+
 use fleet_core::{
-    Epoch, Fault, Machine, Requirements, Revision, Snapshot, Strictness, TargetState, Unit,
+    Epoch, Fault, Machine, Requirements, Resource, Revision, Snapshot, Strictness, TargetState,
+    Unit,
 };
-use fleet_scheduler::{apply, check, explain, plan, share};
+use fleet_scheduler::{Policy, apply, check, explain, naive, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::twin::places;
 
 /// Runs a scenario and returns it with what each command really prints.
 pub(crate) fn run(text: &str) -> String {
@@ -63,7 +73,9 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
             let epoch = Epoch(epoch.parse().expect("a number"));
             cluster.place(self::name(name), id.parse().expect("a machine ID"), epoch);
         }
+        ["unplaced", name] => cluster.unplace(name),
         ["plan"] => return plan_and_apply(cluster),
+        ["decide"] => return decide_and_apply(cluster),
         ["explain", name] => {
             let explanation = explain(cluster, &self::name(name));
             return explanation.map_or(String::from("no such unit"), |told| told.to_string());
@@ -78,13 +90,26 @@ fn name(text: &str) -> UnitName {
     text.parse().expect("a unit name")
 }
 
-fn machine(id: &str, metadata: &[&str]) -> Machine {
-    let pairs = metadata.iter().map(|pair| pair.split_once('=').expect("KEY=VALUE"));
-    let machine = Machine::new(id.parse().expect("a machine ID"));
-    pairs.fold(machine, |machine, (key, value)| machine.with_metadata(key, value))
+fn machine(id: &str, words: &[&str]) -> Machine {
+    let mut machine = Machine::new(id.parse().expect("a machine ID"));
+    let mut offers = false;
+    for word in words {
+        match word.split_once('=') {
+            None if *word == "offers" => offers = true,
+            None if *word == "cordoned" => machine.cordoned = true,
+            None => panic!("no KEY=VALUE: {word}"),
+            Some((key, amount)) if offers => {
+                let resource = Resource::from_name(key).expect("a resource");
+                machine.offers[resource] = resource.parse(amount).expect("an amount");
+            }
+            Some((key, value)) => machine = machine.with_metadata(key, value),
+        }
+    }
+    machine
 }
 
-fn unit(name: &str, state: &str, section: &str) -> Unit {
+/// A unit with that section.
+pub(crate) fn unit(name: &str, state: &str, section: &str) -> Unit {
     let name = self::name(name);
     let file = UnitFile::parse(section).expect("a unit file");
     let parsed = Requirements::parse(&name, &file, Strictness::Refuse).expect("requirements");
@@ -92,15 +117,33 @@ fn unit(name: &str, state: &str, section: &str) -> Unit {
     Unit::new(name, file, parsed.requirements, state)
 }
 
-/// Prints the plan and carries it out. Whatever the scenario, the plan breaks no rule and the next
-/// one is empty.
+/// Prints the plan and carries it out. Whatever the scenario, the plan breaks no rule, is that of
+/// the letter, and the next one is empty.
 fn plan_and_apply(cluster: &mut Snapshot) -> String {
     let decided = plan(cluster);
     assert_eq!(check(cluster, &decided), []);
+    let letter = naive::plan(cluster, &Policy::default());
     *cluster = apply(cluster, &decided);
+    assert_eq!(places(cluster), letter, "{decided}");
     let next = plan(cluster);
     assert!(next.is_empty() && next.unplaced == decided.unplaced, "{decided}\nthen {next}");
     decided.to_string()
+}
+
+/// The same, but prints only who is elsewhere then, and who is nowhere.
+fn decide_and_apply(cluster: &mut Snapshot) -> String {
+    let before = places(cluster);
+    let waiting = plan(cluster).unplaced;
+    plan_and_apply(cluster);
+    let after = places(cluster);
+    let mut told: BTreeMap<&UnitName, String> = BTreeMap::new();
+    told.extend(waiting.keys().map(|name| (name, String::from("nowhere"))));
+    let came = after.iter().filter(|(name, machine)| before.get(*name) != Some(machine));
+    told.extend(came.map(|(name, machine)| (name, format!("to {machine}"))));
+    if told.is_empty() {
+        return String::from("nothing changes");
+    }
+    told.into_iter().map(|(name, what)| format!("{name} {what}\n")).collect()
 }
 
 fn print_share(cluster: &Snapshot, id: &str) -> String {

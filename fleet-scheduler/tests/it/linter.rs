@@ -87,7 +87,7 @@ fn wrong_books_are_found() {
     let forgotten = found(|plan| plan.steps.retain(|step| step.unit != *"c.service"));
     assert_eq!(forgotten, ["c.service has neither a machine nor a reason"]);
     let needless = found(|plan| {
-        let reason = fleet_core::Reason::NoMachines;
+        let reason = fleet_core::Reason::NoMachines.into();
         plan.unplaced.insert("a.service".parse().unwrap(), reason);
     });
     assert_eq!(needless, ["a.service needs no reason"]);

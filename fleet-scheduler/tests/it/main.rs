@@ -1,10 +1,14 @@
 //! The scheduler as its users see it: through a snapshot that goes in and a plan that comes out.
 
 mod bounds;
-mod clusters;
+mod config;
+mod histories;
+mod known;
 mod language;
 mod linter;
-mod naive;
+mod lives;
 mod properties;
+mod sabotage;
 mod scenarios;
 mod truths;
+mod twin;

@@ -1,4 +1,9 @@
 //! Runs every scenario: what it prints is what stands in its file.
+//!
+//! With `FLEET_UPDATE_SCENARIOS=1` in the environment the files are written anew; read the
+//! difference afterwards, as with any snapshot.
+
+use std::path::Path;
 
 use crate::language::run;
 
@@ -7,27 +12,77 @@ macro_rules! scenarios {
         $(
             #[test]
             fn $name() {
-                let file = concat!("../scenarios/", stringify!($name), ".txt");
-                let expected = include_str!(concat!("../scenarios/", stringify!($name), ".txt"));
-                let found = run(expected);
-                assert!(found == expected, "{file} should be:\n----\n{found}----");
+                hold_to(
+                    concat!(stringify!($name), ".txt"),
+                    include_str!(concat!("../scenarios/", stringify!($name), ".txt")),
+                );
             }
         )*
+
+        #[test]
+        fn every_file_is_run() {
+            let run = [$(concat!(stringify!($name), ".txt")),*];
+            assert_eq!(files(), run);
+        }
     };
 }
 
 scenarios! {
     conflicts
+    cordons
+    cycles
+    drains
+    expressions
     global_units
     groups
+    groups_whole
     lifecycle
+    limits
     machine_gone
     machine_id
     metadata
+    never_rescheduled
     order
+    peer_patterns
     peers
+    preferences
     reasons
     replaces
     replaces_and_globals
+    replaces_in_groups
+    reservations
+    unit_files_document
     unreadable
+}
+
+fn hold_to(file: &str, expected: &str) {
+    let found = run(expected);
+    if found != expected && is_to_be_updated() {
+        write(file, &found);
+        return;
+    }
+    assert!(found == expected, "tests/scenarios/{file} should be:\n----\n{found}----");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person says whether files are to be rewritten")]
+fn is_to_be_updated() -> bool {
+    std::env::var_os("FLEET_UPDATE_SCENARIOS").is_some()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the expectations of a test are written on request")]
+fn write(file: &str, text: &str) {
+    std::fs::write(folder().join(file), text).expect("the scenarios can be written");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a scenario that nobody runs proves nothing")]
+fn files() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).expect("there are scenarios");
+    let names = entries.map(|entry| entry.expect("the folder can be read").file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios"))
 }

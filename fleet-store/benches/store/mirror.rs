@@ -98,7 +98,7 @@ async fn fill(registry: &Registry, unit: fn(usize) -> NewUnit) {
 async fn report_states(registry: &Registry, machine: usize) {
     let metadata = Metadata::from([("region".to_owned(), "eu".to_owned())]);
     let version = "1.0.0".to_owned();
-    let record = MachineRecord { id: id(machine), address: None, metadata, version };
+    let record = MachineRecord { metadata, version, ..MachineRecord::new(id(machine)) };
     let presence = registry.join(record, "token", LEASE).await.expect("a write");
     let units = (machine..UNITS).step_by(MACHINES).map(|number| unit_of(number, number));
     let state = |unit: NewUnit| UnitState {

@@ -7,6 +7,7 @@
 
 mod reason;
 mod record;
+mod refusal;
 mod state;
 
 use fleet_core::{Epoch, Generation, MachineId, Metadata, Placement, TargetState};

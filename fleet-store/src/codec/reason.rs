@@ -1,9 +1,10 @@
 //! Pure: the wire form of a reason.
 
-use fleet_core::{MachineId, Reason, Refusal, Tally};
+use fleet_core::{MachineId, Nearest, Peer, Reason, Tally};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
+use super::refusal::{WireRefusal, refusal_from_wire, refusal_to_wire};
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
 
 #[derive(Serialize, Deserialize)]
@@ -18,29 +19,52 @@ wire!(WireReason);
 #[serde(rename_all = "snake_case")]
 enum WireWhy {
     NoMachines,
-    NoMachineFits { machines: u32, tallies: Vec<WireTally> },
-    NoMachineFitsGroup { group: Vec<String>, machines: u32, tallies: Vec<WireTally> },
-    PeerUnknown { peer: String },
-    PeerInactive { peer: String },
-    PeersApart { one: (String, String), other: (String, String) },
-    Cycle { units: Vec<String> },
+    NoMachineFits {
+        machines: u32,
+        tallies: Vec<WireTally>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nearest: Option<WireNearest>,
+    },
+    NoMachineFitsGroup {
+        group: Vec<String>,
+        machines: u32,
+        tallies: Vec<WireTally>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nearest: Option<WireNearest>,
+    },
+    PeerUnknown {
+        peer: String,
+    },
+    PeerInactive {
+        peer: String,
+    },
+    PeersApart {
+        one: (String, String),
+        other: (String, String),
+    },
+    Cycle {
+        units: Vec<String>,
+    },
+    NotRescheduled {
+        machine: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
 struct WireTally {
     machines: u32,
     example: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
     refusal: WireRefusal,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireRefusal {
-    MachineId { wanted: String },
-    MachineMetadata { key: String, wanted: Vec<String>, found: Option<String> },
-    MachineOf { peer: String },
-    Conflicts { with: String, pattern: String, theirs: bool },
-    Replaces { with: String, theirs: bool },
+struct WireNearest {
+    machine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    refusal: WireRefusal,
 }
 
 pub(crate) fn encode_reason(reason: &Reason) -> Result<Vec<u8>, CodecError> {
@@ -55,17 +79,26 @@ fn why_to_wire(reason: &Reason) -> Result<WireWhy, CodecError> {
     let at = |place: &(UnitName, MachineId)| (place.0.to_string(), place.1.to_string());
     Ok(match reason {
         Reason::NoMachines => WireWhy::NoMachines,
-        Reason::NoMachineFits { machines, tallies } => {
-            WireWhy::NoMachineFits { machines: *machines, tallies: tallies_to_wire(tallies)? }
-        }
-        Reason::NoMachineFitsGroup { group, machines, tallies } => {
-            let tallies = tallies_to_wire(tallies)?;
-            WireWhy::NoMachineFitsGroup { group: texts(group), machines: *machines, tallies }
+        Reason::NoMachineFits { machines, tallies, nearest } => WireWhy::NoMachineFits {
+            machines: *machines,
+            tallies: tallies_to_wire(tallies)?,
+            nearest: nearest_to_wire(nearest.as_ref())?,
+        },
+        Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
+            WireWhy::NoMachineFitsGroup {
+                group: texts(group),
+                machines: *machines,
+                tallies: tallies_to_wire(tallies)?,
+                nearest: nearest_to_wire(nearest.as_ref())?,
+            }
         }
         Reason::PeerUnknown { peer } => WireWhy::PeerUnknown { peer: peer.to_string() },
         Reason::PeerInactive { peer } => WireWhy::PeerInactive { peer: peer.to_string() },
         Reason::PeersApart { one, other } => WireWhy::PeersApart { one: at(one), other: at(other) },
         Reason::Cycle { units } => WireWhy::Cycle { units: texts(units) },
+        Reason::NotRescheduled { machine } => {
+            WireWhy::NotRescheduled { machine: machine.to_string() }
+        }
         _ => return Err(CodecError::Unsupported("a reason of this kind")),
     })
 }
@@ -74,72 +107,73 @@ fn why_from_wire(wire: WireWhy) -> Result<Reason, CodecError> {
     let at = |(unit, machine): (String, String)| Ok((name(&unit)?, id(&machine)?));
     Ok(match wire {
         WireWhy::NoMachines => Reason::NoMachines,
-        WireWhy::NoMachineFits { machines, tallies } => {
-            Reason::NoMachineFits { machines, tallies: tallies_from_wire(tallies)? }
+        WireWhy::NoMachineFits { machines, tallies, nearest } => Reason::NoMachineFits {
+            machines,
+            tallies: tallies_from_wire(tallies)?,
+            nearest: nearest_from_wire(nearest)?,
+        },
+        WireWhy::NoMachineFitsGroup { group, machines, tallies, nearest } => {
+            Reason::NoMachineFitsGroup {
+                group: names(&group)?,
+                machines,
+                tallies: tallies_from_wire(tallies)?,
+                nearest: nearest_from_wire(nearest)?,
+            }
         }
-        WireWhy::NoMachineFitsGroup { group, machines, tallies } => {
-            let tallies = tallies_from_wire(tallies)?;
-            Reason::NoMachineFitsGroup { group: names(&group)?, machines, tallies }
-        }
-        WireWhy::PeerUnknown { peer } => Reason::PeerUnknown { peer: name(&peer)? },
-        WireWhy::PeerInactive { peer } => Reason::PeerInactive { peer: name(&peer)? },
+        WireWhy::PeerUnknown { peer: text } => Reason::PeerUnknown { peer: peer(&text)? },
+        WireWhy::PeerInactive { peer: text } => Reason::PeerInactive { peer: peer(&text)? },
         WireWhy::PeersApart { one, other } => {
             Reason::PeersApart { one: at(one)?, other: at(other)? }
         }
         WireWhy::Cycle { units } => Reason::Cycle { units: names(&units)? },
+        WireWhy::NotRescheduled { machine } => Reason::NotRescheduled { machine: id(&machine)? },
     })
 }
 
 fn tallies_to_wire(tallies: &[Tally]) -> Result<Vec<WireTally>, CodecError> {
     let to_wire = |tally: &Tally| {
-        let refusal = refusal_to_wire(&tally.refusal)?;
-        Ok(WireTally { machines: tally.machines, example: tally.example.to_string(), refusal })
+        Ok(WireTally {
+            machines: tally.machines,
+            example: tally.example.to_string(),
+            unit: tally.unit.as_ref().map(ToString::to_string),
+            refusal: refusal_to_wire(&tally.refusal)?,
+        })
     };
     tallies.iter().map(to_wire).collect()
 }
 
 fn tallies_from_wire(tallies: Vec<WireTally>) -> Result<Vec<Tally>, CodecError> {
     let from_wire = |wire: WireTally| {
-        let refusal = refusal_from_wire(wire.refusal)?;
-        Ok(Tally { machines: wire.machines, example: id(&wire.example)?, refusal })
+        Ok(Tally {
+            machines: wire.machines,
+            example: id(&wire.example)?,
+            unit: wire.unit.map(|unit| name(&unit)).transpose()?,
+            refusal: refusal_from_wire(wire.refusal)?,
+        })
     };
     tallies.into_iter().map(from_wire).collect()
 }
 
-fn refusal_to_wire(refusal: &Refusal) -> Result<WireRefusal, CodecError> {
-    Ok(match refusal {
-        Refusal::MachineId { wanted } => WireRefusal::MachineId { wanted: wanted.to_string() },
-        Refusal::MachineMetadata { key, wanted, found } => WireRefusal::MachineMetadata {
-            key: key.clone(),
-            wanted: wanted.clone(),
-            found: found.clone(),
-        },
-        Refusal::MachineOf { peer } => WireRefusal::MachineOf { peer: peer.to_string() },
-        Refusal::Conflicts { with, pattern, theirs } => WireRefusal::Conflicts {
-            with: with.to_string(),
-            pattern: pattern.to_string(),
-            theirs: *theirs,
-        },
-        Refusal::Replaces { with, theirs } => {
-            WireRefusal::Replaces { with: with.to_string(), theirs: *theirs }
-        }
-        _ => return Err(CodecError::Unsupported("a refusal of this kind")),
-    })
+fn nearest_to_wire(nearest: Option<&Nearest>) -> Result<Option<WireNearest>, CodecError> {
+    let to_wire = |nearest: &Nearest| {
+        Ok(WireNearest {
+            machine: nearest.machine.to_string(),
+            unit: nearest.unit.as_ref().map(ToString::to_string),
+            refusal: refusal_to_wire(&nearest.refusal)?,
+        })
+    };
+    nearest.map(to_wire).transpose()
 }
 
-fn refusal_from_wire(wire: WireRefusal) -> Result<Refusal, CodecError> {
-    Ok(match wire {
-        WireRefusal::MachineId { wanted } => Refusal::MachineId { wanted: id(&wanted)? },
-        WireRefusal::MachineMetadata { key, wanted, found } => {
-            Refusal::MachineMetadata { key, wanted, found }
-        }
-        WireRefusal::MachineOf { peer } => Refusal::MachineOf { peer: name(&peer)? },
-        WireRefusal::Conflicts { with, pattern, theirs } => {
-            let pattern = parse(&pattern, "a pattern")?;
-            Refusal::Conflicts { with: name(&with)?, pattern, theirs }
-        }
-        WireRefusal::Replaces { with, theirs } => Refusal::Replaces { with: name(&with)?, theirs },
-    })
+fn nearest_from_wire(wire: Option<WireNearest>) -> Result<Option<Nearest>, CodecError> {
+    let from_wire = |wire: WireNearest| {
+        Ok(Nearest {
+            machine: id(&wire.machine)?,
+            unit: wire.unit.map(|unit| name(&unit)).transpose()?,
+            refusal: refusal_from_wire(wire.refusal)?,
+        })
+    };
+    wire.map(from_wire).transpose()
 }
 
 fn texts(units: &[UnitName]) -> Vec<String> {
@@ -150,10 +184,43 @@ fn names(texts: &[String]) -> Result<Vec<UnitName>, CodecError> {
     texts.iter().map(|text| name(text)).collect()
 }
 
-fn name(text: &str) -> Result<UnitName, CodecError> {
+pub(super) fn name(text: &str) -> Result<UnitName, CodecError> {
     parse(text, "a unit name")
 }
 
-fn id(text: &str) -> Result<MachineId, CodecError> {
+pub(super) fn id(text: &str) -> Result<MachineId, CodecError> {
     parse(text, "a machine ID")
+}
+
+pub(super) fn peer(text: &str) -> Result<Peer, CodecError> {
+    parse(text, "a unit name or a pattern")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As versions wrote it that knew neither the nearest machine nor which unit of a group it is.
+    const OLD: &str = concat!(
+        r#"{"v":1,"reason":{"no_machine_fits_group":{"group":["a.service","b.service"],"#,
+        r#""machines":1,"tallies":[{"machines":1,"example":"m-1","#,
+        r#""refusal":{"machine_of":{"peer":"b.service"}}}]}}}"#,
+    );
+
+    #[test]
+    fn a_reason_of_an_earlier_version_is_read_and_written_as_it_was() {
+        let reason = decode_reason(OLD.as_bytes()).unwrap();
+        let Reason::NoMachineFitsGroup { nearest, tallies, .. } = &reason else {
+            panic!("{reason}")
+        };
+        assert_eq!((nearest.as_ref(), tallies[0].unit.as_ref()), (None, None));
+        assert_eq!(encode_reason(&reason).unwrap(), OLD.as_bytes());
+    }
+
+    #[test]
+    fn a_resource_that_is_not_known_is_damage() {
+        let refusal = r#"{"reserve":{"resource":"gpu","wanted":1,"free":0,"offered":0}}"#;
+        let text = OLD.replace(r#"{"machine_of":{"peer":"b.service"}}"#, refusal);
+        assert!(matches!(decode_reason(text.as_bytes()), Err(CodecError::Damaged(_))));
+    }
 }

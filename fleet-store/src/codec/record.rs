@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use fleet_core::Resources;
+
 use super::{
     Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, Lineage, MachineRecord, Metadata,
     Placement, UnitRecord, decode, encode, parse, wire,
@@ -34,6 +36,25 @@ struct WireClaim {
     address: Option<IpAddr>,
     metadata: BTreeMap<String, String>,
     version: String,
+    #[serde(default, skip_serializing_if = "WireResources::is_nothing")]
+    offers: WireResources,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cordoned: bool,
+}
+
+/// Amounts of resources; what is not there is nothing.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WireResources {
+    cpu: u64,
+    memory: u64,
+    disk: u64,
+}
+
+impl WireResources {
+    fn is_nothing(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.disk == 0
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +123,12 @@ pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
         address: machine.address,
         metadata: machine.metadata.clone(),
         version: machine.version.clone(),
+        offers: WireResources {
+            cpu: machine.offers.cpu,
+            memory: machine.offers.memory,
+            disk: machine.offers.disk,
+        },
+        cordoned: machine.cordoned,
     })
 }
 
@@ -112,6 +139,12 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
         address: wire.address,
         metadata: Metadata::from_iter(wire.metadata),
         version: wire.version,
+        offers: Resources {
+            cpu: wire.offers.cpu,
+            memory: wire.offers.memory,
+            disk: wire.offers.disk,
+        },
+        cordoned: wire.cordoned,
     };
     Ok(Claim { machine, token: wire.token, joined: wire.joined })
 }
@@ -147,4 +180,43 @@ pub(crate) fn encode_text(value: &str) -> Vec<u8> {
 
 pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {
     decode::<WireText>(bytes).map(|wire| wire.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = concat!(
+        r#"{"v":1,"id":"m-1","token":"token","joined":1,"address":null,"metadata":{},"#,
+        r#""version":"1.0.0"}"#,
+    );
+
+    fn claim(machine: MachineRecord) -> Claim {
+        Claim { machine, token: "token".to_owned(), joined: 1 }
+    }
+
+    #[test]
+    fn a_claim_from_before_machines_offered_anything_is_read_and_written_as_it_was() {
+        let version = "1.0.0".to_owned();
+        let old = claim(MachineRecord { version, ..MachineRecord::new("m-1".parse().unwrap()) });
+        assert_eq!(decode_claim(OLD.as_bytes()).unwrap(), old);
+        assert_eq!(encode_claim(&old), OLD.as_bytes());
+    }
+
+    #[test]
+    fn what_a_machine_offers_comes_back_as_it_was() {
+        let new = claim(MachineRecord {
+            offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
+            cordoned: true,
+            ..MachineRecord::new("m-1".parse().unwrap())
+        });
+        let bytes = encode_claim(&new);
+        assert_eq!(decode_claim(&bytes).unwrap(), new);
+        let text = String::from_utf8(bytes).unwrap();
+        let offers = r#""offers":{"cpu":1500,"memory":18446744073709551615,"disk":7}"#;
+        assert!(text.contains(offers) && text.contains(r#""cordoned":true"#), "{text}");
+        // What a later version offers beside these is not asked for here.
+        let less = text.replace(r#""memory":18446744073709551615,"#, r#""gpu":1,"#);
+        assert_eq!(decode_claim(less.as_bytes()).unwrap().machine.offers.memory, 0);
+    }
 }

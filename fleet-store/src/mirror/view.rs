@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Fault, Machine, MachineId, Metadata, Revision, Snapshot, Unit};
+use fleet_core::{Fault, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::contents::Contents;
@@ -272,12 +272,7 @@ impl View {
                 warn("claim", &id, &error);
                 let known = known.and_then(|view| view.claims.get(&id));
                 self.claims.entry(id.clone()).or_insert_with(|| {
-                    known.cloned().unwrap_or_else(|| MachineRecord {
-                        id: id.clone(),
-                        address: None,
-                        metadata: Metadata::new(),
-                        version: String::new(),
-                    })
+                    known.cloned().unwrap_or_else(|| MachineRecord::new(id.clone()))
                 });
             }
         }
@@ -369,8 +364,8 @@ impl View {
     /// A machine that is present, with its configured metadata overridden by what was set at run
     /// time; an empty value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let record = self.claims.get(id)?.clone();
-        let mut metadata = record.metadata;
+        let MachineRecord { id, address, mut metadata, version, offers, cordoned } =
+            self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
                 metadata.remove(key);
@@ -378,7 +373,7 @@ impl View {
                 metadata.insert(key.clone(), value.clone());
             }
         }
-        Some(Machine { id: record.id, address: record.address, metadata, version: record.version })
+        Some(Machine { id, address, metadata, version, offers, cordoned })
     }
 }
 

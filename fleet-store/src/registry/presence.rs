@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fleet_core::{MachineId, Metadata, Revision, UnitState};
+use fleet_core::{MachineId, Metadata, Resources, Revision, UnitState};
 use fleet_unitfile::UnitName;
 use tokio::sync::RwLock;
 
@@ -23,6 +23,25 @@ pub struct MachineRecord {
     pub metadata: Metadata,
     /// The version of the daemon that runs on it.
     pub version: String,
+    /// What units may reserve of it in all.
+    pub offers: Resources,
+    /// Whether its own configuration keeps units away that are not placed there already.
+    pub cordoned: bool,
+}
+
+impl MachineRecord {
+    /// A machine that says nothing of itself but its identity.
+    #[must_use]
+    pub fn new(id: MachineId) -> Self {
+        Self {
+            id,
+            address: None,
+            metadata: Metadata::new(),
+            version: String::new(),
+            offers: Resources::ZERO,
+            cordoned: false,
+        }
+    }
 }
 
 /// A machine's presence in the cluster: it lasts while it is renewed within its time to live.

@@ -140,8 +140,8 @@ fn reason() -> Reason {
         wanted: vec!["nvme".to_owned()],
         found: None,
     };
-    let tally = Tally { machines: 1, example: id("m-1"), refusal };
-    Reason::NoMachineFits { machines: 1, tallies: vec![tally] }
+    let tally = Tally { machines: 1, example: id("m-1"), unit: None, refusal };
+    Reason::NoMachineFits { machines: 1, tallies: vec![tally], nearest: None }
 }
 
 /// What this version wrote, for later ones to read, and what a later one may write: whoever cannot

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Placement, Reason, Refusal, Tally, Term};
+use fleet_core::{Epoch, Nearest, Placement, Reason, Refusal, Resource, Rule, Tally, Term};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
     Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, StoreError,
@@ -210,9 +210,10 @@ async fn every_reason_comes_back_as_it_was() {
     }
 }
 
-fn reasons() -> Vec<Reason> {
+fn refusals() -> Vec<Refusal> {
     let peer = name("peer.service");
-    let refusals = [
+    vec![
+        Refusal::Cordon {},
         Refusal::MachineId { wanted: id("m-9") },
         Refusal::MachineMetadata {
             key: "disk".to_owned(),
@@ -220,26 +221,54 @@ fn reasons() -> Vec<Reason> {
             found: Some("hdd".to_owned()),
         },
         Refusal::MachineMetadata { key: "disk".to_owned(), wanted: Vec::new(), found: None },
-        Refusal::MachineOf { peer: peer.clone() },
+        Refusal::MachineMetadataExpr { failed: "cores > 4".into(), found: "no cores".into() },
+        Refusal::MachineOf { peer: peer.clone().into() },
+        Refusal::MachineOf { peer: "db@*.service".parse().unwrap() },
         Refusal::Conflicts {
             with: peer.clone(),
             pattern: "web@[^1]*.service".parse().unwrap(),
             theirs: true,
         },
-        Refusal::Replaces { with: peer.clone(), theirs: false },
-    ];
-    let tally = |refusal| Tally { machines: 3, example: id("m-1"), refusal };
-    let tallies: Vec<Tally> = refusals.map(tally).into();
+        Refusal::MaxPerMachine { template: name("web@.service"), limit: 2, there: 3 },
+        Refusal::Reserve { resource: Resource::Cpu, wanted: 1500, free: 1, offered: 1000 },
+        Refusal::Reserve { resource: Resource::Memory, wanted: u64::MAX, free: 0, offered: 0 },
+        Refusal::Reserve { resource: Resource::Disk, wanted: 1, free: 0, offered: 0 },
+        Refusal::Replaces { with: peer, theirs: false },
+        Refusal::Custom { rule: "quota".into(), detail: "no more of this customer".into() },
+    ]
+}
+
+fn reasons() -> Vec<Reason> {
+    let peer = name("peer.service");
+    let tally =
+        |refusal| Tally { machines: 3, example: id("m-1"), unit: Some(name("a.service")), refusal };
+    let tallies: Vec<Tally> = refusals().into_iter().map(tally).collect();
+    let nearest = |unit| Nearest { machine: id("m-2"), unit, refusal: Refusal::Cordon {} };
     let group = vec![name("a.service"), peer.clone()];
     vec![
         Reason::NoMachines,
-        Reason::NoMachineFits { machines: 3, tallies: tallies.clone() },
-        Reason::NoMachineFitsGroup { group: group.clone(), machines: 3, tallies },
-        Reason::PeerUnknown { peer: peer.clone() },
-        Reason::PeerInactive { peer: peer.clone() },
+        Reason::NoMachineFits { machines: 3, tallies: tallies.clone(), nearest: None },
+        Reason::NoMachineFits { machines: 3, tallies: Vec::new(), nearest: Some(nearest(None)) },
+        Reason::NoMachineFitsGroup {
+            group: group.clone(),
+            machines: 3,
+            tallies,
+            nearest: Some(nearest(Some(peer.clone()))),
+        },
+        Reason::PeerUnknown { peer: peer.clone().into() },
+        Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
+        Reason::PeerInactive { peer: peer.clone().into() },
         Reason::PeersApart { one: (peer, id("m-1")), other: (name("b.service"), id("m-2")) },
         Reason::Cycle { units: group },
+        Reason::NotRescheduled { machine: id("m-3") },
     ]
+}
+
+#[test]
+fn no_rule_is_forgotten_above() {
+    let rules: Vec<Rule> = refusals().iter().map(Refusal::rule).collect();
+    let missing = Rule::ALL.into_iter().filter(|rule| !rules.contains(rule));
+    assert_eq!(missing.collect::<Vec<_>>(), []);
 }
 
 #[tokio::test(start_paused = true)]

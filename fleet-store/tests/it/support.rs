@@ -54,7 +54,8 @@ pub(crate) async fn submit(registry: &Registry, unit_name: &str) {
 pub(crate) fn machine(machine: &str) -> MachineRecord {
     let metadata = Metadata::from([("region".to_owned(), "eu".to_owned())]);
     let address = Some("192.0.2.7".parse().unwrap());
-    MachineRecord { id: id(machine), address, metadata, version: "1.0.0".to_owned() }
+    let version = "1.0.0".to_owned();
+    MachineRecord { address, metadata, version, ..MachineRecord::new(id(machine)) }
 }
 
 pub(crate) async fn join(registry: &Registry, name: &str) -> Presence {

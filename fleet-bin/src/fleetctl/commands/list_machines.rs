@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fleet_core::Resources;
 use fleet_http::wire;
 use serde::Serialize;
 
@@ -24,6 +25,8 @@ const COLUMNS: Columns<Row> = Columns {
         ("ip", |row, _| cell(Some(row.ip.as_str()))),
         ("metadata", |row, _| cell(Some(pairs(&row.metadata)))),
         ("version", |row, _| cell(Some(row.version.as_str()))),
+        ("offers", |row, _| cell(Some(offers(&row.offers)))),
+        ("cordoned", |row, _| if row.cordoned { "yes".to_owned() } else { "no".to_owned() }),
     ],
     default: &["machine", "ip", "metadata"],
 };
@@ -37,6 +40,10 @@ struct Row {
     metadata: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     version: String,
+    #[serde(skip_serializing_if = "wire::Resources::is_nothing")]
+    offers: wire::Resources,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cordoned: bool,
 }
 
 impl Record for Row {
@@ -47,8 +54,8 @@ impl Record for Row {
 
 impl From<wire::Machine> for Row {
     fn from(machine: wire::Machine) -> Self {
-        let wire::Machine { id, metadata, primary_ip, version } = machine;
-        Self { machine: id, ip: primary_ip, metadata, version }
+        let wire::Machine { cordoned, id, metadata, offers, primary_ip, version } = machine;
+        Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned }
     }
 }
 
@@ -65,6 +72,13 @@ fn pairs(metadata: &BTreeMap<String, String>) -> String {
     pairs.join(",")
 }
 
+/// What a machine offers, as people write it; nothing if it offers nothing.
+fn offers(offers: &wire::Resources) -> String {
+    let wire::Resources { cpu, disk, memory } = *offers;
+    let offers = Resources { cpu, memory, disk };
+    if offers.is_zero() { String::new() } else { offers.to_string() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +90,7 @@ mod tests {
             primary_ip: ip.into(),
             metadata: metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             version: "0.1.0".into(),
+            ..wire::Machine::default()
         };
         let metadata = [("region", "us-east-1"), ("diskType", "SSD")];
         let rows: Vec<Row> =
@@ -95,6 +110,26 @@ mod tests {
         MACHINE→→IP→→METADATA
         282f949fc0de→10.10.20.1→diskType=SSD,region=us-east-1
         m2→→-→→-
+        ");
+    }
+
+    #[test]
+    fn what_machines_offer_is_shown_where_it_is_asked_for() {
+        let machine = |id: &str, cpu, cordoned| wire::Machine {
+            id: id.into(),
+            offers: wire::Resources { cpu, disk: 0, memory: u64::from(cordoned) << 30 },
+            cordoned,
+            ..wire::Machine::default()
+        };
+        let rows: Vec<Row> =
+            [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();
+        let fields = Some("machine,offers,cordoned".to_owned());
+        let args = ListArgs { full: false, no_legend: false, fields };
+        let table = COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→");
+        insta::assert_snapshot!(table, @r"
+        MACHINE→OFFERS→→→CORDONED
+        m1→cpu 1.5, memory 1G→yes
+        m2→-→→→no
         ");
     }
 }

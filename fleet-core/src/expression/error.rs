@@ -1,0 +1,197 @@
+//! What can be wrong with an expression.
+
+use std::fmt;
+
+use fleet_unitfile::{Span, SpecifierError};
+
+use super::token::Keyword;
+
+/// Why a text is no expression: the first thing that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpressionError {
+    /// Where in the text, in bytes.
+    pub span: Span,
+    problem: ExpressionProblem,
+}
+
+/// What is wrong, as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpressionProblem {
+    /// Something else should stand there.
+    Expected {
+        /// What should.
+        expected: Expected,
+        /// What does; empty at the end of the text.
+        found: String,
+    },
+    /// A word of the language stands where a key or a value should.
+    Keyword {
+        /// The word.
+        word: &'static str,
+    },
+    /// A sign of another language.
+    ForeignSign {
+        /// The sign.
+        sign: &'static str,
+        /// What is written here.
+        instead: &'static str,
+    },
+    /// What a key is compared with by `<`, `>`, `<=` or `>=` is no decimal number.
+    NotANumber {
+        /// What is written.
+        found: String,
+    },
+    /// A quotation mark that is never closed.
+    OpenQuote,
+    /// A backslash in quotation marks before anything but a quotation mark or a backslash.
+    Escape,
+    /// A key or a value is empty.
+    Empty,
+    /// A control character, or a blank other than space and tab.
+    Control,
+    /// A specifier cannot be expanded.
+    Specifier(SpecifierError),
+    /// Parentheses and `not` are nested too deeply.
+    TooDeep {
+        /// How deeply they may be.
+        limit: usize,
+    },
+    /// The text, or what it is written as in its shortest form, is too long.
+    TooLong {
+        /// How many bytes it may have.
+        limit: usize,
+    },
+}
+
+/// What should stand at some place of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expected {
+    /// A condition: something that is true or false.
+    Condition,
+    /// A key, after `exists`.
+    Key,
+    /// What is asked of the key before it.
+    Operator,
+    /// A value to compare with.
+    Value,
+    /// The parenthesis that opens a list of values.
+    List,
+    /// A comma, or the parenthesis that closes a list of values.
+    ListEnd,
+    /// The parenthesis that closes an expression, or `and` or `or`.
+    Close,
+    /// The end of the text, or `and` or `or`.
+    End,
+}
+
+impl ExpressionError {
+    pub(super) fn new(span: Span, problem: ExpressionProblem) -> Self {
+        Self { span, problem }
+    }
+
+    /// What is wrong, as data.
+    #[must_use]
+    pub fn problem(&self) -> &ExpressionProblem {
+        &self.problem
+    }
+
+    /// What to write instead.
+    #[must_use]
+    pub fn help(&self) -> String {
+        use ExpressionProblem as Problem;
+        match &self.problem {
+            Problem::Expected { expected, found } => expected_help(*expected, found),
+            Problem::Keyword { word } => format!("write \"{word}\" in quotation marks"),
+            Problem::ForeignSign { instead, .. } => format!("write {instead}"),
+            Problem::NotANumber { .. } => {
+                "write a decimal number such as 16 or 1.5, or compare by = or !=".into()
+            }
+            Problem::OpenQuote => "write another \" at its end".into(),
+            Problem::Escape => "write \\\" for a quotation mark, \\\\ for a backslash".into(),
+            Problem::Empty => "leave it out, or write exists key to ask for any value".into(),
+            Problem::Control => "remove it".into(),
+            Problem::Specifier(_) => "write %% for a percent sign".into(),
+            Problem::TooDeep { .. } => "leave out parentheses that change nothing".into(),
+            Problem::TooLong { .. } => "write key in (a, b) instead of a long or".into(),
+        }
+    }
+}
+
+fn expected_help(expected: Expected, found: &str) -> String {
+    let meant = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
+    if let Some(keyword) = meant {
+        return format!("write {}, in small letters", keyword.as_str());
+    }
+    match expected {
+        Expected::End if found == ")" => "remove it, or open a parenthesis before it",
+        Expected::Condition => "write a condition such as disk = ssd",
+        Expected::Key => "write a key, as in exists disk",
+        Expected::Operator => {
+            "write key = value, key != value, key in (a, b), key < 5, or exists key"
+        }
+        Expected::Value => "write a value, as in disk = ssd",
+        Expected::List => "write a list, as in disk in (ssd, nvme)",
+        Expected::ListEnd => "write commas between the values, as in disk in (ssd, nvme)",
+        Expected::Close => "close the parenthesis, or go on by and or or",
+        Expected::End => "join conditions by and or or, and quote a value that holds blanks",
+    }
+    .to_owned()
+}
+
+impl std::error::Error for ExpressionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.problem {
+            ExpressionProblem::Specifier(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ExpressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem.fmt(f)
+    }
+}
+
+impl fmt::Display for ExpressionProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expected { expected, found } if found.is_empty() => {
+                write!(f, "{expected} should follow at the end")
+            }
+            Self::Expected { expected, found } => {
+                write!(f, "{expected} should stand where {found:?} does")
+            }
+            Self::Keyword { word } => write!(f, "{word:?} has a meaning of its own here"),
+            Self::ForeignSign { sign, .. } => write!(f, "{sign:?} has no meaning here"),
+            Self::NotANumber { found } => write!(f, "{found:?} is not a decimal number"),
+            Self::OpenQuote => f.write_str("a quotation mark is never closed"),
+            Self::Escape => f.write_str(
+                "a backslash in quotation marks stands before nothing \
+                                         that it could escape",
+            ),
+            Self::Empty => f.write_str("a key or a value is empty"),
+            Self::Control => f.write_str("it holds a control character or an unusual blank"),
+            Self::Specifier(_) => f.write_str("a specifier cannot be expanded"),
+            Self::TooDeep { limit } => write!(f, "it is nested more than {limit} deep"),
+            Self::TooLong { limit } => write!(f, "it is longer than {limit} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Condition => "a condition",
+            Self::Key => "a key",
+            Self::Operator => "an operator such as \"=\"",
+            Self::Value => "a value",
+            Self::List => "a list in parentheses",
+            Self::ListEnd => "\",\" or \")\"",
+            Self::Close => "\")\"",
+            Self::End => "\"and\" or \"or\"",
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! From tokens to the tree of an expression, by recursive descent of a bounded depth.
+
+use super::MAX_DEPTH;
+use super::error::{Expected, ExpressionError, ExpressionProblem as Problem};
+use super::node::{Node, Side};
+use super::number::Decimal;
+use super::token::{Keyword, Kind, Token};
+
+/// Reads an expression from its tokens, of which the last one is the end.
+pub(super) fn parse(text: &str, tokens: Vec<Token>) -> Result<Node, ExpressionError> {
+    let mut parser = Parser { text, tokens, at: 0 };
+    let node = parser.any(0)?;
+    match parser.peek().kind {
+        Kind::End => Ok(node),
+        _ => Err(parser.expected(Expected::End)),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Parser<'_> {
+    /// `all or all or …`
+    fn any(&mut self, depth: usize) -> Result<Node, ExpressionError> {
+        let mut parts = vec![self.all(depth)?];
+        while self.take(&Kind::Keyword(Keyword::Or)) {
+            parts.push(self.all(depth)?);
+        }
+        Ok(Node::any(parts))
+    }
+
+    /// `one and one and …`
+    fn all(&mut self, depth: usize) -> Result<Node, ExpressionError> {
+        let mut parts = vec![self.one(depth)?];
+        while self.take(&Kind::Keyword(Keyword::And)) {
+            parts.push(self.one(depth)?);
+        }
+        Ok(Node::all(parts))
+    }
+
+    /// `not one`, `(any)`, `exists key`, or a comparison.
+    fn one(&mut self, depth: usize) -> Result<Node, ExpressionError> {
+        if depth > MAX_DEPTH {
+            let limit = MAX_DEPTH;
+            return Err(ExpressionError::new(self.peek().span, Problem::TooDeep { limit }));
+        }
+        if self.take(&Kind::Keyword(Keyword::Not)) {
+            return Ok(Node::Not(Box::new(self.one(depth + 1)?)));
+        }
+        if self.take(&Kind::Open) {
+            let inner = self.any(depth + 1)?;
+            return if self.take(&Kind::Close) {
+                Ok(inner)
+            } else {
+                Err(self.expected(Expected::Close))
+            };
+        }
+        if self.take(&Kind::Keyword(Keyword::Exists)) {
+            return self.word(Expected::Key).map(Node::Exists);
+        }
+        let key = self.word(Expected::Condition)?;
+        self.comparison(key)
+    }
+
+    /// What is asked of a key.
+    fn comparison(&mut self, key: String) -> Result<Node, ExpressionError> {
+        let operator = self.peek().kind.clone();
+        match operator {
+            Kind::Equal | Kind::Differs | Kind::Side(_) | Kind::Keyword(Keyword::In) => {
+                self.at += 1;
+            }
+            _ => return Err(self.no_operator(&key)),
+        }
+        match operator {
+            Kind::Equal => Ok(Node::In(key, vec![self.word(Expected::Value)?])),
+            Kind::Differs => Ok(Node::Differs(key, self.word(Expected::Value)?)),
+            Kind::Side(side) => self.number(key, side),
+            _ => Ok(Node::In(key, self.list()?)),
+        }
+    }
+
+    fn number(&mut self, key: String, side: Side) -> Result<Node, ExpressionError> {
+        let span = self.peek().span;
+        let found = self.word(Expected::Value)?;
+        if Decimal::parse(&found).is_none() {
+            return Err(ExpressionError::new(span, Problem::NotANumber { found }));
+        }
+        Ok(Node::Compare(key, side, found))
+    }
+
+    /// `(a, b)`
+    fn list(&mut self) -> Result<Vec<String>, ExpressionError> {
+        if !self.take(&Kind::Open) {
+            return Err(self.expected(Expected::List));
+        }
+        let mut values = vec![self.word(Expected::Value)?];
+        while self.take(&Kind::Comma) {
+            values.push(self.word(Expected::Value)?);
+        }
+        if self.take(&Kind::Close) { Ok(values) } else { Err(self.expected(Expected::ListEnd)) }
+    }
+
+    fn word(&mut self, expected: Expected) -> Result<String, ExpressionError> {
+        let token = self.peek();
+        match &token.kind {
+            Kind::Word(word) => {
+                let word = word.clone();
+                self.at += 1;
+                Ok(word)
+            }
+            Kind::Keyword(keyword) if expected != Expected::Condition => {
+                let word = keyword.as_str();
+                Err(ExpressionError::new(token.span, Problem::Keyword { word }))
+            }
+            _ => Err(self.expected(expected)),
+        }
+    }
+
+    /// The token that comes next. The end is never taken, so there always is one.
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at]
+    }
+
+    /// Goes past a token if it comes next.
+    fn take(&mut self, kind: &Kind) -> bool {
+        let comes = self.peek().kind == *kind;
+        self.at += usize::from(comes);
+        comes
+    }
+
+    /// A key alone, or a word of the language in capitals, which looks like one.
+    fn no_operator(&mut self, key: &str) -> ExpressionError {
+        if Keyword::nearest(key).is_none() {
+            return self.expected(Expected::Operator);
+        }
+        self.at -= 1;
+        self.expected(Expected::Condition)
+    }
+
+    fn expected(&self, expected: Expected) -> ExpressionError {
+        let span = self.peek().span;
+        let found = self.text[span.start..span.end].to_owned();
+        ExpressionError::new(span, Problem::Expected { expected, found })
+    }
+}

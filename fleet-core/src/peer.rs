@@ -1,0 +1,95 @@
+//! What `MachineOf=` names: a unit, or any of the units that a pattern matches.
+
+use std::fmt;
+
+use fleet_unitfile::{NameError, UnitName};
+
+use crate::{Pattern, PatternError};
+
+/// Who must be on the same machine.
+///
+/// ```
+/// use fleet_core::Peer;
+///
+/// let db: Peer = "db.service".parse()?;
+/// assert!(db.name().is_some());
+///
+/// let any_db: Peer = "db@*.service".parse()?;
+/// assert!(any_db.covers(&"db@1.service".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Peer {
+    /// This unit.
+    Named(UnitName),
+    /// At least one unit that the pattern matches, other than the unit that asks.
+    Matching(Pattern),
+}
+
+/// A text that names no unit and is no pattern over their names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub enum PeerError {
+    /// It has no wildcard and is no unit's name.
+    Name(NameError),
+    /// It has a wildcard and is no pattern.
+    Pattern(PatternError),
+}
+
+impl Peer {
+    /// The unit, if it is one and no pattern.
+    #[must_use]
+    pub fn name(&self) -> Option<&UnitName> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::Matching(_) => None,
+        }
+    }
+
+    /// Whether the unit of that name is the one, or one of those, that is meant.
+    #[must_use]
+    pub fn covers(&self, unit: &UnitName) -> bool {
+        match self {
+            Self::Named(name) => name == unit,
+            Self::Matching(pattern) => pattern.matches(unit),
+        }
+    }
+
+    /// The name or the pattern, as it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Named(name) => name.as_str(),
+            Self::Matching(pattern) => pattern.as_str(),
+        }
+    }
+}
+
+impl std::str::FromStr for Peer {
+    type Err = PeerError;
+
+    fn from_str(text: &str) -> Result<Self, PeerError> {
+        if text.contains(['*', '?', '[']) {
+            return text.parse().map(Self::Matching).map_err(PeerError::Pattern);
+        }
+        UnitName::parse(text).map(Self::Named).map_err(PeerError::Name)
+    }
+}
+
+impl From<UnitName> for Peer {
+    fn from(name: UnitName) -> Self {
+        Self::Named(name)
+    }
+}
+
+impl PartialEq<&str> for Peer {
+    fn eq(&self, text: &&str) -> bool {
+        self.as_str() == *text
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading the options whose values stand alone: amounts, numbers, choices, wishes, expressions.
+
+use fleet_unitfile::Span;
+
+use super::reader::{Reader, depends_on_instance};
+use super::{
+    FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
+};
+use crate::{Expression, Resource};
+
+/// What a wish weighs where the unit file does not say.
+const USUAL_WEIGHT: i32 = 1;
+
+impl Reader<'_> {
+    /// Forgets all that such an option was given.
+    pub(super) fn take_back_plain(&mut self, option: FleetOption) {
+        let plain = &mut self.plain;
+        match option {
+            FleetOption::MachineMetadataExpr => plain.metadata_expr = None,
+            FleetOption::MaxPerMachine => plain.max_per_machine = None,
+            FleetOption::Prefer => plain.prefer.clear(),
+            FleetOption::Spread => plain.spread.clear(),
+            FleetOption::Reschedule => plain.reschedule = Reschedule::default(),
+            FleetOption::OnPartition => plain.on_partition = OnPartition::default(),
+            _ => {
+                if let Some(resource) = option.reserves() {
+                    plain.reserve[resource] = 0;
+                }
+            }
+        }
+    }
+
+    /// Reads a value whose specifiers are expanded already.
+    pub(super) fn read_plain(&mut self, option: FleetOption, value: String, span: Span) {
+        match option {
+            FleetOption::MaxPerMachine => self.read_max_per_machine(value, span),
+            FleetOption::Spread => self.read_spread(&value, span),
+            FleetOption::Reschedule => match Reschedule::from_name(&value) {
+                Some(choice) => self.plain.reschedule = choice,
+                None => self.refuse_choice(option, value, span),
+            },
+            FleetOption::OnPartition => match OnPartition::from_name(&value) {
+                Some(choice) => self.plain.on_partition = choice,
+                None => self.refuse_choice(option, value, span),
+            },
+            _ => {}
+        }
+    }
+
+    /// Reads an amount. A percent sign at its very end is one, and need not be doubled.
+    pub(super) fn read_amount(
+        &mut self,
+        resource: Resource,
+        option: FleetOption,
+        value: &str,
+        span: Span,
+    ) {
+        let (number, sign) = match value.strip_suffix('%') {
+            Some(number) if !number.ends_with('%') => (number, "%"),
+            _ => (value, ""),
+        };
+        let Some(number) = self.expand(option, number, span) else {
+            return;
+        };
+        match resource.parse(&format!("{number}{sign}")) {
+            Ok(amount) => self.plain.reserve[resource] = amount,
+            Err(cause) => self.reports.refuse(span, Kind::Amount { option, cause }),
+        }
+    }
+
+    /// Demands add up: all of them must be true.
+    pub(super) fn read_demand(&mut self, text: &str, span: Span) {
+        let option = FleetOption::MachineMetadataExpr;
+        let Some(demand) = self.read_expression(option, text, span) else {
+            return;
+        };
+        let before = self.plain.metadata_expr.take();
+        match before.map_or(Ok(demand.clone()), |before| before.and(&demand)) {
+            Ok(all) => self.plain.metadata_expr = Some(all),
+            Err(cause) => self.reports.refuse(span, Kind::Expression { option, cause }),
+        }
+    }
+
+    /// Reads `weight: expression`, or an expression alone.
+    pub(super) fn read_preference(&mut self, value: &str, span: Span) {
+        let option = FleetOption::Prefer;
+        let (weight, text) = split_weight(value);
+        let end = span.end;
+        let of_text = match value.len() == end - span.start {
+            true => Span { start: end - text.len(), end },
+            false => span,
+        };
+        let weight = self.read_weight(option, weight, span);
+        let wants = self.read_expression(option, text, of_text);
+        if let (Some(weight), Some(wants)) = (weight, wants) {
+            let preference = Preference { weight, wants };
+            if !self.plain.prefer.contains(&preference) {
+                self.plain.prefer.push(preference);
+            }
+        }
+    }
+
+    /// Reads `weight: key`, or a key alone. Of a key that is named again, the last weight counts.
+    fn read_spread(&mut self, value: &str, span: Span) {
+        let option = FleetOption::Spread;
+        let (weight, key) = split_weight(value);
+        if key.is_empty() || key.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=')
+        {
+            let value = key.to_owned();
+            return self.reports.refuse(span, Kind::SpreadKey { value });
+        }
+        let Some(weight) = self.read_weight(option, weight, span) else {
+            return;
+        };
+        match self.plain.spread.iter_mut().find(|spread| spread.key == key) {
+            Some(spread) => spread.weight = weight,
+            None => self.plain.spread.push(Spread { weight, key: key.to_owned() }),
+        }
+    }
+
+    /// The weight that stands before a colon; the usual one if there is none.
+    fn read_weight(&mut self, option: FleetOption, text: Option<&str>, span: Span) -> Option<i32> {
+        let Some(text) = text else {
+            return Some(USUAL_WEIGHT);
+        };
+        let text = self.expand(option, text, span)?;
+        let (allowed, zero) = match option {
+            FleetOption::Spread => (Spread::WEIGHTS, false),
+            _ => (Preference::WEIGHTS, true),
+        };
+        let weight = text.parse().ok().filter(|weight| allowed.contains(weight));
+        let weight = weight.filter(|weight| *weight != 0 || !zero);
+        if weight.is_none() {
+            self.reports.refuse(span, Kind::Weight { option, value: text });
+        }
+        weight
+    }
+
+    fn read_expression(
+        &mut self,
+        option: FleetOption,
+        text: &str,
+        span: Span,
+    ) -> Option<Expression> {
+        if self.name.is_template() && depends_on_instance(text) {
+            return None;
+        }
+        match Expression::parse_of(text, self.name) {
+            Ok(expression) => Some(expression),
+            Err(cause) => {
+                let span = within(span, text, cause.span);
+                self.reports.refuse(span, Kind::Expression { option, cause });
+                None
+            }
+        }
+    }
+
+    fn read_max_per_machine(&mut self, value: String, span: Span) {
+        let digits = value.bytes().all(|b| b.is_ascii_digit());
+        match value.parse() {
+            Ok(limit @ 1..) if digits => self.plain.max_per_machine = Some(limit),
+            _ => self.reports.refuse(span, Kind::MaxPerMachine { value }),
+        }
+    }
+
+    fn refuse_choice(&mut self, option: FleetOption, value: String, span: Span) {
+        self.reports.refuse(span, Kind::Choice { option, value });
+    }
+}
+
+/// Takes a value apart at its first colon, if a number stands before it, perhaps one that a
+/// specifier stands for.
+fn split_weight(value: &str) -> (Option<&str>, &str) {
+    let Some((weight, rest)) = value.split_once(':') else {
+        return (None, value);
+    };
+    let weight = weight.trim_end();
+    let digits = weight.strip_prefix(['-', '+']).unwrap_or(weight);
+    let mut characters = digits.chars();
+    let mut is_number = !digits.is_empty();
+    while let Some(c) = characters.next() {
+        is_number &= c.is_ascii_digit() || (c == '%' && characters.next().is_some());
+    }
+    if is_number { (Some(weight), rest.trim_start()) } else { (None, value) }
+}
+
+/// Where a part of a text stands in the file, if the text stands there as it is; otherwise where
+/// the text stands, and so for a part that is empty.
+fn within(span: Span, text: &str, part: Span) -> Span {
+    if span.end - span.start != text.len() || part.start == part.end {
+        return span;
+    }
+    Span { start: span.start + part.start, end: span.start + part.end }
+}

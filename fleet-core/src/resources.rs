@@ -1,0 +1,337 @@
+//! What machines offer and units reserve: processor time, memory and disk.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+use fleet_unitfile::{Size, parse_permyriad, parse_size};
+
+/// A kind of thing that a machine offers and a unit reserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Processor time, in thousandths of a core.
+    Cpu,
+    /// Memory, in bytes.
+    Memory,
+    /// Disk, in bytes.
+    Disk,
+}
+
+/// Amounts of every resource.
+///
+/// A machine offers them, a unit reserves them. They are only compared with each other; nothing
+/// measures what a process really uses.
+///
+/// ```
+/// use fleet_core::{Resource, Resources};
+///
+/// let offered = Resources { cpu: 4000, memory: 8 << 30, disk: 0 };
+/// let wanted = Resources { cpu: 1500, memory: 512 << 20, disk: 0 };
+/// assert!(wanted.fits_in(offered));
+/// assert_eq!(wanted.to_string(), "cpu 1.5, memory 512M");
+///
+/// let free = offered.saturating_sub(wanted).saturating_sub(wanted);
+/// assert_eq!(wanted.first_over(free), Some(Resource::Cpu));
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resources {
+    /// Processor time, in thousandths of a core.
+    pub cpu: u64,
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Disk, in bytes.
+    pub disk: u64,
+}
+
+impl Resources {
+    /// Nothing of anything.
+    pub const ZERO: Self = Self { cpu: 0, memory: 0, disk: 0 };
+
+    /// Whether it is nothing of anything.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self == Self::ZERO
+    }
+
+    /// Both together, each amount at most as large as a number can be.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// What is left without the other, each amount at least nothing.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    /// Whether no amount is larger than the other's.
+    #[must_use]
+    pub fn fits_in(self, other: Self) -> bool {
+        self.first_over(other).is_none()
+    }
+
+    /// The first resource, in the order of [`Resource::ALL`], of which this is more than the other.
+    #[must_use]
+    pub fn first_over(self, other: Self) -> Option<Resource> {
+        Resource::ALL.into_iter().find(|resource| self[*resource] > other[*resource])
+    }
+
+    fn with(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            cpu: combine(self.cpu, other.cpu),
+            memory: combine(self.memory, other.memory),
+            disk: combine(self.disk, other.disk),
+        }
+    }
+}
+
+impl Index<Resource> for Resources {
+    type Output = u64;
+
+    fn index(&self, resource: Resource) -> &u64 {
+        match resource {
+            Resource::Cpu => &self.cpu,
+            Resource::Memory => &self.memory,
+            Resource::Disk => &self.disk,
+        }
+    }
+}
+
+impl IndexMut<Resource> for Resources {
+    fn index_mut(&mut self, resource: Resource) -> &mut u64 {
+        match resource {
+            Resource::Cpu => &mut self.cpu,
+            Resource::Memory => &mut self.memory,
+            Resource::Disk => &mut self.disk,
+        }
+    }
+}
+
+/// Each amount that is not nothing, or `nothing`.
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some = Resource::ALL.into_iter().filter(|resource| self[*resource] > 0);
+        let shown: Vec<String> =
+            some.map(|resource| format!("{resource} {}", resource.show(self[resource]))).collect();
+        f.pad(if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }.as_str())
+    }
+}
+
+impl Resource {
+    /// All resources, in the order in which they are compared and shown.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Disk];
+
+    /// Its name: `cpu`, `memory` or `disk`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// The resource of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.as_str() == name)
+    }
+
+    /// Writes an amount as people do, so that [`parse`](Self::parse) reads it back: `1.5` cores,
+    /// `512M`.
+    #[must_use]
+    pub fn show(self, amount: u64) -> String {
+        match self {
+            Self::Cpu => show_thousandths(amount),
+            Self::Memory | Self::Disk => Size::Bytes(amount).to_string(),
+        }
+    }
+
+    /// Reads an amount: of processor time `1.5` cores or `150%` of one, of the others bytes with
+    /// the suffixes of systemd, as in `512M`.
+    ///
+    /// ```
+    /// use fleet_core::Resource;
+    ///
+    /// assert_eq!(Resource::Cpu.parse("1.5")?, 1500);
+    /// assert_eq!(Resource::Cpu.parse("150%")?, 1500);
+    /// assert_eq!(Resource::Disk.parse("10G")?, 10 << 30);
+    /// # Ok::<(), fleet_core::AmountError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A text that is no amount of the resource.
+    pub fn parse(self, text: &str) -> Result<u64, AmountError> {
+        let amount = match self {
+            Self::Cpu => parse_cores(text),
+            Self::Memory | Self::Disk => match parse_size(text) {
+                Ok(Size::Bytes(bytes)) => Some(bytes),
+                _ => None,
+            },
+        };
+        amount.ok_or_else(|| AmountError { resource: self, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that is no amount of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmountError {
+    /// The resource.
+    pub resource: Resource,
+    /// The text.
+    pub text: String,
+}
+
+impl AmountError {
+    /// What to write instead.
+    #[must_use]
+    pub fn help(&self) -> String {
+        if let Some(meant) = self.meant() {
+            return format!("write {meant}");
+        }
+        match self.resource {
+            Resource::Cpu => "write cores down to thousandths, as in 1.5, or 150%".to_owned(),
+            Resource::Memory | Resource::Disk => "write bytes, as in 512M or 10G".to_owned(),
+        }
+    }
+
+    /// The amount that was probably meant: other programs write `500m` for half a core, and `1Gi`
+    /// or `1GB` for what systemd writes as `1G`.
+    fn meant(&self) -> Option<String> {
+        if self.resource == Resource::Cpu {
+            return self.text.strip_suffix('m')?.parse().ok().map(show_thousandths);
+        }
+        let short = self.text.trim_end_matches(['b', 'B']).trim_end_matches('i');
+        let short = short.to_ascii_uppercase();
+        (short != self.text && self.resource.parse(&short).is_ok()).then_some(short)
+    }
+}
+
+impl std::error::Error for AmountError {}
+
+impl fmt::Display for AmountError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = match self.resource {
+            Resource::Cpu => "processor time",
+            other => other.as_str(),
+        };
+        write!(f, "{:?} is no amount of {of}", self.text)
+    }
+}
+
+/// Cores with at most three decimals, or a share of one core in whole thousandths.
+fn parse_cores(text: &str) -> Option<u64> {
+    if text.ends_with(['%', '‰', '‱']) {
+        let permyriad = parse_permyriad(text).ok()?;
+        return permyriad.is_multiple_of(10).then(|| u64::from(permyriad / 10));
+    }
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > 3 {
+        return None;
+    }
+    let thousandths: u64 = format!("{decimals:0<3}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(thousandths)
+}
+
+fn show_thousandths(amount: u64) -> String {
+    let (whole, rest) = (amount / 1000, amount % 1000);
+    let decimals = format!("{rest:03}");
+    match decimals.trim_end_matches('0') {
+        "" => whole.to_string(),
+        decimals => format!("{whole}.{decimals}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_or_refused() {
+        let cases = [
+            (Resource::Cpu, "1.5", Some(1500)),
+            (Resource::Cpu, "0.001", Some(1)),
+            (Resource::Cpu, "0", Some(0)),
+            (Resource::Cpu, "150%", Some(1500)),
+            (Resource::Cpu, "12.5%", Some(125)),
+            (Resource::Cpu, "12.34%", None),
+            (Resource::Cpu, "1.0005", None),
+            (Resource::Cpu, "1.", None),
+            (Resource::Cpu, ".5", None),
+            (Resource::Cpu, "-1", None),
+            (Resource::Cpu, "+1", None),
+            (Resource::Cpu, "", None),
+            (Resource::Cpu, "18446744073709551615", None),
+            (Resource::Cpu, "18446744073709551.615", Some(u64::MAX)),
+            (Resource::Cpu, "18446744073709551.616", None),
+            (Resource::Memory, "512M", Some(512 << 20)),
+            (Resource::Disk, "1G 512M", Some(1536 << 20)),
+            (Resource::Disk, "0", Some(0)),
+            (Resource::Disk, "50%", None),
+            (Resource::Disk, "infinity", None),
+            (Resource::Disk, "-1", None),
+        ];
+        for (resource, text, expected) in cases {
+            assert_eq!(resource.parse(text).ok(), expected, "{resource} {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_other_programs_write_is_understood_in_the_help() {
+        let cases = [
+            (Resource::Cpu, "500m", "write 0.5"),
+            (Resource::Cpu, "two", "write cores down to thousandths, as in 1.5, or 150%"),
+            (Resource::Memory, "1Gi", "write 1G"),
+            (Resource::Memory, "512MB", "write 512M"),
+            (Resource::Memory, "512m", "write 512M"),
+            (Resource::Disk, "50%", "write bytes, as in 512M or 10G"),
+        ];
+        for (resource, text, expected) in cases {
+            assert_eq!(resource.parse(text).unwrap_err().help(), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(amount: u64) {
+            for resource in Resource::ALL {
+                proptest::prop_assert_eq!(resource.parse(&resource.show(amount)), Ok(amount));
+            }
+        }
+
+        #[test]
+        fn sums_and_differences_agree_with_each_resource_alone(
+            one: [u64; 3],
+            other: [u64; 3],
+        ) {
+            let of = |[cpu, memory, disk]: [u64; 3]| Resources { cpu, memory, disk };
+            let (sum, rest) =
+                (of(one).saturating_add(of(other)), of(one).saturating_sub(of(other)));
+            for (at, resource) in Resource::ALL.into_iter().enumerate() {
+                proptest::prop_assert_eq!(sum[resource], one[at].saturating_add(other[at]));
+                proptest::prop_assert_eq!(rest[resource], one[at].saturating_sub(other[at]));
+            }
+            let fits = (0..3).all(|at| one[at] <= other[at]);
+            proptest::prop_assert_eq!(of(one).fits_in(of(other)), fits);
+        }
+    }
+
+    #[test]
+    fn resources_in_words() {
+        assert_eq!(Resources::ZERO.to_string(), "nothing");
+        let all = Resources { cpu: 250, memory: 3 << 30, disk: 1000 };
+        assert_eq!(all.to_string(), "cpu 0.25, memory 3G, disk 1000");
+        assert_eq!(
+            Resource::ALL.map(|it| Resource::from_name(it.as_str())),
+            Resource::ALL.map(Some)
+        );
+    }
+}

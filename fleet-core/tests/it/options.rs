@@ -1,0 +1,279 @@
+//! The options that were added to those of fleet v1: what each takes, refuses, and warns of.
+
+use fleet_core::{OnPartition, Reschedule, Strictness};
+
+use crate::refusals::errors;
+use crate::requirements::{parse, read};
+use crate::warnings::warnings;
+
+/// What was read of such options by an instance called `foo@1.service`, in one line.
+fn brief(lines: &str) -> String {
+    let wants = read("foo@1.service", lines);
+    let mut parts = Vec::new();
+    if !wants.reserve.is_zero() {
+        parts.push(wants.reserve.to_string());
+    }
+    parts.extend(wants.max_per_machine.map(|max| format!("max {max}")));
+    parts.extend(wants.metadata_expr.iter().map(|it| format!("({it})")));
+    parts.extend(wants.prefer.iter().map(|it| format!("prefer {it}")));
+    parts.extend(wants.spread.iter().map(|it| format!("spread {it}")));
+    parts.extend((wants.reschedule != Reschedule::Always).then(|| wants.reschedule.to_string()));
+    parts.extend((wants.on_partition != OnPartition::Keep).then(|| wants.on_partition.to_string()));
+    parts.join(", ")
+}
+
+fn check(table: &[(&str, &str)]) {
+    for (lines, expected) in table {
+        assert_eq!(brief(lines), *expected, "{lines}");
+    }
+}
+
+#[test]
+fn each_option_takes_its_values() {
+    check(&[
+        ("ReserveCPU=1.5", "cpu 1.5"),
+        ("ReserveCPU=150%", "cpu 1.5"),
+        ("ReserveCPU=150%%", "cpu 1.5"),
+        ("ReserveMemory=512M", "memory 512M"),
+        ("ReserveDisk=10G", "disk 10G"),
+        ("ReserveDisk=1G 512M", "disk 1536M"),
+        ("ReserveCPU=0", ""),
+        ("ReserveCPU=2\nReserveMemory=1G\nReserveDisk=5T", "cpu 2, memory 1G, disk 5T"),
+        ("MaxPerMachine=1", "max 1"),
+        ("MaxPerMachine=4294967295", "max 4294967295"),
+        ("MachineMetadataExpr=disk=ssd", "(disk = ssd)"),
+        (
+            "MachineMetadataExpr=\"disk type\" = \"solid state\"",
+            "(\"disk type\" = \"solid state\")",
+        ),
+        ("MachineMetadataExpr=disk = ssd and \\\n  cores > 4", "(disk = ssd and cores > 4)"),
+        ("Prefer=disk = ssd", "prefer 1: disk = ssd"),
+        ("Prefer=10: disk = ssd", "prefer 10: disk = ssd"),
+        ("Prefer=-1000 :disk=hdd", "prefer -1000: disk = hdd"),
+        ("Prefer=+7:disk = hdd", "prefer 7: disk = hdd"),
+        ("Prefer=a:b = c", "prefer 1: a:b = c"),
+        ("Prefer=\"10:a\" = c", "prefer 1: 10:a = c"),
+        ("Spread=zone", "spread 1: zone"),
+        ("Spread=5: zone", "spread 5: zone"),
+        ("Spread=\"zone\" \"2: rack\"", "spread 1: zone, spread 2: rack"),
+        ("Reschedule=never", "never"),
+        ("Reschedule=always", ""),
+        ("OnPartition=stop", "stop"),
+        ("OnPartition=keep", ""),
+    ]);
+}
+
+#[test]
+fn an_option_that_is_given_again() {
+    check(&[
+        // Of what can be one thing alone, the last one counts.
+        ("ReserveCPU=1\nReserveCPU=2", "cpu 2"),
+        ("MaxPerMachine=1\nMaxPerMachine=2", "max 2"),
+        ("Reschedule=never\nReschedule=always", ""),
+        ("OnPartition=keep\nOnPartition=stop", "stop"),
+        ("Spread=1: zone\nSpread=rack\nSpread=7: zone", "spread 7: zone, spread 1: rack"),
+        // Demands and wishes add up.
+        (
+            "MachineMetadataExpr=a = b or c = d\nMachineMetadataExpr=e = f",
+            "((a = b or c = d) and e = f)",
+        ),
+        ("Prefer=a = b\nPrefer=2: c = d\nPrefer=1: a=b", "prefer 1: a = b, prefer 2: c = d"),
+        // Nothing takes back all that was given before.
+        ("ReserveCPU=1\nReserveMemory=1G\nReserveCPU=", "memory 1G"),
+        ("ReserveMemory=1\nReserveDisk=1\nReserveMemory=\nReserveDisk=", ""),
+        ("MaxPerMachine=1\nMaxPerMachine=", ""),
+        ("MachineMetadataExpr=a = b\nMachineMetadataExpr=\nMachineMetadataExpr=c = d", "(c = d)"),
+        ("Prefer=a = b\nPrefer=", ""),
+        ("Spread=zone\nSpread=\nSpread=rack", "spread 1: rack"),
+        ("Reschedule=never\nReschedule=", ""),
+        ("OnPartition=stop\nOnPartition=", ""),
+        ("Global=true\nReserveCPU=1\nReserveCPU=", ""),
+    ]);
+}
+
+#[test]
+fn specifiers_in_every_one_of_them() {
+    check(&[
+        ("ReserveCPU=%i", "cpu 1"),
+        ("ReserveCPU=%i%i%", "cpu 0.11"),
+        ("ReserveMemory=%iG", "memory 1G"),
+        ("ReserveDisk=%i", "disk 1"),
+        ("MaxPerMachine=%i%i", "max 11"),
+        ("MachineMetadataExpr=role = %p and rank >= %i", "(role = foo and rank >= 1)"),
+        ("MachineMetadataExpr=load = \"50%%\"", "(load = 50%)"),
+        ("Prefer=%i0: role = %p", "prefer 10: role = foo"),
+        ("Spread=%i: %p", "spread 1: foo"),
+    ]);
+    for lines in ["Reschedule=%i", "OnPartition=%i"] {
+        assert!(parse("foo@1.service", lines, Strictness::Refuse).is_err(), "{lines}");
+    }
+    assert_eq!(read("a@never.service", "Reschedule=%i").reschedule, Reschedule::Never);
+    assert_eq!(read("a@stop.service", "OnPartition=%i").on_partition, OnPartition::Stop);
+}
+
+#[test]
+fn no_name_adds_a_condition_of_its_own() {
+    // The name holds blanks, quotation marks and words of the language, all escaped.
+    let wants = read("a\\x20or\\x20b\\x3d\\x22c\\x22.service", "MachineMetadataExpr=role = %p");
+    let text = wants.metadata_expr.unwrap().to_string();
+    assert_eq!(text, r#"role = "a or b=\"c\"""#);
+}
+
+#[test]
+fn a_template_leaves_out_what_depends_on_the_instance() {
+    let lines = "ReserveCPU=%i\nMachineMetadataExpr=rank = %i\nPrefer=%i: a = b\nSpread=%i\n\
+                 MaxPerMachine=%i\nReserveDisk=1G";
+    let wants = read("foo@.service", lines);
+    assert_eq!(wants.reserve.to_string(), "disk 1G");
+    assert!(wants.metadata_expr.is_none() && wants.prefer.is_empty() && wants.spread.is_empty());
+    assert_eq!(wants.max_per_machine, None);
+}
+
+#[test]
+fn bad_amounts() {
+    let lines = "ReserveCPU=500m\nReserveCPU=lots\nReserveCPU=1.2345\nReserveCPU=10%H\n\
+                 ReserveMemory=512MB\nReserveMemory=50%\nReserveDisk=infinity\nReserveDisk=-1";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 12: ReserveCPU: "500m" is no amount of processor time: write 0.5
+line 3, column 12: ReserveCPU: "lots" is no amount of processor time: write cores down to
+    thousandths, as in 1.5, or 150%
+line 4, column 12: ReserveCPU: "1.2345" is no amount of processor time: write cores down
+    to thousandths, as in 1.5, or 150%
+line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H" at byte 2:
+    use %n, %N, %p or %i, and %% for a percent sign
+line 6, column 15: ReserveMemory: "512MB" is no amount of memory: write 512M
+line 7, column 15: ReserveMemory: "50%" is no amount of memory: write bytes, as in 512M or
+    10G
+line 8, column 13: ReserveDisk: "infinity" is no amount of disk: write bytes, as in 512M
+    or 10G
+line 9, column 13: ReserveDisk: "-1" is no amount of disk: write bytes, as in 512M or 10G
+"#);
+}
+
+#[test]
+fn bad_numbers_weights_keys_and_choices() {
+    let lines = "MaxPerMachine=0\nMaxPerMachine=-1\nMaxPerMachine=two\nMaxPerMachine=+2\n\
+                 Prefer=0: a = b\nPrefer=1001: a = b\nSpread=-1: zone\nSpread=1001: zone\n\
+                 Spread=zone=a\nSpread=5:\nSpread=zone rack\n\
+                 Reschedule=maybe\nReschedule=Never\nOnPartition=restart";
+    insta::assert_snapshot!(errors(lines), @"
+line 2, column 15: MaxPerMachine=0 is no whole number from 1 on: write a number such as 1,
+    or remove the option
+line 3, column 15: MaxPerMachine=-1 is no whole number from 1 on: write a number such as
+    1, or remove the option
+line 4, column 15: MaxPerMachine=two is no whole number from 1 on: write a number such as
+    1, or remove the option
+line 5, column 15: MaxPerMachine=+2 is no whole number from 1 on: write a number such as
+    1, or remove the option
+line 6, column 8: Prefer: 0 is no weight: write a number from -1000 to 1000 but 0, as in
+    Prefer=10: disk = ssd, or quote the key
+line 7, column 8: Prefer: 1001 is no weight: write a number from -1000 to 1000 but 0, as
+    in Prefer=10: disk = ssd, or quote the key
+line 8, column 8: Spread: -1 is no weight: write a number from 1 to 1000, as in Spread=5:
+    zone
+line 9, column 8: Spread: 1001 is no weight: write a number from 1 to 1000, as in
+    Spread=5: zone
+line 10, column 8: Spread=zone=a is no metadata key: write one key for each Spread, as in
+    Spread=zone
+line 11, column 8: Spread= is no metadata key: write one key for each Spread, as in
+    Spread=zone
+line 12, column 8: Spread=zone rack is no metadata key: write one key for each Spread, as
+    in Spread=zone
+line 13, column 12: Reschedule=maybe is no choice that there is: write always or never
+line 14, column 12: Reschedule=Never is no choice that there is: write always or never
+line 15, column 13: OnPartition=restart is no choice that there is: write keep or stop
+");
+}
+
+#[test]
+fn bad_expressions() {
+    let lines = "MachineMetadataExpr=disk\nMachineMetadataExpr=disk = \n\
+                 MachineMetadataExpr=a = b c\nMachineMetadataExpr=a == b && c\n\
+                 Prefer=5: disk ~ ssd\nPrefer=5:\n\
+                 MachineMetadataExpr=cores > many\nMachineMetadataExpr=a = %H\n\
+                 MachineMetadataExpr=a = b AND \\\n  c = d";
+    insta::assert_snapshot!(errors(lines), @r#"
+line 2, column 21: MachineMetadataExpr: an operator such as "=" should follow at the end:
+    write key = value, key != value, key in (a, b), key < 5, or exists key
+line 3, column 21: MachineMetadataExpr: a value should follow at the end: write a value,
+    as in disk = ssd
+line 4, column 27: MachineMetadataExpr: "and" or "or" should stand where "c" does: join
+    conditions by and or or, and quote a value that holds blanks
+line 5, column 23: MachineMetadataExpr: "==" has no meaning here: write =
+line 6, column 16: Prefer: an operator such as "=" should stand where "~" does: write key
+    = value, key != value, key in (a, b), key < 5, or exists key
+line 7, column 10: Prefer: a condition should follow at the end: write a condition such as
+    disk = ssd
+line 8, column 29: MachineMetadataExpr: "many" is not a decimal number: write a decimal
+    number such as 16 or 1.5, or compare by = or !=
+line 9, column 25: MachineMetadataExpr: a specifier cannot be expanded: unknown specifier
+    "%H" at byte 0: use %n, %N, %p or %i, and %% for a percent sign
+line 10, column 1: MachineMetadataExpr: "and" or "or" should stand where "AND" does: write
+    and, in small letters
+"#);
+}
+
+#[test]
+fn an_error_in_an_expression_knows_its_place_to_the_byte() {
+    for (line, wrong) in [
+        ("MachineMetadataExpr=disk = ssd  && a = b", "&&"),
+        ("Prefer=10: disk = ssd && a = b", "&&"),
+        ("Prefer=disk = in", "in"),
+        ("MachineMetadataExpr=(disk = ssd", "(disk = ssd"),
+    ] {
+        let text = format!("[X-Fleet]\n{line}\n");
+        let errors = parse("a.service", line, Strictness::Refuse).unwrap_err();
+        let span = errors.first().span;
+        assert_eq!(&text[span.start..span.end], wrong, "{line}");
+    }
+}
+
+#[test]
+fn a_global_unit_has_no_use_for_most_of_them() {
+    let global = "Global=true\nMachineMetadataExpr=a = b\nOnPartition=stop\nConflicts=b*";
+    assert!(parse("foo.service", global, Strictness::Refuse).is_ok());
+    let lines = [
+        "ReserveCPU=1",
+        "ReserveMemory=1",
+        "ReserveDisk=1",
+        "MaxPerMachine=1",
+        "Prefer=a = b",
+        "Spread=zone",
+        "Reschedule=never",
+    ];
+    for line in lines {
+        let text = errors(&format!("Global=true\n{line}"));
+        let option = line.split('=').next().unwrap();
+        let expected = format!("Global cannot be used together with {option} (line 3)");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn what_counts_instances_has_no_effect_on_a_unit_that_is_none() {
+    let lines = "MaxPerMachine=2\nSpread=zone";
+    assert_eq!(warnings("foo@1.service", lines, Strictness::Refuse), "");
+    assert_eq!(warnings("foo@.service", lines, Strictness::Refuse), "");
+    insta::assert_snapshot!(warnings("foo.service", lines, Strictness::Refuse), @"
+line 2, column 1: MaxPerMachine has no effect, for it counts instances of a template: name
+    the unit as an instance, as in web@1.service, or remove the option
+line 3, column 1: Spread has no effect, for it counts instances of a template: name the
+    unit as an instance, as in web@1.service, or remove the option
+");
+    // What was taken back has none either, and nobody need be told.
+    assert_eq!(warnings("foo.service", "Spread=zone\nSpread=", Strictness::Refuse), "");
+}
+
+#[test]
+fn company_by_pattern() {
+    let wants = read("foo@1.service", "MachineOf=db@*.service %p.socket [ab].path");
+    assert_eq!(wants.machine_of, ["db@*.service", "foo.socket", "[ab].path"]);
+    let named: Vec<bool> = wants.machine_of.iter().map(|peer| peer.name().is_some()).collect();
+    assert_eq!(named, [false, true, false]);
+    insta::assert_snapshot!(errors("MachineOf=db[ d*\nConflicts=d* x*"), @r#"
+line 2, column 11: MachineOf: "db[" is not a pattern: character 3 is a "[" that is never
+    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+line 2, column 15: MachineOf=d* cannot be met: Conflicts=d* (line 3) keeps that unit away:
+    take the unit out of MachineOf, or narrow the pattern of Conflicts
+"#);
+}

@@ -1,0 +1,125 @@
+//! What happens to a planned cluster.
+
+use std::time::Duration;
+
+use fleet_core::{Epoch, Requirements, Snapshot};
+use fleet_scheduler::{Action, Index, Plan};
+
+use crate::clusters::{conflicting, machine, machine_id, plain_name, unit};
+use crate::{Measured, planned, timed};
+
+/// How many changes are measured.
+const CHANGES: usize = 2000;
+
+/// One thing after the other changes; each time a plan is made and carried out.
+pub(crate) fn change(cluster: &Snapshot, units: usize) -> Measured {
+    let (mut index, measured) = planned(cluster);
+    let machines = cluster.machines().len();
+    let took = (0..CHANGES).map(|turn| {
+        let at = turn.wrapping_mul(7919);
+        let ((), took) = timed(|| {
+            one_change(&mut index, turn, at % units.max(1), at % machines.max(1));
+            carry_out(&mut index);
+        });
+        took
+    });
+    let mut took: Vec<Duration> = took.collect();
+    let percent = sorted(&mut took);
+    let more = format!(
+        ",\"median_us\":{:.1},\"p99_us\":{:.1},\"worst_us\":{:.1}",
+        micros(percent(50)),
+        micros(percent(99)),
+        micros(percent(100)),
+    );
+    Measured { plan: percent(50), more, ..measured }
+}
+
+fn one_change(index: &mut Index, turn: usize, at: usize, machine_at: usize) {
+    match turn % 5 {
+        0 => index.remove_unit(&plain_name(at)),
+        1 => index.put_unit(&unit(&plain_name(at), conflicting("green-*"))),
+        2 => index.put_unit(&unit(&format!("new-{turn:06}.service"), Requirements::default())),
+        3 => index.unplace(&plain_name(at)),
+        _ => index.put_machine(machine(machine_at, turn as u64)),
+    }
+}
+
+fn carry_out(index: &mut Index) -> Plan {
+    let plan = index.plan();
+    index.apply(&plan, Epoch(2));
+    plan
+}
+
+/// A tenth of the machines are lost, and what was on them must move.
+pub(crate) fn lost(cluster: &Snapshot) -> Measured {
+    let (mut index, measured) = planned(cluster);
+    for at in (0..cluster.machines().len()).step_by(10) {
+        index.remove_machine(&machine_id(at));
+    }
+    let (decided, plan) = timed(|| index.plan());
+    let is_move = |action: &Action| matches!(action, Action::Move { .. });
+    let moves = decided.steps.iter().filter(|step| is_move(&step.action)).count();
+    let more = format!(",\"moves\":{moves},\"steps\":{}", decided.steps.len());
+    Measured { plan, more, ..measured }
+}
+
+/// Units come that fit, then as many with one in between that fits nowhere; how much longer one of
+/// the former takes then.
+pub(crate) fn hopeless(cluster: &Snapshot, units: usize) -> Measured {
+    let (mut index, measured) = planned(cluster);
+    let count = (units / 10).clamp(1, 20_000);
+    let one = |index: &mut Index, name: String| {
+        let unit = unit(&name, Requirements::default());
+        let (_, took) = timed(|| {
+            index.put_unit(&unit);
+            carry_out(index)
+        });
+        took
+    };
+    let alone: Duration = (0..count).map(|at| one(&mut index, format!("p-{at}.service"))).sum();
+    let mut beside = Duration::ZERO;
+    for at in 0..count {
+        index.put_unit(&unit(&format!("h-{at}.service"), nowhere()));
+        carry_out(&mut index);
+        beside += one(&mut index, format!("q-{at}.service"));
+    }
+    let slower = beside.as_secs_f64() / alone.as_secs_f64();
+    let each = beside / u32::try_from(count).unwrap_or(1);
+    let more = format!(",\"slower\":{slower:.3},\"each_us\":{:.1}", micros(each));
+    Measured { plan: each, more, ..measured }
+}
+
+/// Two units that fit nowhere are explained: one by what the machines are, one by who is there.
+pub(crate) fn explain(cluster: &Snapshot) -> Measured {
+    let (mut index, measured) = planned(cluster);
+    index.put_unit(&unit("zoned.service", nowhere()));
+    index.put_unit(&unit("shy.service", conflicting("unit-*")));
+    carry_out(&mut index);
+    let plan = explained(&mut index, "zoned.service");
+    let beside = explained(&mut index, "shy.service");
+    let more = format!(",\"conflicting_seconds\":{:.6}", beside.as_secs_f64());
+    Measured { plan, more, ..measured }
+}
+
+/// The best time of five that an explanation takes.
+fn explained(index: &mut Index, name: &str) -> Duration {
+    let name = name.parse().expect("a unit name");
+    let took = (0..5).map(|_| timed(|| index.explain(&name)).1);
+    took.min().unwrap_or_default()
+}
+
+/// What no machine has.
+fn nowhere() -> Requirements {
+    let metadata = [(String::from("zone"), [String::from("nowhere")].into())].into();
+    Requirements { metadata, ..Requirements::default() }
+}
+
+/// Sorts durations. Returns what gives the one below which so many percent are.
+fn sorted(all: &mut [Duration]) -> impl Fn(usize) -> Duration {
+    all.sort_unstable();
+    |percent| all.get(all.len() * percent / 100).or(all.last()).copied().unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}

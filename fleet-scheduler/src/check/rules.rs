@@ -1,0 +1,175 @@
+//! Every hard rule once more, for a unit that is on a machine already.
+
+use std::collections::BTreeSet;
+
+use fleet_core::{
+    Machine, MachineId, Pattern, Peer, Refusal, Requirements, Resource, Resources, Snapshot, Unit,
+};
+use fleet_unitfile::UnitName;
+
+use super::placeable;
+
+/// One machine after a plan.
+pub(super) struct Scene<'a> {
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+    machine: &'a Machine,
+    /// The units placed there, those that cannot be read too.
+    placed: BTreeSet<&'a UnitName>,
+    /// The same, and the global units that fit.
+    present: BTreeSet<UnitName>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(before: &'a Snapshot, after: &'a Snapshot, machine: &'a Machine) -> Self {
+        let counts = |name: &UnitName| {
+            placeable(after, name).is_some() || after.fault(name.as_str()).is_some()
+        };
+        let here = after.placements().filter(|(_, at)| at.machine == machine.id);
+        let placed: BTreeSet<_> = here.map(|(name, _)| name).filter(|name| counts(name)).collect();
+        let present = placed.iter().map(|name| (*name).clone()).collect();
+        let mut scene = Self { before, after, machine, placed, present };
+        scene.fit_globals_in();
+        scene
+    }
+
+    /// Adds the global units that fit, one after the other by name.
+    fn fit_globals_in(&mut self) {
+        for unit in self.after.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
+            let refused = self.metadata(unit).is_some() || self.expression(unit).is_some();
+            if !refused && self.conflict_with(unit, self.present.iter()).is_none() {
+                self.present.insert(unit.name.clone());
+            }
+        }
+    }
+
+    /// The units placed there that can be read.
+    pub(super) fn units(&self) -> impl Iterator<Item = &'a Unit> {
+        self.placed.iter().filter_map(|name| placeable(self.after, name))
+    }
+
+    /// Everything by which the machine refuses a unit that is on it.
+    pub(super) fn refusals(&self, unit: &Unit) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        refusals.extend(self.cordon(unit));
+        refusals.extend(self.machine_id(unit));
+        refusals.extend(self.metadata(unit));
+        refusals.extend(self.expression(unit));
+        refusals.extend(self.machine_of(unit));
+        refusals.extend(self.conflicts(unit));
+        refusals.extend(self.limit(unit));
+        refusals.extend(self.reserve(unit));
+        refusals.extend(self.replaced(unit));
+        refusals
+    }
+
+    fn cordon(&self, unit: &Unit) -> Option<Refusal> {
+        let stayed = was_on(self.before, &unit.name, &self.machine.id);
+        (self.machine.cordoned && !stayed).then_some(Refusal::Cordon {})
+    }
+
+    fn machine_id(&self, unit: &Unit) -> Option<Refusal> {
+        let wanted = unit.requirements.machine_id.clone()?;
+        (wanted != self.machine.id).then_some(Refusal::MachineId { wanted })
+    }
+
+    fn metadata(&self, unit: &Unit) -> Option<Refusal> {
+        unit.requirements.metadata.iter().find_map(|(key, wanted)| {
+            let found = self.machine.metadata.get(key);
+            let fits = found.is_some_and(|found| wanted.contains(found));
+            (!fits).then(|| Refusal::MachineMetadata {
+                key: key.clone(),
+                wanted: wanted.iter().cloned().collect(),
+                found: found.cloned(),
+            })
+        })
+    }
+
+    fn expression(&self, unit: &Unit) -> Option<Refusal> {
+        let wanted = unit.requirements.metadata_expr.as_ref()?;
+        let failed = wanted.first_false(&self.machine.metadata)?;
+        let (failed, found) = (failed.part.into(), failed.found.into());
+        Some(Refusal::MachineMetadataExpr { failed, found })
+    }
+
+    fn machine_of(&self, unit: &Unit) -> Option<Refusal> {
+        let is_there = |peer: &Peer| match peer {
+            Peer::Named(name) => self.present.contains(name),
+            Peer::Matching(_) => {
+                self.present.iter().any(|other| *other != unit.name && peer.covers(other))
+            }
+        };
+        let missing = unit.requirements.machine_of.iter().find(|peer| !is_there(peer))?;
+        Some(Refusal::MachineOf { peer: missing.clone() })
+    }
+
+    /// Global units give way to placed ones, so only these are looked at.
+    fn conflicts(&self, unit: &Unit) -> Option<Refusal> {
+        self.conflict_with(unit, self.others(unit))
+    }
+
+    fn conflict_with<'b>(
+        &self,
+        unit: &Unit,
+        mut others: impl Iterator<Item = &'b UnitName>,
+    ) -> Option<Refusal> {
+        let covering = |patterns: &[Pattern], name: &UnitName| {
+            patterns.iter().find(|pattern| pattern.matches(name)).cloned()
+        };
+        others.find_map(|other| {
+            let ours = covering(&unit.requirements.conflicts, other);
+            let theirs = || covering(&self.demands(other)?.conflicts, &unit.name);
+            let (pattern, theirs) =
+                ours.map(|it| (it, false)).or_else(|| Some((theirs()?, true)))?;
+            Some(Refusal::Conflicts { with: other.clone(), pattern, theirs })
+        })
+    }
+
+    fn limit(&self, unit: &Unit) -> Option<Refusal> {
+        let template = unit.name.template()?;
+        let limit = unit.requirements.max_per_machine?;
+        let others = self.others(unit).filter(|other| other.template().as_ref() == Some(&template));
+        let there = u32::try_from(others.count()).unwrap_or(u32::MAX);
+        (there >= limit).then_some(Refusal::MaxPerMachine { template, limit, there })
+    }
+
+    fn reserve(&self, unit: &Unit) -> Option<Refusal> {
+        let reserved = self.others(unit).filter_map(|other| self.demands(other));
+        let taken = reserved.fold(Resources::ZERO, |sum, wants| sum.saturating_add(wants.reserve));
+        let (wanted, offers) = (unit.requirements.reserve, self.machine.offers);
+        let resource = taken.saturating_add(wanted).first_over(offers)?;
+        let at = |amounts: Resources, resource: Resource| amounts[resource];
+        Some(Refusal::Reserve {
+            resource,
+            wanted: at(wanted, resource),
+            free: at(offers.saturating_sub(taken), resource),
+            offered: at(offers, resource),
+        })
+    }
+
+    /// Whom a unit replaces and is beside all the same. Where both were placed there before, the
+    /// other had nowhere to go.
+    fn replaced(&self, unit: &Unit) -> Option<Refusal> {
+        let was_here = |name| was_on(self.before, name, &self.machine.id);
+        let names = |wants: &Requirements, name| wants.replaces.iter().any(|p| p.matches(name));
+        let with = self.others(unit).find(|other| {
+            let theirs = self.demands(other).is_some_and(|wants| names(wants, &unit.name));
+            let both = was_here(&unit.name) && was_here(other);
+            names(&unit.requirements, other) && !theirs && !both
+        })?;
+        Some(Refusal::Replaces { with: with.clone(), theirs: false })
+    }
+
+    fn others(&self, unit: &Unit) -> impl Iterator<Item = &'a UnitName> {
+        self.placed.iter().copied().filter(move |other| **other != unit.name)
+    }
+
+    /// What a unit demands, if it can be read.
+    fn demands(&self, name: &UnitName) -> Option<&'a Requirements> {
+        self.after.unit(name.as_str()).map(|unit| &*unit.requirements)
+    }
+}
+
+fn was_on(before: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
+    before.placement(unit.as_str()).is_some_and(|placement| placement.machine == *machine)
+}

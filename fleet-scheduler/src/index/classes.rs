@@ -1,0 +1,165 @@
+//! Classes: units that ask for the same and that the same patterns match. Every machine treats all
+//! units of a class alike, what ties them to others aside.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use fleet_core::{Expression, Requirements};
+use fleet_unitfile::UnitName;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHasher};
+
+use super::slots::{ClassNo, FilterNo, LaneNo, MachineNo, PatternNo, Slots, UnitNo};
+
+/// The requirements of who demands nothing.
+pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::default);
+
+/// One class.
+#[derive(Debug, Default)]
+pub(crate) struct Class {
+    /// What its units demand; `MachineOf=` and the like may differ between them.
+    pub(crate) requirements: Arc<Requirements>,
+    /// Its only unit, where an embedder's rules may tell any two units apart.
+    pub(crate) owner: Option<UnitName>,
+    /// The patterns of `Conflicts=`, in the order written.
+    pub(crate) conflicts: Vec<PatternNo>,
+    /// The patterns of `Replaces=`, in the order written.
+    pub(crate) replaces: Vec<PatternNo>,
+    /// Every pattern that matches its units, in the order of their numbers.
+    pub(crate) matched: Vec<PatternNo>,
+    /// The one of these that stands for the template, if its instances are counted.
+    pub(crate) template: PatternNo,
+    /// Whether it is a user of that pattern itself.
+    pub(crate) counts_template: bool,
+    pub(crate) filter: FilterNo,
+    /// The machine of `MachineID=`.
+    pub(crate) pin: MachineNo,
+    pub(crate) users: u32,
+    /// The order in which its units try machines, once they have.
+    pub(crate) lane: LaneNo,
+    /// A lane of its own, without the machines that refuse it until somebody leaves.
+    pub(crate) own: LaneNo,
+    /// How many machines its units have tried in vain since they have no lane of their own.
+    pub(crate) skips: usize,
+    /// How far the trail of lifts had come when it was known that every machine refuses the class,
+    /// except those named there since.
+    pub(crate) refused: Option<u64>,
+    /// Its units that every machine refuses.
+    pub(crate) parked: BTreeMap<UnitName, UnitNo>,
+    /// Whether one of these is to be tried in the plan that is being made.
+    pub(crate) awake: bool,
+}
+
+/// All classes.
+#[derive(Debug)]
+pub(crate) struct Classes {
+    pub(crate) slots: Slots<ClassNo, Class>,
+    table: HashTable<ClassNo>,
+    /// The classes that have parked units.
+    pub(crate) parked: std::collections::BTreeSet<ClassNo>,
+}
+
+/// What makes a class: requirements, owner, patterns that match.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub(crate) wants: &'a Requirements,
+    pub(crate) owner: Option<&'a UnitName>,
+    pub(crate) matched: &'a [PatternNo],
+}
+
+impl Classes {
+    /// The class of units that ask for nothing and that no pattern matches.
+    pub(crate) const PLAIN: ClassNo = ClassNo(0);
+
+    pub(crate) fn new(filter: FilterNo) -> Self {
+        let mut slots = Slots::default();
+        let requirements = NOTHING.clone();
+        slots.insert(Class { requirements, filter, users: 1, ..Class::default() });
+        Self { slots, table: HashTable::new(), parked: Default::default() }
+    }
+
+    /// The class of that key, if there is one.
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<ClassNo> {
+        if key.owner.is_none() && key.matched.is_empty() && asks_for_nothing(key.wants) {
+            return Some(Self::PLAIN);
+        }
+        let same = |class: &ClassNo| is_same(self.slots[*class].key(), key);
+        self.table.find(hash(key), same).copied()
+    }
+
+    pub(crate) fn insert(&mut self, class: Class) -> ClassNo {
+        let hash_of_new = hash(class.key());
+        let number = self.slots.insert(class);
+        let slots = &self.slots;
+        self.table.insert_unique(hash_of_new, number, |number| hash(slots[*number].key()));
+        number
+    }
+
+    /// Takes a class out that has no users.
+    pub(crate) fn remove(&mut self, number: ClassNo) -> Class {
+        let hash = hash(self.slots[number].key());
+        if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
+            entry.remove();
+        }
+        self.parked.remove(&number);
+        self.slots.remove(number)
+    }
+}
+
+impl Class {
+    fn key(&self) -> Key<'_> {
+        let (owner, matched) = (self.owner.as_ref(), self.matched.as_slice());
+        Key { wants: &self.requirements, owner, matched }
+    }
+
+    /// Whether any of these patterns matches its units.
+    pub(crate) fn matches_any(&self, patterns: &[PatternNo]) -> bool {
+        patterns.iter().any(|pattern| self.matched.binary_search(pattern).is_ok())
+    }
+}
+
+/// Whether nothing in it matters to any rule or score, `MachineOf=` aside.
+fn asks_for_nothing(wants: &Requirements) -> bool {
+    wants.machine_id.is_none()
+        && wants.metadata.is_empty()
+        && wants.metadata_expr.is_none()
+        && wants.conflicts.is_empty()
+        && wants.replaces.is_empty()
+        && wants.max_per_machine.is_none()
+        && wants.reserve.is_zero()
+        && wants.prefer.is_empty()
+        && wants.spread.is_empty()
+}
+
+fn is_same(one: Key<'_>, other: Key<'_>) -> bool {
+    let (a, b) = (one.wants, other.wants);
+    one.matched == other.matched
+        && one.owner == other.owner
+        && (std::ptr::eq(a, b)
+            || a.machine_id == b.machine_id
+                && a.metadata == b.metadata
+                && a.metadata_expr == b.metadata_expr
+                && a.conflicts == b.conflicts
+                && a.replaces == b.replaces
+                && a.max_per_machine == b.max_per_machine
+                && a.reserve == b.reserve
+                && a.prefer == b.prefer
+                && a.spread == b.spread)
+}
+
+fn hash(key: Key<'_>) -> u64 {
+    let mut hasher: FxHasher = FxBuildHasher.build_hasher();
+    let wants = key.wants;
+    (key.owner, key.matched).hash(&mut hasher);
+    (&wants.machine_id, &wants.metadata, wants.max_per_machine).hash(&mut hasher);
+    (wants.reserve, wants.prefer.len()).hash(&mut hasher);
+    wants.metadata_expr.as_ref().map(Expression::as_str).hash(&mut hasher);
+    for pattern in wants.conflicts.iter().chain(&wants.replaces) {
+        pattern.as_str().hash(&mut hasher);
+    }
+    for spread in &wants.spread {
+        spread.key.hash(&mut hasher);
+    }
+    hasher.finish()
+}

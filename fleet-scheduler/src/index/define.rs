@@ -1,0 +1,305 @@
+//! What a name stands for: puts a unit into its class and ties it to others, and takes it out.
+
+use std::sync::Arc;
+
+use fleet_core::{Pattern, Peer, Requirements};
+use fleet_unitfile::UnitName;
+
+use super::classes::{Class, Classes, Key, NOTHING};
+use super::units::{Kind, PeerRef};
+use super::{ClassNo, Index, LaneNo, MachineNo, PatternNo, UnitNo};
+use crate::policy::Ranking;
+
+impl Index {
+    /// A name stands for something else now, or for the same with other requirements.
+    pub(super) fn define(
+        &mut self,
+        unit: UnitNo,
+        kind: Kind,
+        wants: Option<Arc<Requirements>>,
+        wanted: bool,
+    ) {
+        let slot = &mut self.units.slots[unit];
+        slot.wanted = wanted;
+        if slot.kind == kind && slot.requirements == wants {
+            self.units.forget_if_idle(unit);
+            return;
+        }
+        self.touched = true;
+        self.wake_around(unit);
+        self.retire(unit);
+        let slot = &mut self.units.slots[unit];
+        slot.kind = kind;
+        slot.requirements = wants;
+        self.enlist(unit);
+        self.wake_around(unit);
+        self.units.forget_if_idle(unit);
+    }
+
+    /// Takes a unit out of everything but its name and its placement.
+    fn retire(&mut self, unit: UnitNo) {
+        self.leave(unit);
+        self.forget_waiting(unit);
+        let name = self.units.name(unit).clone();
+        if self.globals.remove(&name).is_some() {
+            let machines: Vec<MachineNo> = self.machines.present().collect();
+            for machine in machines {
+                if self.is_on(unit, machine) {
+                    self.detach(unit, machine);
+                }
+                self.soil(machine);
+            }
+        }
+        self.replacers.remove(&name);
+        self.untie(unit);
+        let class = std::mem::take(&mut self.units.slots[unit].class);
+        if class != ClassNo::NONE {
+            self.release(class);
+        }
+    }
+
+    /// Puts a unit where it belongs by what it is.
+    pub(super) fn enlist(&mut self, unit: UnitNo) {
+        match self.units.slots[unit].kind {
+            Kind::Single => {
+                self.tie_to_peers(unit);
+                self.classify(unit);
+                if !self.class(unit).replaces.is_empty() {
+                    self.replacers.insert(self.units.name(unit).clone(), unit);
+                }
+            }
+            Kind::Global => {
+                self.classify(unit);
+                self.globals.insert(self.units.name(unit).clone(), unit);
+                let machines: Vec<MachineNo> = self.machines.present().collect();
+                machines.into_iter().for_each(|machine| self.soil(machine));
+            }
+            Kind::Unreadable => self.classify(unit),
+            Kind::Unknown | Kind::Inactive => {}
+        }
+        self.enter(unit);
+    }
+
+    fn tie_to_peers(&mut self, unit: UnitNo) {
+        let Some(wants) = self.units.slots[unit].requirements.clone() else { return };
+        for peer in &wants.machine_of {
+            let peer = match peer {
+                Peer::Named(name) => {
+                    let other = self.units.intern(name);
+                    self.units.ties_mut(other).followers.push(unit);
+                    PeerRef::Named(other)
+                }
+                Peer::Matching(pattern) => {
+                    let pattern = self.acquire(pattern);
+                    self.patterns.slots[pattern].namers.push(unit);
+                    PeerRef::Matching(pattern)
+                }
+            };
+            self.units.ties_mut(unit).peers.push(peer);
+        }
+    }
+
+    fn untie(&mut self, unit: UnitNo) {
+        let Some(ties) = &mut self.units.slots[unit].ties else { return };
+        for peer in std::mem::take(&mut ties.peers) {
+            let remove = |from: &mut Vec<UnitNo>| {
+                if let Some(at) = from.iter().position(|other| *other == unit) {
+                    from.swap_remove(at);
+                }
+            };
+            match peer {
+                PeerRef::Named(other) => {
+                    remove(&mut self.units.ties_mut(other).followers);
+                    if other != unit {
+                        self.units.forget_if_idle(other);
+                    }
+                }
+                PeerRef::Matching(pattern) => {
+                    remove(&mut self.patterns.slots[pattern].namers);
+                    self.patterns.release(pattern);
+                }
+            }
+        }
+    }
+
+    /// The number of a pattern, for one more user. A new one is compared with all names.
+    fn acquire(&mut self, pattern: &Pattern) -> PatternNo {
+        let (number, is_new) = self.patterns.acquire(pattern);
+        if is_new {
+            let slot = &self.patterns.slots[number];
+            let alike = self.units.beginning(slot.literal());
+            let matched = alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit);
+            let matched: Vec<UnitNo> = matched.collect();
+            matched.into_iter().for_each(|unit| self.reclassify(unit));
+        }
+        number
+    }
+
+    /// Puts a unit into the class that it belongs to now that there is another pattern.
+    fn reclassify(&mut self, unit: UnitNo) {
+        let old = self.units.slots[unit].class;
+        if old == ClassNo::NONE {
+            return;
+        }
+        self.wake(unit);
+        let machines = self.machines_of(unit);
+        machines.iter().for_each(|machine| self.detach(unit, *machine));
+        self.classify(unit);
+        machines.iter().for_each(|machine| self.attach(unit, *machine));
+        self.release(old);
+    }
+
+    /// The machines that a unit is on.
+    fn machines_of(&self, unit: UnitNo) -> Vec<MachineNo> {
+        let slot = &self.units.slots[unit];
+        if slot.kind == Kind::Global {
+            return self.machines.present().filter(|machine| self.is_on(unit, *machine)).collect();
+        }
+        slot.seat.some().into_iter().collect()
+    }
+
+    /// Finds the class of a unit, or makes it.
+    pub(super) fn classify(&mut self, unit: UnitNo) {
+        let name = self.units.name(unit).clone();
+        let wants = self.class_wants(unit);
+        let single = self.units.slots[unit].kind == Kind::Single;
+        let template = self.acquire_template(&name, &wants, single);
+        let owner = (single && self.policy.is_custom()).then(|| name.clone());
+        let found = {
+            let matched = self.covering(&name);
+            self.classes.find(Key { wants: &wants, owner: owner.as_ref(), matched: &matched })
+        };
+        let class = match found {
+            Some(class) => {
+                template.into_iter().for_each(|pattern| self.patterns.release(pattern));
+                class
+            }
+            None => self.make_class(&name, wants, owner, template),
+        };
+        self.classes.slots[class].users += 1;
+        self.units.slots[unit].class = class;
+    }
+
+    fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
+        if self.patterns.is_empty() { Vec::new() } else { self.patterns.covering(name) }
+    }
+
+    /// What counts of a unit's requirements for its class.
+    fn class_wants(&self, unit: UnitNo) -> Arc<Requirements> {
+        let slot = &self.units.slots[unit];
+        match (&slot.requirements, slot.kind) {
+            (Some(wants), Kind::Single) => wants.clone(),
+            (Some(wants), Kind::Global) => Arc::new(Requirements {
+                global: true,
+                metadata: wants.metadata.clone(),
+                metadata_expr: wants.metadata_expr.clone(),
+                conflicts: wants.conflicts.clone(),
+                ..Requirements::default()
+            }),
+            _ => NOTHING.clone(),
+        }
+    }
+
+    /// The pattern that stands for the template of a unit, if the instances are to be counted.
+    fn acquire_template(
+        &mut self,
+        name: &UnitName,
+        wants: &Requirements,
+        single: bool,
+    ) -> Option<PatternNo> {
+        let limited = wants.max_per_machine.is_some() || !wants.spread.is_empty();
+        let counts = limited || self.policy.ranking == Ranking::Spread;
+        if !single || !counts || !name.is_instance() {
+            return None;
+        }
+        let text = template_text(name);
+        if let Some(known) = self.patterns.acquire_known(&text) {
+            return Some(known);
+        }
+        let pattern: Pattern = text.parse().ok()?;
+        Some(self.acquire(&pattern))
+    }
+
+    fn make_class(
+        &mut self,
+        name: &UnitName,
+        requirements: Arc<Requirements>,
+        owner: Option<UnitName>,
+        template: Option<PatternNo>,
+    ) -> ClassNo {
+        let patterns = |index: &mut Self, all: &[Pattern]| -> Vec<PatternNo> {
+            all.iter().map(|pattern| index.acquire(pattern)).collect()
+        };
+        let conflicts = patterns(self, &requirements.conflicts);
+        let replaces = patterns(self, &requirements.replaces);
+        let matched = self.covering(name);
+        self.patterns.hold(&matched);
+        let counted = match template {
+            None if matched.is_empty() || !name.is_instance() => None,
+            None => self.patterns.find(&template_text(name)),
+            Some(template) => Some(template),
+        };
+        let counted = counted.filter(|pattern| matched.binary_search(pattern).is_ok());
+        let filter = self.filters.acquire(&requirements, self.machines.facts());
+        let pin = requirements.machine_id.as_ref().map(|id| {
+            let machine = self.intern_machine(id);
+            self.machines.slots[machine].named += 1;
+            machine
+        });
+        self.classes.insert(Class {
+            requirements,
+            owner,
+            conflicts,
+            replaces,
+            matched,
+            template: counted.unwrap_or_default(),
+            counts_template: template.is_some(),
+            filter,
+            pin: pin.unwrap_or_default(),
+            ..Class::default()
+        })
+    }
+
+    /// A class has one unit less.
+    fn release(&mut self, number: ClassNo) {
+        let class = &mut self.classes.slots[number];
+        class.users -= 1;
+        if class.users > 0 || number == Classes::PLAIN {
+            return;
+        }
+        let class = self.classes.remove(number);
+        for lane in [class.lane, class.own] {
+            self.leave_lane(lane, class.template);
+        }
+        self.filters.release(class.filter);
+        let template = Some(class.template).filter(|_| class.counts_template);
+        let used = class.conflicts.iter().chain(&class.replaces).chain(&template);
+        used.for_each(|pattern| self.patterns.release(*pattern));
+        self.patterns.let_go(&class.matched);
+        if let Some(pin) = class.pin.some() {
+            self.machines.slots[pin].named -= 1;
+            self.machines.forget_if_idle(pin);
+        }
+    }
+
+    /// A class does not use a lane any more, and with it perhaps its template.
+    fn leave_lane(&mut self, lane: LaneNo, template: PatternNo) {
+        let Some(lane) = lane.some() else { return };
+        if let Some(template) = template.some() {
+            // Should another class of the template use it, it will count anew.
+            self.lanes.slots[lane].forget(template);
+            self.patterns.slots[template].lanes.retain(|other| *other != lane);
+        }
+        self.lanes.leave(lane);
+    }
+
+    /// The class of a unit that takes part.
+    pub(crate) fn class(&self, unit: UnitNo) -> &Class {
+        &self.classes.slots[self.units.slots[unit].class]
+    }
+}
+
+/// The text of a pattern that matches the instances of a unit's template and nothing else.
+fn template_text(name: &UnitName) -> String {
+    format!("{}@?*.{}", name.prefix(), name.unit_type())
+}

@@ -1,0 +1,128 @@
+//! A heap of machines that knows where in it each machine is, so that any can be moved or removed.
+//!
+//! A key ends with the machine's number, so the key alone is the entry. Where a machine is in its
+//! heap is kept outside, for a machine is in at most one of several heaps.
+
+use super::slots::MachineNo;
+
+/// The place of who is in no heap.
+const OUT: u32 = u32::MAX;
+
+/// Keys of machines, the lowest on top.
+#[derive(Debug, Default)]
+pub(super) struct Heap(Vec<u128>);
+
+/// Where each machine is in its heap.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<u32>);
+
+/// The machine of a key.
+#[expect(clippy::cast_possible_truncation, reason = "the lowest 32 bits are the machine")]
+pub(super) fn machine_of(key: u128) -> MachineNo {
+    MachineNo(key as u32)
+}
+
+impl Places {
+    /// Room for that many machines, all of them out.
+    pub(super) fn new(count: usize) -> Self {
+        Self(vec![OUT; count])
+    }
+
+    pub(super) fn is_in(&self, machine: MachineNo) -> bool {
+        self.get(machine).is_some()
+    }
+
+    fn get(&self, machine: MachineNo) -> Option<usize> {
+        let place = *self.0.get(machine.at())?;
+        (place != OUT).then_some(place as usize)
+    }
+
+    fn set(&mut self, key: u128, place: usize) {
+        let machine = machine_of(key);
+        if self.0.len() <= machine.at() {
+            self.0.resize(machine.at() + 1, OUT);
+        }
+        self.0[machine.at()] = u32::try_from(place).unwrap_or(OUT);
+    }
+
+    fn clear(&mut self, key: u128) {
+        self.0[machine_of(key).at()] = OUT;
+    }
+}
+
+impl Heap {
+    pub(super) fn top(&self) -> Option<u128> {
+        self.0.first().copied()
+    }
+
+    pub(super) fn keys(&self) -> &[u128] {
+        &self.0
+    }
+
+    pub(super) fn insert(&mut self, key: u128, places: &mut Places) {
+        self.0.push(key);
+        self.rise(self.0.len() - 1, places);
+    }
+
+    /// Gives a machine that is in this heap another key.
+    pub(super) fn update(&mut self, key: u128, places: &mut Places) {
+        let Some(at) = places.get(machine_of(key)) else { return };
+        let old = std::mem::replace(&mut self.0[at], key);
+        if key < old {
+            self.rise(at, places);
+        } else if key > old {
+            self.sink(at, places);
+        }
+    }
+
+    /// Takes a machine out that is in this heap.
+    pub(super) fn remove(&mut self, machine: MachineNo, places: &mut Places) {
+        let Some(at) = places.get(machine) else { return };
+        let gone = self.0.swap_remove(at);
+        places.clear(gone);
+        if let Some(moved) = self.0.get(at).copied() {
+            places.set(moved, at);
+            if moved < gone {
+                self.rise(at, places);
+            } else {
+                self.sink(at, places);
+            }
+        }
+    }
+
+    fn rise(&mut self, mut at: usize, places: &mut Places) {
+        let key = self.0[at];
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if self.0[parent] <= key {
+                break;
+            }
+            self.0[at] = self.0[parent];
+            places.set(self.0[at], at);
+            at = parent;
+        }
+        self.0[at] = key;
+        places.set(key, at);
+    }
+
+    fn sink(&mut self, mut at: usize, places: &mut Places) {
+        let key = self.0[at];
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.0.len() {
+                break;
+            }
+            if child + 1 < self.0.len() && self.0[child + 1] < self.0[child] {
+                child += 1;
+            }
+            if key <= self.0[child] {
+                break;
+            }
+            self.0[at] = self.0[child];
+            places.set(self.0[at], at);
+            at = child;
+        }
+        self.0[at] = key;
+        places.set(key, at);
+    }
+}

@@ -1,0 +1,448 @@
+//! Lanes: the order in which the machines are tried for some units, kept so that the next one is
+//! found without looking at all.
+//!
+//! A lane has the machines that pass a filter. They stand in buckets of equal taste: the same
+//! preferences are true of them, and the same values of the keys to spread over. So the score of a
+//! bucket changes as a whole, and within a bucket the ranking decides. A machine that got worse is
+//! put right when it comes to the top; one that got better is on a [`Trail`]. Templates share a lane:
+//! each has its own tally of how its instances are spread over the values.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{Preference, Spread};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use super::filters::Filters;
+use super::heap::{Heap, Places, machine_of};
+use super::machines::Machines;
+use super::patterns::Patterns;
+use super::slots::{FilterNo, LaneNo, MachineNo, PatternNo, Slots};
+use super::trail::Trail;
+use crate::policy::Ranking;
+
+/// One order of machines.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    users: u32,
+    filter: FilterNo,
+    prefer: Vec<Preference>,
+    spread: Vec<Spreading>,
+    /// The template whose instances are counted for ranking.
+    ranked: PatternNo,
+    /// Of each template that uses the lane, how many instances there are by key and value.
+    tallies: HashMap<PatternNo, Vec<Vec<i64>>, FxBuildHasher>,
+    /// Whether machines that refuse are left out until somebody leaves.
+    is_private: bool,
+    buckets: Vec<Bucket>,
+    by_taste: BTreeMap<(i64, Vec<u32>), u32>,
+    /// The bucket of each machine that is in one.
+    bucket_of: Vec<u32>,
+    places: Places,
+    ranks_seen: u64,
+    lifts_seen: u64,
+    facts_seen: u64,
+    is_built: bool,
+}
+
+/// Machines of equal taste.
+#[derive(Debug, Default)]
+struct Bucket {
+    liked: i64,
+    values: Vec<u32>,
+    heap: Heap,
+}
+
+/// A key over whose values instances are spread.
+#[derive(Debug)]
+struct Spreading {
+    key: String,
+    weight: i64,
+    /// The value of each machine.
+    value_of: Vec<u32>,
+    /// How many values there are.
+    values: usize,
+}
+
+/// All lanes, and the trails that they follow.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    pub(crate) slots: Slots<LaneNo, Lane>,
+    /// Machines whose rank may have become better, or of which something else has changed.
+    pub(crate) ranks: Trail,
+    /// Machines that may take units which they refused.
+    pub(crate) lifts: Trail,
+    /// How often anything has changed of what machines are.
+    pub(crate) facts: u64,
+    /// How often a lane was brought up to date.
+    pub(crate) uses: u64,
+    /// The shared lanes by filter and the template that is counted for ranking.
+    shared: BTreeMap<(FilterNo, PatternNo), Vec<LaneNo>>,
+    /// How many lanes are of one class alone.
+    private: usize,
+}
+
+/// What the order of machines depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) machines: &'a Machines,
+    pub(crate) filters: &'a Filters,
+    pub(crate) patterns: &'a Patterns,
+    pub(crate) ranking: Ranking,
+}
+
+impl Lanes {
+    /// How many classes may have a lane of their own.
+    const MOST_PRIVATE: usize = 256;
+
+    /// The shared lane of units that ask for this, for one more user.
+    pub(crate) fn share(
+        &mut self,
+        filter: FilterNo,
+        prefer: &[Preference],
+        spread: &[Spread],
+        ranked: PatternNo,
+    ) -> LaneNo {
+        let alike = self.shared.entry((filter, ranked)).or_default();
+        let slots = &mut self.slots;
+        let found = alike.iter().find(|lane| slots[**lane].serves(prefer, spread));
+        if let Some(lane) = found {
+            slots[*lane].users += 1;
+            return *lane;
+        }
+        let lane = slots.insert(Lane::new(filter, prefer, spread, ranked));
+        alike.push(lane);
+        lane
+    }
+
+    /// A lane for one class alone, if there are not too many.
+    pub(crate) fn own(&mut self, shared: LaneNo) -> Option<LaneNo> {
+        if self.private >= Self::MOST_PRIVATE {
+            return None;
+        }
+        self.private += 1;
+        let lane = self.slots[shared].for_one_class();
+        Some(self.slots.insert(lane))
+    }
+
+    /// A lane has one user less.
+    pub(crate) fn leave(&mut self, number: LaneNo) {
+        self.slots[number].users -= 1;
+        if self.slots[number].users > 0 {
+            return;
+        }
+        let lane = self.slots.remove(number);
+        self.private -= usize::from(lane.is_private);
+        let key = (lane.filter, lane.ranked);
+        if let Some(alike) = self.shared.get_mut(&key) {
+            alike.retain(|other| *other != number);
+            if alike.is_empty() {
+                self.shared.remove(&key);
+            }
+        }
+    }
+
+    /// Brings a lane up to date, for the instances of a template.
+    pub(crate) fn catch_up(&mut self, lane: LaneNo, template: PatternNo, ground: Ground<'_>) {
+        self.uses += 1;
+        let trails = (&self.ranks, &self.lifts, self.facts);
+        let lane = &mut self.slots[lane];
+        lane.catch_up(trails, ground);
+        lane.tally(template, ground);
+    }
+}
+
+impl Ground<'_> {
+    /// Whether a machine is present, takes units and passes a filter.
+    pub(crate) fn takes(&self, filter: FilterNo, machine: MachineNo) -> bool {
+        let facts = &self.machines.slots[machine].facts;
+        facts.as_ref().is_some_and(|facts| !facts.cordoned)
+            && self.filters.refusal(filter, machine).is_none()
+    }
+
+    /// A number that is lower the earlier a machine comes in the ranking. `template` is that of the
+    /// unit that comes, if its instances count.
+    pub(crate) fn key(&self, template: PatternNo, machine: MachineNo) -> u128 {
+        let slot = &self.machines.slots[machine];
+        let load = slot.desk.load();
+        let (first, second) = match self.ranking {
+            Ranking::LeastLoaded => (0, load),
+            Ranking::BinPacking => (0, u32::MAX - load),
+            Ranking::Spread => (template.some().map_or(0, |t| slot.desk.of(t).matching), load),
+        };
+        let words = [first, second, slot.label, machine.0];
+        words.into_iter().fold(0, |key, word| key << 32 | u128::from(word))
+    }
+}
+
+impl Lane {
+    /// A lane of units that ask for this; it is put together when it is used.
+    fn new(filter: FilterNo, prefer: &[Preference], spread: &[Spread], ranked: PatternNo) -> Self {
+        let spread = spread.iter().map(|spread| Spreading {
+            key: spread.key.clone(),
+            weight: i64::from(spread.weight),
+            value_of: Vec::new(),
+            values: 0,
+        });
+        let (prefer, spread) = (prefer.to_vec(), spread.collect());
+        Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
+    }
+
+    /// Whether it is the lane of units that have these preferences.
+    fn serves(&self, prefer: &[Preference], spread: &[Spread]) -> bool {
+        let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
+        self.prefer == prefer
+            && mine.eq(spread.iter().map(|spread| (&spread.key, i64::from(spread.weight))))
+    }
+
+    /// A lane of the same units without those machines that refuse them.
+    fn for_one_class(&self) -> Self {
+        let spread = self.spread.iter().map(|spread| Spreading {
+            key: spread.key.clone(),
+            weight: spread.weight,
+            value_of: Vec::new(),
+            values: 0,
+        });
+        Self {
+            users: 1,
+            filter: self.filter,
+            prefer: self.prefer.clone(),
+            spread: spread.collect(),
+            ranked: self.ranked,
+            is_private: true,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// Whether it tells machines apart by how instances are spread.
+    pub(crate) fn spreads(&self) -> bool {
+        !self.spread.is_empty()
+    }
+
+    /// How many machines there are in it.
+    pub(crate) fn len(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.heap.keys().len()).sum()
+    }
+
+    /// An instance of a template has come to a machine, or left it.
+    pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
+        let Some(tally) = self.tallies.get_mut(&template) else { return };
+        for (spread, counts) in self.spread.iter().zip(tally) {
+            // A machine that the lane does not know yet makes it stale, and all is counted anew.
+            let value = spread.value_of.get(machine.at());
+            if let Some(count) = value.and_then(|value| counts.get_mut(*value as usize)) {
+                *count += change;
+            }
+        }
+    }
+
+    /// The template does not use the lane any more.
+    pub(crate) fn forget(&mut self, template: PatternNo) {
+        self.tallies.remove(&template);
+    }
+
+    /// Counts the instances of a template, unless that is done.
+    fn tally(&mut self, template: PatternNo, ground: Ground<'_>) {
+        if self.spread.is_empty() || self.tallies.contains_key(&template) {
+            return;
+        }
+        let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();
+        if ground.patterns.slots[template].seated > 0 {
+            for machine in ground.machines.present() {
+                let there = ground.machines.slots[machine].desk.of(template).matching;
+                for (spread, counts) in self.spread.iter().zip(&mut tally) {
+                    counts[spread.value_of[machine.at()] as usize] += i64::from(there);
+                }
+            }
+        }
+        self.tallies.insert(template, tally);
+    }
+
+    /// Brings it up to date with all that made machines better.
+    fn catch_up(&mut self, trails: (&Trail, &Trail, u64), ground: Ground<'_>) {
+        let (ranks, lifts, facts) = trails;
+        let has_taste = !(self.prefer.is_empty() && self.spread.is_empty());
+        let ranked = ranks.since(self.ranks_seen);
+        let lifted = lifts.since(self.lifts_seen);
+        let room = self.len() + 64;
+        let cheap = |trail: &Option<&[MachineNo]>| trail.is_some_and(|all| all.len() <= room);
+        let stale = has_taste && facts != self.facts_seen;
+        if !self.is_built || stale || !cheap(&ranked) || self.is_private && !cheap(&lifted) {
+            self.build(ground);
+        } else {
+            ranked.into_iter().flatten().for_each(|machine| self.look_again(*machine, ground));
+            if self.is_private {
+                let lifted = lifted.into_iter().flatten();
+                lifted.for_each(|machine| self.put_in(*machine, ground));
+            }
+        }
+        self.ranks_seen = ranks.end();
+        if self.is_private {
+            self.lifts_seen = lifts.end();
+        }
+        self.facts_seen = facts;
+    }
+
+    /// Puts it together from nothing.
+    fn build(&mut self, ground: Ground<'_>) {
+        self.is_built = true;
+        self.buckets.clear();
+        self.by_taste.clear();
+        self.places = Places::new(ground.machines.slots.len());
+        self.bucket_of = Vec::new();
+        self.tallies.clear();
+        for spread in &mut self.spread {
+            spread.build(ground.machines);
+        }
+        for machine in ground.machines.present() {
+            self.put_in(machine, ground);
+        }
+    }
+
+    /// Something may have changed about a machine.
+    fn look_again(&mut self, machine: MachineNo, ground: Ground<'_>) {
+        if !self.places.is_in(machine) {
+            if !self.is_private {
+                self.put_in(machine, ground);
+            }
+        } else if ground.takes(self.filter, machine) {
+            let key = ground.key(self.ranked, machine);
+            let bucket = self.bucket_of(machine);
+            self.buckets[bucket].heap.update(key, &mut self.places);
+        } else {
+            self.take_out(machine);
+        }
+    }
+
+    /// Puts a machine in if it passes the filter and is not there.
+    pub(crate) fn put_in(&mut self, machine: MachineNo, ground: Ground<'_>) {
+        if self.places.is_in(machine) || !ground.takes(self.filter, machine) {
+            return;
+        }
+        let bucket = self.bucket_for(machine, ground.machines);
+        if self.bucket_of.len() <= machine.at() && bucket > 0 {
+            self.bucket_of.resize(machine.at() + 1, 0);
+        }
+        if let Some(of) = self.bucket_of.get_mut(machine.at()) {
+            *of = bucket;
+        }
+        let key = ground.key(self.ranked, machine);
+        self.buckets[bucket as usize].heap.insert(key, &mut self.places);
+    }
+
+    pub(crate) fn take_out(&mut self, machine: MachineNo) {
+        let bucket = self.bucket_of(machine);
+        if let Some(bucket) = self.buckets.get_mut(bucket) {
+            bucket.heap.remove(machine, &mut self.places);
+        }
+    }
+
+    fn bucket_of(&self, machine: MachineNo) -> usize {
+        self.bucket_of.get(machine.at()).map_or(0, |bucket| *bucket as usize)
+    }
+
+    /// The bucket that a machine belongs to.
+    fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
+        let metadata = &machines.slots[machine].machine().metadata;
+        let liked = self.prefer.iter().filter(|preference| preference.wants.eval(metadata));
+        let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
+        let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
+        let taste = (liked, values.collect::<Vec<u32>>());
+        if let Some(bucket) = self.by_taste.get(&taste) {
+            return *bucket;
+        }
+        let bucket = u32::try_from(self.buckets.len()).unwrap_or(u32::MAX);
+        self.buckets.push(Bucket { liked, values: taste.1.clone(), heap: Heap::default() });
+        self.by_taste.insert(taste, bucket);
+        bucket
+    }
+
+    /// The first machine in the order of the instances of a template.
+    pub(crate) fn first(&mut self, template: PatternNo, ground: Ground<'_>) -> Option<MachineNo> {
+        let mut best: Option<(i64, u128)> = None;
+        for at in 0..self.buckets.len() {
+            let score = self.score(at, template);
+            if best.is_some_and(|(most, _)| score < most) {
+                continue;
+            }
+            let Some(key) = self.settled_top(at, ground) else { continue };
+            if best.is_none_or(|(most, lowest)| score > most || key < lowest) {
+                best = Some((score, key));
+            }
+        }
+        best.map(|(_, key)| machine_of(key))
+    }
+
+    /// All machines in the order of the instances of a template.
+    pub(crate) fn all(&self, template: PatternNo, ground: Ground<'_>) -> Vec<MachineNo> {
+        let mut keys = Vec::with_capacity(self.len());
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            let score = std::cmp::Reverse(self.score(at, template));
+            let machines = bucket.heap.keys().iter().map(|key| machine_of(*key));
+            keys.extend(machines.map(|m| (score, ground.key(self.ranked, m))));
+        }
+        keys.sort_unstable();
+        keys.into_iter().map(|(_, key)| machine_of(key)).collect()
+    }
+
+    /// The score and the rank of a machine for an instance of a template, whether the machine is in
+    /// the lane or not; lower ones first.
+    pub(crate) fn order_of(
+        &self,
+        machine: MachineNo,
+        template: PatternNo,
+        ground: Ground<'_>,
+    ) -> (i64, u128) {
+        let metadata = &ground.machines.slots[machine].machine().metadata;
+        let liked = self.prefer.iter().filter(|preference| preference.wants.eval(metadata));
+        let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
+        let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
+        (self.crowding(template, values) - liked, ground.key(self.ranked, machine))
+    }
+
+    fn score(&self, bucket: usize, template: PatternNo) -> i64 {
+        let bucket = &self.buckets[bucket];
+        bucket.liked - self.crowding(template, bucket.values.iter().copied())
+    }
+
+    /// How much speaks against machines of these values for the sake of spreading.
+    fn crowding(&self, template: PatternNo, values: impl Iterator<Item = u32>) -> i64 {
+        if self.spread.is_empty() {
+            return 0;
+        }
+        let tally = self.tallies.get(&template).into_iter().flatten();
+        let weighed = self.spread.iter().zip(tally).zip(values);
+        weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
+    }
+
+    /// The true key of the first machine of a bucket, after those that got worse have sunk.
+    fn settled_top(&mut self, bucket: usize, ground: Ground<'_>) -> Option<u128> {
+        let heap = &mut self.buckets[bucket].heap;
+        loop {
+            let top = heap.top()?;
+            let key = ground.key(self.ranked, machine_of(top));
+            if key == top {
+                return Some(key);
+            }
+            heap.update(key, &mut self.places);
+        }
+    }
+}
+
+impl Spreading {
+    /// Numbers the values that the machines have.
+    fn build(&mut self, machines: &Machines) {
+        let mut values: BTreeMap<Option<&String>, u32> = BTreeMap::new();
+        self.value_of = vec![0; machines.slots.len()];
+        for (machine, facts) in machines.facts() {
+            let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
+            let value = values.entry(facts.metadata.get(&self.key)).or_insert(next);
+            self.value_of[machine.at()] = *value;
+        }
+        self.values = values.len();
+    }
+}

@@ -1,0 +1,86 @@
+//! Loading: a snapshot read into an empty index, in the order of the names, without looking any
+//! name up.
+
+use std::sync::Arc;
+
+use fleet_core::Snapshot;
+use fleet_unitfile::UnitName;
+
+use super::units::Kind;
+use super::{Index, UnitNo};
+
+impl Index {
+    /// Reads a snapshot. The index must be empty.
+    pub(super) fn fill(&mut self, snapshot: &Snapshot) {
+        self.touched = true;
+        self.machines.fill(snapshot.machines().map(|machine| &machine.id));
+        let machines: Vec<_> = self.machines.in_order().collect();
+        for (number, machine) in machines.into_iter().zip(snapshot.machines()) {
+            self.machines.set(number, Some(Arc::clone(machine)));
+            self.soil(number);
+        }
+        let names = names(snapshot);
+        self.units.fill(names.iter().map(|name| (*name).clone()));
+        self.fresh.reserve(names.len());
+        self.read_placements(snapshot, &names);
+        self.read_units(snapshot, &names);
+    }
+
+    fn read_placements(&mut self, snapshot: &Snapshot, names: &[&UnitName]) {
+        let mut at = 0;
+        for (name, placement) in snapshot.placements() {
+            advance(names, &mut at, name);
+            let machine = self.intern_machine(&placement.machine);
+            self.machines.slots[machine].named += 1;
+            let slot = &mut self.units.slots[UnitNo::from(at)];
+            slot.placed = machine;
+            slot.epoch = placement.epoch;
+        }
+    }
+
+    fn read_units(&mut self, snapshot: &Snapshot, names: &[&UnitName]) {
+        let mut faults = snapshot.faults().map(|(name, _)| name).peekable();
+        let mut units = snapshot.units().peekable();
+        for (at, name) in names.iter().enumerate() {
+            let number = UnitNo::from(at);
+            if let Some(unit) = units.next_if(|unit| is_same(name, &unit.name)) {
+                let slot = &mut self.units.slots[number];
+                slot.wanted = unit.is_wanted();
+                slot.kind = match (slot.wanted, unit.is_global()) {
+                    (false, _) => Kind::Inactive,
+                    (true, false) => Kind::Single,
+                    (true, true) => Kind::Global,
+                };
+                slot.requirements = Some(Arc::clone(&unit.requirements));
+            } else if faults.next_if(|fault| is_same(name, fault)).is_some() {
+                self.units.slots[number].kind = Kind::Unreadable;
+            }
+            self.enlist(number);
+        }
+    }
+}
+
+/// All names of a snapshot that are known or placed, in order.
+fn names(snapshot: &Snapshot) -> Vec<&UnitName> {
+    let mut names: Vec<&UnitName> = snapshot.units().map(|unit| &unit.name).collect();
+    let units = names.len();
+    names.extend(snapshot.faults().map(|(name, _)| name));
+    names.extend(snapshot.placements().map(|(name, _)| name));
+    if names.len() > units {
+        // These are three runs in order: sorting merges them.
+        names.sort();
+        names.dedup();
+    }
+    names
+}
+
+/// Goes on to where the name is.
+fn advance(names: &[&UnitName], at: &mut usize, name: &UnitName) {
+    while !is_same(names[*at], name) {
+        *at += 1;
+    }
+}
+
+fn is_same(one: &UnitName, other: &UnitName) -> bool {
+    std::ptr::eq(one.as_str(), other.as_str()) || one == other
+}

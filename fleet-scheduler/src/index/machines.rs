@@ -1,0 +1,145 @@
+//! The machines of an index: everything that has a machine ID.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fleet_core::{Machine, MachineId};
+
+use super::desk::Desk;
+use super::slots::{MachineNo, Slots, UnitNo};
+
+/// One machine ID.
+#[derive(Debug, Default)]
+pub(crate) struct MachineSlot {
+    id: Option<MachineId>,
+    /// The machine, if it is present.
+    pub(crate) facts: Option<Arc<Machine>>,
+    /// A number that orders machines by their IDs.
+    pub(crate) label: u32,
+    /// Who is there. Empty unless the machine is present.
+    pub(crate) desk: Desk,
+    /// Who was placed there and takes part, while the machine is not present.
+    pub(crate) stranded: BTreeSet<UnitNo>,
+    /// How many placements and `MachineID=` options name it.
+    pub(crate) named: u32,
+    /// Whether it must be settled.
+    pub(crate) dirty: bool,
+}
+
+/// All machine IDs.
+#[derive(Debug, Default)]
+pub(crate) struct Machines {
+    pub(crate) slots: Slots<MachineNo, MachineSlot>,
+    ids: BTreeMap<MachineId, MachineNo>,
+    present: usize,
+}
+
+impl MachineSlot {
+    pub(crate) fn id(&self) -> &MachineId {
+        self.id.as_ref().expect("a slot in use has an ID")
+    }
+
+    /// The machine, which must be present.
+    pub(crate) fn machine(&self) -> &Machine {
+        self.facts.as_ref().expect("only machines that are present are tried")
+    }
+
+    pub(crate) fn is_present(&self) -> bool {
+        self.facts.is_some()
+    }
+}
+
+impl Machines {
+    pub(crate) fn find(&self, id: &str) -> Option<MachineNo> {
+        self.ids.get(id).copied()
+    }
+
+    /// The number of that ID, which is given one if it has none; and whether all labels changed.
+    pub(crate) fn intern(&mut self, id: &MachineId) -> (MachineNo, bool) {
+        if let Some(machine) = self.ids.get(id) {
+            return (*machine, false);
+        }
+        let slot = MachineSlot { id: Some(id.clone()), ..MachineSlot::default() };
+        let machine = self.slots.insert(slot);
+        self.ids.insert(id.clone(), machine);
+        match self.label_between(id) {
+            Some(label) => {
+                self.slots[machine].label = label;
+                (machine, false)
+            }
+            None => {
+                self.label_all();
+                (machine, true)
+            }
+        }
+    }
+
+    /// Takes many IDs at once, which must be in order and all new.
+    pub(crate) fn fill<'a>(&mut self, ids: impl Iterator<Item = &'a MachineId>) {
+        let slots = &mut self.slots;
+        let slot = |id: &MachineId| MachineSlot { id: Some(id.clone()), ..MachineSlot::default() };
+        self.ids = ids.map(|id| (id.clone(), slots.insert(slot(id)))).collect();
+        self.label_all();
+    }
+
+    /// A label between those of the neighbours of an ID, if there is one left.
+    fn label_between(&self, id: &MachineId) -> Option<u32> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let label = |machine: &MachineNo| self.slots[*machine].label;
+        let before = self.ids.range::<MachineId, _>((Unbounded, Excluded(id))).next_back();
+        let after = self.ids.range::<MachineId, _>((Excluded(id), Unbounded)).next();
+        let low = before.map_or(0, |(_, machine)| label(machine));
+        let high = after.map_or(low.saturating_add(1 << 16), |(_, machine)| label(machine));
+        (high - low >= 2).then(|| low + (high - low) / 2)
+    }
+
+    /// Gives everybody a new label, with room between any two.
+    fn label_all(&mut self) {
+        let count = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+        let step = (u32::MAX / count.saturating_add(2)).min(1 << 16);
+        for (place, machine) in (1..).zip(self.ids.values()) {
+            self.slots[*machine].label = step * place;
+        }
+    }
+
+    /// Forgets the ID if the machine is not present and nothing names it.
+    pub(crate) fn forget_if_idle(&mut self, machine: MachineNo) {
+        let slot = &self.slots[machine];
+        if !slot.is_present() && slot.named == 0 {
+            let slot = self.slots.remove(machine);
+            self.ids.remove(slot.id());
+        }
+    }
+
+    /// The machine comes, changes or goes.
+    pub(crate) fn set(&mut self, machine: MachineNo, facts: Option<Arc<Machine>>) {
+        let slot = &mut self.slots[machine];
+        self.present -= usize::from(slot.is_present());
+        self.present += usize::from(facts.is_some());
+        slot.facts = facts;
+    }
+
+    /// How many machines are present.
+    pub(crate) fn count(&self) -> usize {
+        self.present
+    }
+
+    /// All numbers in the order of the IDs.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = MachineNo> {
+        self.ids.values().copied()
+    }
+
+    /// The machines that are present, in the order of their IDs.
+    pub(crate) fn present(&self) -> impl Iterator<Item = MachineNo> {
+        self.in_order().filter(|machine| self.slots[*machine].is_present())
+    }
+
+    /// The same with what is known of them.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = (MachineNo, &Machine)> {
+        self.present().map(|machine| (machine, self.slots[machine].machine()))
+    }
+
+    pub(crate) fn id(&self, machine: MachineNo) -> &MachineId {
+        self.slots[machine].id()
+    }
+}

@@ -1,0 +1,181 @@
+//! What is observed of placements and machines.
+
+use std::sync::Arc;
+
+use fleet_core::{Epoch, Machine, MachineId, Reschedule};
+
+use super::units::{Kind, Wait};
+use super::{Index, MachineNo, UnitNo};
+
+impl Index {
+    /// A unit was placed.
+    pub(super) fn placed(&mut self, unit: UnitNo, id: &MachineId, epoch: Epoch) {
+        let machine = self.intern_machine(id);
+        let slot = &mut self.units.slots[unit];
+        let (same, seat) = (slot.placed == machine, slot.seat);
+        if same && slot.epoch == epoch {
+            return;
+        }
+        self.touched = true;
+        slot.epoch = epoch;
+        if same {
+            seat.some().into_iter().for_each(|seat| self.soil(seat));
+            return;
+        }
+        self.machines.slots[machine].named += 1;
+        self.wake_around(unit);
+        self.leave(unit);
+        self.forget_waiting(unit);
+        self.forget_placement(unit);
+        self.units.slots[unit].placed = machine;
+        self.enter(unit);
+        self.wake_around(unit);
+    }
+
+    /// A unit's placement was taken away.
+    pub(super) fn unplaced(&mut self, unit: UnitNo) {
+        if self.units.slots[unit].placed == MachineNo::NONE {
+            return;
+        }
+        self.touched = true;
+        self.wake_around(unit);
+        self.leave(unit);
+        self.forget_waiting(unit);
+        self.forget_placement(unit);
+        self.enter(unit);
+        self.wake_around(unit);
+        self.units.forget_if_idle(unit);
+    }
+
+    fn forget_placement(&mut self, unit: UnitNo) {
+        let machine = std::mem::take(&mut self.units.slots[unit].placed);
+        if let Some(machine) = machine.some() {
+            self.machines.slots[machine].named -= 1;
+            self.machines.forget_if_idle(machine);
+        }
+    }
+
+    /// Puts a unit where its placement says, or among those that wait.
+    pub(super) fn enter(&mut self, unit: UnitNo) {
+        let slot = &self.units.slots[unit];
+        let machine = slot.placed.some();
+        match (slot.kind, machine) {
+            (Kind::Single | Kind::Unreadable, Some(machine)) => {
+                if self.machines.slots[machine].is_present() {
+                    self.attach(unit, machine);
+                    self.soil(machine);
+                } else {
+                    self.machines.slots[machine].stranded.insert(unit);
+                    self.strand(unit);
+                }
+            }
+            (Kind::Single, None) => self.freshen(unit),
+            (Kind::Unreadable, None) | (_, None) => {}
+            (_, Some(_)) => {
+                let name = self.units.name(unit).clone();
+                self.unwanted.insert(name, unit);
+            }
+        }
+    }
+
+    /// A unit's machine is not present: it needs another, unless it does not want one.
+    fn strand(&mut self, unit: UnitNo) {
+        let slot = &mut self.units.slots[unit];
+        if slot.kind != Kind::Single {
+            return;
+        }
+        let wants = slot.requirements.as_ref();
+        let reschedule = wants.map_or(Reschedule::Always, |wants| wants.reschedule);
+        if reschedule == Reschedule::Never {
+            slot.wait = Wait::Stranded;
+            self.stranded.insert(unit);
+            self.fresh.push(unit);
+        } else {
+            self.freshen(unit);
+        }
+    }
+
+    /// The opposite of [`enter`](Self::enter).
+    pub(super) fn leave(&mut self, unit: UnitNo) {
+        let slot = &self.units.slots[unit];
+        let (seat, placed) = (slot.seat.some(), slot.placed.some());
+        if let Some(seat) = seat {
+            self.detach(unit, seat);
+            self.soil(seat);
+        } else if let Some(placed) = placed {
+            self.machines.slots[placed].stranded.remove(&unit);
+        }
+        let name = self.units.name(unit);
+        self.unwanted.remove(name);
+    }
+
+    /// A machine must be settled in the next plan.
+    pub(crate) fn soil(&mut self, machine: MachineNo) {
+        self.touched = true;
+        let slot = &mut self.machines.slots[machine];
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty.push(machine);
+        }
+    }
+
+    /// The number of a machine ID.
+    pub(super) fn intern_machine(&mut self, id: &MachineId) -> MachineNo {
+        let (machine, relabelled) = self.machines.intern(id);
+        if relabelled {
+            self.lanes.ranks.forget();
+            self.lanes.lifts.forget();
+        }
+        machine
+    }
+
+    /// A machine came, or is another now.
+    pub(super) fn machine_came(&mut self, facts: Arc<Machine>) {
+        let machine = self.intern_machine(&facts.id);
+        let same = |old: &Arc<Machine>| {
+            old.metadata == facts.metadata
+                && old.offers == facts.offers
+                && old.cordoned == facts.cordoned
+        };
+        let is_same = self.machines.slots[machine].facts.as_ref().is_some_and(same);
+        if !is_same {
+            self.filters.judge(machine, &facts.metadata);
+        }
+        self.machines.set(machine, Some(facts));
+        if is_same {
+            return;
+        }
+        self.lanes.facts += 1;
+        self.lifted(machine);
+        self.soil(machine);
+        for unit in std::mem::take(&mut self.machines.slots[machine].stranded) {
+            self.forget_waiting(unit);
+            self.attach(unit, machine);
+            self.wake_around(unit);
+        }
+    }
+
+    /// A machine went.
+    pub(super) fn machine_went(&mut self, id: &str) {
+        let Some(machine) = self.machines.find(id) else { return };
+        if !self.machines.slots[machine].is_present() {
+            return;
+        }
+        self.touched = true;
+        let desk = &self.machines.slots[machine].desk;
+        let (units, globals) = (desk.units.clone(), desk.globals.clone());
+        for unit in globals {
+            self.detach(unit, machine);
+        }
+        for unit in &units {
+            self.wake_around(*unit);
+            self.detach(*unit, machine);
+            self.machines.slots[machine].stranded.insert(*unit);
+            self.strand(*unit);
+        }
+        self.machines.set(machine, None);
+        self.lanes.facts += 1;
+        self.lifted(machine);
+        self.machines.forget_if_idle(machine);
+    }
+}

@@ -1,0 +1,173 @@
+//! Patterns over unit names. Each is compared with a name once; after that, numbers are compared.
+//!
+//! A name is compared only with the patterns that begin as it does, and a pattern only with the
+//! names that begin as it does.
+
+use std::collections::BTreeMap;
+
+use fleet_core::Pattern;
+use fleet_unitfile::UnitName;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use super::slots::{LaneNo, PatternNo, Slots, UnitNo};
+
+/// One pattern that somebody uses.
+#[derive(Debug, Default)]
+pub(crate) struct PatternSlot {
+    pattern: Option<Pattern>,
+    /// How long the text is up to the first wildcard.
+    literal: usize,
+    kind: Shape,
+    /// How many users it has: options of classes, peers of units, counters of templates.
+    users: u32,
+    /// How many classes have units that it matches.
+    classes: u32,
+    /// How many of the units that it matches are somewhere, global ones once for each machine.
+    pub(crate) seated: u32,
+    /// The units whose `MachineOf=` has it.
+    pub(crate) namers: Vec<UnitNo>,
+    /// The lanes that count the units that it matches by their machines.
+    pub(crate) lanes: Vec<LaneNo>,
+}
+
+/// What follows the literal beginning of a pattern.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Shape {
+    /// Nothing.
+    #[default]
+    Exact,
+    /// A `*` and nothing more.
+    Beginning,
+    /// Anything else.
+    Glob,
+}
+
+/// All patterns in use.
+#[derive(Debug, Default)]
+pub(crate) struct Patterns {
+    pub(crate) slots: Slots<PatternNo, PatternSlot>,
+    by_text: HashMap<Box<str>, PatternNo, FxBuildHasher>,
+    by_literal: HashMap<Box<str>, Vec<PatternNo>, FxBuildHasher>,
+    /// How many patterns have a literal beginning of that length.
+    lengths: BTreeMap<usize, u32>,
+}
+
+impl PatternSlot {
+    fn new(pattern: Pattern) -> Self {
+        let text = pattern.as_str();
+        let literal = text.find(['*', '?', '[']).unwrap_or(text.len());
+        let kind = match &text[literal..] {
+            "" => Shape::Exact,
+            "*" => Shape::Beginning,
+            _ => Shape::Glob,
+        };
+        Self { pattern: Some(pattern), literal, kind, ..Self::default() }
+    }
+
+    pub(crate) fn pattern(&self) -> &Pattern {
+        self.pattern.as_ref().expect("a slot in use has a pattern")
+    }
+
+    /// The text up to the first wildcard.
+    pub(crate) fn literal(&self) -> &str {
+        &self.pattern().as_str()[..self.literal]
+    }
+
+    /// Whether it covers a name that begins as it does.
+    pub(crate) fn covers(&self, name: &UnitName) -> bool {
+        match self.kind {
+            Shape::Exact => name.as_str().len() == self.literal,
+            Shape::Beginning => true,
+            Shape::Glob => self.pattern().matches(name),
+        }
+    }
+}
+
+impl Patterns {
+    /// The number of a pattern, which gets one more user; and whether it is new.
+    pub(crate) fn acquire(&mut self, pattern: &Pattern) -> (PatternNo, bool) {
+        if let Some(number) = self.acquire_known(pattern.as_str()) {
+            return (number, false);
+        }
+        let mut slot = PatternSlot::new(pattern.clone());
+        slot.users = 1;
+        let literal: Box<str> = slot.literal().into();
+        *self.lengths.entry(literal.len()).or_default() += 1;
+        let number = self.slots.insert(slot);
+        self.by_text.insert(pattern.as_str().into(), number);
+        self.by_literal.entry(literal).or_default().push(number);
+        (number, true)
+    }
+
+    /// The number of a pattern that has one, for one more user.
+    pub(crate) fn acquire_known(&mut self, text: &str) -> Option<PatternNo> {
+        let number = self.find(text)?;
+        self.slots[number].users += 1;
+        Some(number)
+    }
+
+    /// Takes a user away.
+    pub(crate) fn release(&mut self, pattern: PatternNo) {
+        self.slots[pattern].users -= 1;
+        self.forget_if_idle(pattern);
+    }
+
+    /// A class has units that these match.
+    pub(crate) fn hold(&mut self, matched: &[PatternNo]) {
+        matched.iter().for_each(|pattern| self.slots[*pattern].classes += 1);
+    }
+
+    /// The class is gone.
+    pub(crate) fn let_go(&mut self, matched: &[PatternNo]) {
+        for pattern in matched {
+            self.slots[*pattern].classes -= 1;
+            self.forget_if_idle(*pattern);
+        }
+    }
+
+    fn forget_if_idle(&mut self, number: PatternNo) {
+        let slot = &self.slots[number];
+        if slot.users > 0 || slot.classes > 0 {
+            return;
+        }
+        let slot = self.slots.remove(number);
+        self.by_text.remove(slot.pattern().as_str());
+        let literal = slot.literal();
+        if let Some(alike) = self.by_literal.get_mut(literal) {
+            alike.retain(|other| *other != number);
+            if alike.is_empty() {
+                self.by_literal.remove(literal);
+            }
+        }
+        if let Some(count) = self.lengths.get_mut(&literal.len()) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&literal.len());
+            }
+        }
+    }
+
+    /// All patterns that cover a name, in the order of their numbers.
+    pub(crate) fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
+        let text = name.as_str();
+        let mut found = Vec::new();
+        for length in self.lengths.keys().take_while(|length| **length <= text.len()) {
+            // Unit names are ASCII, so every length is a boundary.
+            let alike = self.by_literal.get(&text[..*length]).into_iter().flatten();
+            found.extend(alike.filter(|number| self.slots[**number].covers(name)));
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// Whether there are no patterns at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// The number of a pattern that has one.
+    pub(crate) fn find(&self, text: &str) -> Option<PatternNo> {
+        self.by_text.get(text).copied()
+    }
+}

@@ -1,0 +1,106 @@
+//! The plan that was made last: it is carried out, or all that it did is taken back.
+
+use fleet_core::Epoch;
+
+use super::units::{Kind, Wait};
+use super::{Index, MachineNo, Mark, UnitNo};
+use crate::plan::Plan;
+use crate::step::{Action, Step};
+
+/// A plan that was made and not carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// The units of its steps, in their order.
+    pub(crate) units: Vec<UnitNo>,
+    /// The units that were tried and have no machine.
+    pub(crate) tried: Vec<UnitNo>,
+    /// The machines where anybody went or came when they were settled.
+    pub(crate) unsettled: Vec<MachineNo>,
+}
+
+impl Index {
+    /// Carries a plan out, as if each of its steps were observed. The new placements get the epoch.
+    ///
+    /// Right after the [`plan`](Self::plan) was made this takes next to no time.
+    pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
+        let pending = self.pending.take();
+        if let Some(pending) = pending {
+            if self.leads_to(&pending.units, &plan.steps) {
+                return self.commit(&pending.units, plan, epoch);
+            }
+            self.pending = Some(pending);
+        }
+        self.rewind();
+        for step in &plan.steps {
+            match &step.action {
+                Action::Place { machine } | Action::Move { to: machine, .. } => {
+                    self.place(step.unit.clone(), machine.clone(), epoch);
+                }
+                Action::Remove { .. } => self.unplace(step.unit.as_str()),
+            }
+        }
+    }
+
+    /// Whether the steps are those that the index has just taken.
+    fn leads_to(&self, units: &[UnitNo], steps: &[Step]) -> bool {
+        let is_taken = |(unit, step): (&UnitNo, &Step)| {
+            let slot = &self.units.slots[*unit];
+            let at = |machine| slot.seat.some().is_some_and(|s| self.machines.id(s) == machine);
+            *slot.name() == step.unit
+                && match &step.action {
+                    Action::Place { machine } | Action::Move { to: machine, .. } => at(machine),
+                    Action::Remove { .. } => slot.seat.some().is_none(),
+                }
+        };
+        units.len() == steps.len() && units.iter().zip(steps).all(is_taken)
+    }
+
+    fn commit(&mut self, units: &[UnitNo], plan: &Plan, epoch: Epoch) {
+        for (unit, step) in units.iter().zip(&plan.steps) {
+            let slot = &mut self.units.slots[*unit];
+            let (old, new) = (slot.placed, slot.seat);
+            slot.placed = new;
+            slot.epoch = epoch;
+            if let Some(new) = new.some() {
+                self.machines.slots[new].named += 1;
+            }
+            if let Some(old) = old.some() {
+                let machine = &mut self.machines.slots[old];
+                machine.named -= 1;
+                if !machine.is_present() {
+                    machine.stranded.remove(unit);
+                    self.machines.forget_if_idle(old);
+                }
+            }
+            if matches!(step.action, Action::Remove { .. }) {
+                self.unwanted.remove(&step.unit);
+                self.units.forget_if_idle(*unit);
+            }
+        }
+        self.log.clear();
+        self.touched = false;
+    }
+
+    /// Takes back what the last plan did, if it was not carried out.
+    pub(crate) fn rewind(&mut self) {
+        let Some(pending) = self.pending.take() else { return };
+        self.touched = true;
+        let mut moved: Vec<UnitNo> = self.since(Mark::START).iter().map(|e| e.unit).collect();
+        moved.dedup();
+        self.undo_to(Mark::START);
+        for unit in moved {
+            let slot = &self.units.slots[unit];
+            if slot.seat != MachineNo::NONE {
+                self.forget_waiting(unit);
+            } else if slot.kind == Kind::Single && slot.wait == Wait::No {
+                self.freshen(unit);
+            }
+        }
+        for unit in pending.tried {
+            self.wake(unit);
+        }
+        for machine in pending.unsettled {
+            self.soil(machine);
+        }
+    }
+}

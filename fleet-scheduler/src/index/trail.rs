@@ -1,0 +1,48 @@
+//! Trails: which machines something happened to, for others to catch up with when they need to.
+
+use super::slots::MachineNo;
+
+/// The machines that something happened to, in order. An old trail is forgotten at its beginning.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    /// How many entries are forgotten.
+    forgotten: u64,
+    machines: Vec<MachineNo>,
+}
+
+impl Trail {
+    /// How far the trail has come.
+    pub(crate) fn end(&self) -> u64 {
+        self.forgotten + self.machines.len() as u64
+    }
+
+    /// Something happened to a machine.
+    pub(crate) fn push(&mut self, machine: MachineNo) {
+        self.machines.push(machine);
+    }
+
+    /// All since a point is taken back. Nobody may have caught up with it.
+    pub(crate) fn take_back(&mut self, point: u64) {
+        let kept = usize::try_from(point.saturating_sub(self.forgotten));
+        self.machines.truncate(kept.unwrap_or(usize::MAX));
+    }
+
+    /// Forgets a trail that is longer than that.
+    pub(crate) fn trim(&mut self, bound: usize) {
+        if self.machines.len() > bound {
+            self.forget();
+        }
+    }
+
+    /// Everybody who has not caught up must look at everything.
+    pub(crate) fn forget(&mut self) {
+        self.forgotten = self.end() + 1;
+        self.machines.clear();
+    }
+
+    /// The machines since a point of the trail; `None` if that is forgotten.
+    pub(crate) fn since(&self, point: u64) -> Option<&[MachineNo]> {
+        let at = usize::try_from(point.checked_sub(self.forgotten)?).ok()?;
+        self.machines.get(at.min(self.machines.len())..)
+    }
+}

@@ -1,0 +1,139 @@
+//! Waiting: which units are to be tried again, and when.
+//!
+//! A unit that every machine refuses is set aside, and tried again only after something that may
+//! have lifted a refusal. To try too often costs time; to try too seldom would be a mistake.
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use super::units::{Kind, Wait};
+use super::{Index, UnitNo};
+
+/// Units that are tied together, or replace others, and that no machine takes.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The units, in the order in which they are put on a machine.
+    pub(crate) members: Vec<UnitNo>,
+    /// Whether one of them replaces others, and even a unit that comes anywhere may help it.
+    pub(crate) touchy: bool,
+}
+
+impl Index {
+    /// A unit that waits is to be tried.
+    pub(crate) fn freshen(&mut self, unit: UnitNo) {
+        self.units.slots[unit].wait = Wait::Fresh;
+        self.fresh.push(unit);
+    }
+
+    /// A unit that was set aside is to be tried again, and with it its whole group.
+    pub(crate) fn wake(&mut self, unit: UnitNo) {
+        match self.units.slots[unit].wait {
+            Wait::No | Wait::Fresh | Wait::Stranded => {}
+            Wait::Queued => {
+                if self.is_tied(unit) {
+                    self.wake_group(unit);
+                }
+            }
+            Wait::Parked => {
+                self.unpark(unit);
+                self.freshen(unit);
+            }
+            Wait::Vain => {
+                self.vain.remove(&unit);
+                self.freshen(unit);
+            }
+            Wait::Tied => self.wake_group(unit),
+        }
+    }
+
+    /// Wakes all of the group that a unit was queued or set aside with.
+    fn wake_group(&mut self, unit: UnitNo) {
+        let first = self.units.ties_mut(unit).group;
+        self.restless.remove(&first);
+        let members = self.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
+        for member in members.into_iter().chain([unit]) {
+            if matches!(self.units.slots[member].wait, Wait::Tied | Wait::Queued) {
+                self.freshen(member);
+            }
+        }
+    }
+
+    fn unpark(&mut self, unit: UnitNo) {
+        let slot = &self.units.slots[unit];
+        let class = &mut self.classes.slots[slot.class];
+        class.parked.remove(slot.name());
+        if class.parked.is_empty() {
+            self.classes.parked.remove(&slot.class);
+        }
+    }
+
+    /// A unit does not wait any more; those that waited with it are tried again.
+    pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
+        self.wake(unit);
+        if self.units.slots[unit].wait == Wait::Stranded {
+            self.stranded.remove(&unit);
+        }
+        self.units.slots[unit].wait = Wait::No;
+    }
+
+    /// Something changed about a unit: whoever is tied to it is tried again.
+    pub(crate) fn wake_around(&mut self, unit: UnitNo) {
+        if !self.is_tied(unit) {
+            return;
+        }
+        let mut seen: HashMap<UnitNo, (), FxBuildHasher> = HashMap::default();
+        seen.insert(unit, ());
+        let mut next = vec![unit];
+        while let Some(at) = next.pop() {
+            let named = self.named_by(at).filter(|_| self.units.slots[at].kind == Kind::Single);
+            let others: Vec<UnitNo> = named.chain(self.may_name(at)).collect();
+            for other in others {
+                if self.units.slots[other].is_waiting() && seen.insert(other, ()).is_none() {
+                    next.push(other);
+                }
+            }
+        }
+        // Hashing has no order that could be seen: all of them only become fresh.
+        let mut all: Vec<UnitNo> = seen.into_keys().collect();
+        all.sort_unstable();
+        all.into_iter().for_each(|unit| self.wake(unit));
+    }
+
+    /// Sets a unit aside that every machine refuses.
+    pub(crate) fn park(&mut self, unit: UnitNo) {
+        let slot = &mut self.units.slots[unit];
+        slot.wait = Wait::Parked;
+        let class = &mut self.classes.slots[slot.class];
+        class.parked.insert(slot.name().clone(), unit);
+        self.classes.parked.insert(slot.class);
+    }
+
+    /// Sets a group aside that no machine takes.
+    pub(crate) fn park_group(&mut self, members: Vec<UnitNo>, restless: bool, touchy: bool) {
+        let first = self.put_group(members, Wait::Tied, touchy);
+        if restless {
+            self.restless.extend(first);
+        }
+    }
+
+    /// A group is to be tried.
+    pub(crate) fn queue_group(&mut self, members: Vec<UnitNo>) {
+        self.put_group(members, Wait::Queued, false);
+    }
+
+    fn put_group(&mut self, members: Vec<UnitNo>, wait: Wait, touchy: bool) -> Option<UnitNo> {
+        let first = members.iter().copied().min()?;
+        for member in &members {
+            self.units.slots[*member].wait = wait;
+            self.units.ties_mut(*member).group = first;
+        }
+        self.groups.insert(first, Group { members, touchy });
+        Some(first)
+    }
+
+    /// Sets a unit aside that waits in vain.
+    pub(crate) fn park_vain(&mut self, unit: UnitNo) {
+        self.units.slots[unit].wait = Wait::Vain;
+        self.vain.insert(unit);
+    }
+}

@@ -1,0 +1,74 @@
+//! Section 3 of the letter, second half: which group goes to which machine.
+
+use fleet_core::{Machine, Rule, Unit};
+use fleet_unitfile::UnitName;
+
+use super::groups::groups;
+use super::replacing::{make_room, part_side_by_side};
+use super::rules::Question;
+use super::state::{State, lacks_a_peer, single};
+
+/// Places every group that can be placed.
+pub(super) fn come(mut state: State<'_>) -> State<'_> {
+    loop {
+        while let Some(next) = next_group_placed(&state) {
+            state = next;
+        }
+        let Some(parted) = part_side_by_side(&state) else { return state };
+        state = parted;
+    }
+}
+
+/// The state with the first group placed that some machine takes, on the first machine that does.
+fn next_group_placed<'a>(state: &State<'a>) -> Option<State<'a>> {
+    groups(state).iter().find_map(|group| {
+        let first = single(state.cluster, group.first()?)?;
+        (state.letter.order)(state, first)
+            .into_iter()
+            .find_map(|machine| with_group(state, group, machine).ok())
+    })
+}
+
+/// Why a machine does not take a group: which unit it refuses first, and by which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) unit: UnitName,
+    pub(super) rule: Rule,
+}
+
+/// The state with the units of a group put on a machine one after the other.
+pub(super) fn with_group<'a>(
+    state: &State<'a>,
+    group: &[UnitName],
+    machine: &Machine,
+) -> Result<State<'a>, Refused> {
+    let mut state = state.clone();
+    for (index, name) in group.iter().enumerate() {
+        let refused = |rule| Refused { unit: name.clone(), rule };
+        let Some(unit) = single(state.cluster, name) else { continue };
+        state = with_unit(&state, unit, machine, &group[..index]).map_err(refused)?;
+    }
+    Ok(state)
+}
+
+/// The state with a unit put on a machine, after those that it replaces there have moved away, or
+/// the rule that refuses. `come` are the units of its group that have just come.
+fn with_unit<'a>(
+    state: &State<'a>,
+    unit: &Unit,
+    machine: &Machine,
+    come: &[UnitName],
+) -> Result<State<'a>, Rule> {
+    let (letter, cluster) = (state.letter, state.cluster);
+    let there = &state.on(machine);
+    let leaving = &super::replacing::leaving(state, unit, machine);
+    let question = Question { cluster, unit, machine, there, leaving };
+    if let Some(rule) = letter.refusal(question) {
+        return Err(rule);
+    }
+    let mut after = make_room(state, unit, machine, come).ok_or(Rule::Replaces)?;
+    after.places.insert(unit.name.clone(), machine.id.clone());
+    let there = after.on(machine);
+    let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(cluster, name, &there));
+    if one_lacks_a_peer { Err(Rule::Replaces) } else { Ok(after) }
+}

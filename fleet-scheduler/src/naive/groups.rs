@@ -1,0 +1,111 @@
+//! Section 3 of the letter, first half: who waits in vain, and which groups there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_unitfile::UnitName;
+
+use super::state::{State, demands};
+
+/// Each waiting unit with the waiting units that it names.
+type Ties = BTreeMap<UnitName, BTreeSet<UnitName>>;
+
+/// The groups that wait for a machine, in the order of the first name in each; the units of each
+/// in the order of the group.
+pub(super) fn groups(state: &State<'_>) -> Vec<Vec<UnitName>> {
+    let in_vain = in_vain(state);
+    let mut ties = ties(state);
+    ties.retain(|name, _| !in_vain.contains(name));
+    let mut groups = Vec::new();
+    while let Some(first) = ties.keys().next().cloned() {
+        let group = tied(first, &ties);
+        groups.push(in_order(&group, &ties));
+        ties.retain(|name, _| !group.contains(name));
+    }
+    groups
+}
+
+/// The units that wait in vain.
+pub(super) fn in_vain(state: &State<'_>) -> BTreeSet<UnitName> {
+    let ties = ties(state);
+    let mut in_vain = BTreeSet::new();
+    loop {
+        let before = in_vain.clone();
+        for (name, named) in &ties {
+            let names_one_in_vain = !named.is_disjoint(&before);
+            if names_nobody(state, name) || leads_to_itself(name, &ties) || names_one_in_vain {
+                in_vain.insert(name.clone());
+            }
+        }
+        if in_vain == before {
+            return in_vain;
+        }
+    }
+}
+
+/// Whether a unit names one that is unknown, inactive or a template, or matches nobody.
+fn names_nobody(state: &State<'_>, name: &UnitName) -> bool {
+    let peers = &demands(state.cluster, name).machine_of;
+    peers.iter().any(|peer| state.meant(name, peer).is_empty())
+}
+
+fn leads_to_itself(name: &UnitName, ties: &Ties) -> bool {
+    let mut reached = ties[name].clone();
+    loop {
+        let before = reached.clone();
+        reached.extend(before.iter().flat_map(|name| ties[name].clone()));
+        if reached == before {
+            return reached.contains(name);
+        }
+    }
+}
+
+fn ties(state: &State<'_>) -> Ties {
+    let waiting = state.waiting();
+    waiting.iter().map(|name| (name.clone(), (state.letter.names)(state, name, &waiting))).collect()
+}
+
+/// The waiting units that a unit names: by name, or as the first that a pattern of its matches,
+/// unless one that matches is on a machine already.
+pub(super) fn named(
+    state: &State<'_>,
+    name: &UnitName,
+    waiting: &BTreeSet<UnitName>,
+) -> BTreeSet<UnitName> {
+    let mut named = BTreeSet::new();
+    for peer in &demands(state.cluster, name).machine_of {
+        let meant = state.meant(name, peer);
+        if !meant.iter().any(|name| state.is_somewhere(name)) {
+            named.extend(meant.into_iter().find(|name| waiting.contains(name)));
+        }
+    }
+    named
+}
+
+/// The group of one unit: those that it names and that name it, and so on.
+fn tied(first: UnitName, ties: &Ties) -> BTreeSet<UnitName> {
+    let mut group = BTreeSet::from([first]);
+    loop {
+        let before = group.clone();
+        for (name, named) in ties {
+            if before.contains(name) {
+                group.extend(named.clone());
+            } else if !named.is_disjoint(&before) {
+                group.insert(name.clone());
+            }
+        }
+        if group == before {
+            return group;
+        }
+    }
+}
+
+/// Each after those that it names, then by name.
+fn in_order(group: &BTreeSet<UnitName>, ties: &Ties) -> Vec<UnitName> {
+    let mut left = group.clone();
+    let mut order = Vec::new();
+    while let Some(next) = left.iter().find(|name| ties[*name].is_disjoint(&left)).cloned() {
+        left.remove(&next);
+        order.push(next);
+    }
+    order
+}

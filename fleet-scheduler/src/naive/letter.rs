@@ -1,0 +1,99 @@
+//! The clauses of the letter that can be exchanged, to see whether a test would notice.
+
+use std::collections::BTreeSet;
+
+use fleet_core::{Epoch, Machine, Reschedule, Rule, Snapshot, Unit};
+use fleet_unitfile::UnitName;
+
+use super::rules::{self, Question, Refuses};
+use super::state::{State, is_unreadable};
+use super::{choose, groups, replacing};
+
+/// What the naive planner follows: the clauses of `docs/placement.md`, as data.
+///
+/// [`Letter::default`] is the letter as it is written. Exchange one clause, and you have a planner
+/// with a known mistake; a test that compares plans should find it.
+///
+/// ```
+/// use fleet_core::{Machine, Rule, Snapshot};
+/// use fleet_scheduler::{Policy, naive};
+///
+/// let mut letter = naive::Letter::default();
+/// letter.rules.retain(|(rule, _)| *rule != Rule::Cordon);
+/// let cluster = Snapshot::default();
+/// assert!(naive::plan_by(&letter, &cluster, &Policy::default()).is_empty());
+/// # let _ = Machine::new("m1".parse().unwrap());
+/// ```
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// The hard rules, in the order in which they are asked of a unit that comes.
+    pub rules: Vec<(Rule, Refuses)>,
+    /// The rules that a placed unit must pass to stay, whoever else is there.
+    pub of_the_placed: Vec<Rule>,
+    /// The rules that a placed unit must pass among those kept before it.
+    pub of_the_kept: Vec<Rule>,
+    /// The rules that a global unit obeys.
+    pub of_globals: Vec<Rule>,
+    /// Who is kept before whom: lower ones first.
+    pub seniority: fn(&Snapshot, &UnitName) -> (bool, Epoch, UnitName),
+    /// Whether a unit keeps its placement on a machine that is not present.
+    pub outlives_its_machine: fn(&Unit) -> bool,
+    /// Which of the waiting units, given last, a waiting unit names.
+    pub names: fn(&State<'_>, &UnitName, &BTreeSet<UnitName>) -> BTreeSet<UnitName>,
+    /// All machines, in the order in which they are tried for a unit.
+    pub order: for<'a> fn(&State<'a>, &Unit) -> Vec<&'a Machine>,
+    /// A unit on a machine, with those there that go where it goes.
+    pub train: fn(&State<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
+    /// Whether a unit may not move away; those that have just come are given.
+    pub is_held: fn(&State<'_>, &UnitName, &[UnitName]) -> bool,
+}
+
+impl Letter {
+    /// The first rule that refuses.
+    pub(super) fn refusal(&self, question: Question<'_>) -> Option<Rule> {
+        let refused = self.rules.iter().find(|(_, refuses)| refuses(question));
+        refused.map(|(rule, _)| *rule)
+    }
+
+    /// The first of some rules that refuses.
+    pub(super) fn refusal_by(&self, asked: &[Rule], question: Question<'_>) -> Option<Rule> {
+        let mut rules = self.rules.iter().filter(|(rule, _)| asked.contains(rule));
+        rules.find(|(_, refuses)| refuses(question)).map(|(rule, _)| *rule)
+    }
+}
+
+/// The letter as it is written.
+impl Default for Letter {
+    fn default() -> Self {
+        let lasting = vec![Rule::MachineId, Rule::MachineMetadata, Rule::MachineMetadataExpr];
+        Self {
+            rules: vec![
+                (Rule::Cordon, rules::cordon),
+                (Rule::MachineId, rules::machine_id),
+                (Rule::MachineMetadata, rules::machine_metadata),
+                (Rule::MachineMetadataExpr, rules::machine_metadata_expr),
+                (Rule::MachineOf, rules::machine_of),
+                (Rule::Conflicts, rules::conflicts),
+                (Rule::MaxPerMachine, rules::max_per_machine),
+                (Rule::Reserve, rules::reserve),
+                (Rule::Replaces, rules::is_replaced),
+            ],
+            of_the_placed: lasting,
+            of_the_kept: vec![Rule::Conflicts, Rule::MaxPerMachine, Rule::Reserve],
+            of_globals: vec![Rule::MachineMetadata, Rule::MachineMetadataExpr, Rule::Conflicts],
+            seniority,
+            outlives_its_machine: |unit| unit.requirements.reschedule == Reschedule::Never,
+            names: groups::named,
+            order: choose::order,
+            train: replacing::train,
+            is_held: replacing::is_held,
+        }
+    }
+}
+
+/// Unreadable units first, then by epoch of the placement, then by name.
+fn seniority(cluster: &Snapshot, name: &UnitName) -> (bool, Epoch, UnitName) {
+    let placement = cluster.placement(name.as_str());
+    let epoch = placement.map_or(Epoch::ZERO, |placement| placement.epoch);
+    (!is_unreadable(cluster, name), epoch, name.clone())
+}

@@ -1,0 +1,101 @@
+//! The letter of placement once more, as slow and as obvious as can be.
+//!
+//! Each file is a section of `docs/placement.md` in the same order of thoughts: loops over all
+//! units and machines, nothing kept from one question to the next, and no code shared with the
+//! planner except the nouns of fleet-core. It is made for small clusters: to hold the planner to
+//! it, and to be read beside the letter when the two disagree.
+
+mod choose;
+mod come;
+mod globals;
+mod groups;
+mod letter;
+mod replacing;
+mod rules;
+mod state;
+mod stay;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Machine, MachineId, Snapshot};
+use fleet_unitfile::UnitName;
+
+use crate::Policy;
+
+pub use letter::Letter;
+pub use rules::{Question, Refuses};
+pub use state::State;
+pub use told::{Untrue, refused_by, told_truly};
+
+/// Where every placed unit is when all is done: what [`plan`](crate::plan) must come to as well.
+///
+/// ```
+/// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};
+/// use fleet_scheduler::{Policy, naive};
+/// use fleet_unitfile::UnitFile;
+///
+/// let mut cluster = Snapshot::default();
+/// cluster.put_machine(Machine::new("m1".parse()?));
+/// let (name, file) = ("web.service".parse()?, UnitFile::parse("")?);
+/// cluster.put_unit(Unit::new(name, file, Requirements::default(), TargetState::Launched));
+///
+/// let places = naive::plan(&cluster, &Policy::default());
+/// assert_eq!(places["web.service"].as_str(), "m1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId> {
+    plan_by(&Letter::default(), cluster, policy)
+}
+
+/// The same, following other clauses.
+#[must_use]
+pub fn plan_by(
+    letter: &Letter,
+    cluster: &Snapshot,
+    policy: &Policy,
+) -> BTreeMap<UnitName, MachineId> {
+    let mut places = out_of_reach(letter, cluster);
+    places.extend(come::come(start(letter, cluster, policy)).places);
+    places
+}
+
+/// Where those are that stay, before anybody comes or moves for another's sake: section 2 of the
+/// letter.
+#[must_use]
+pub fn stays(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    stay::stay(&Letter::default(), cluster)
+}
+
+/// The global units that fit on a machine beside the units that are placed there, without asking
+/// whether these may stay.
+#[must_use]
+pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+    let here = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
+    let names = here.map(|(name, _)| name.clone());
+    let counts = |name: &UnitName| {
+        state::single(cluster, name).is_some() || state::is_unreadable(cluster, name)
+    };
+    globals::fit_in(&Letter::default(), cluster, machine, &names.filter(counts).collect())
+}
+
+/// Who stays, before anybody comes.
+fn start<'a>(letter: &'a Letter, cluster: &'a Snapshot, policy: &'a Policy) -> State<'a> {
+    State { letter, cluster, policy, places: stay::stay(letter, cluster) }
+}
+
+/// The placements on machines that are not present and that nobody takes away: of units that
+/// cannot be read, and of those that are not to be rescheduled.
+fn out_of_reach(letter: &Letter, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    let gone = cluster.placements().filter(|(_, placement)| {
+        let machine = placement.machine.as_str();
+        cluster.machine(machine).is_none()
+    });
+    let kept = gone.filter(|(name, _)| {
+        let unit = state::single(cluster, name);
+        state::is_unreadable(cluster, name)
+            || unit.is_some_and(|unit| state::is_stranded(letter, cluster, unit))
+    });
+    kept.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
+}

@@ -1,0 +1,94 @@
+//! "Hard rules" of the letter, one function each: whether a machine refuses a unit.
+
+use std::collections::BTreeSet;
+
+use fleet_core::{Machine, Requirements, Resources, Snapshot, Unit};
+use fleet_unitfile::UnitName;
+
+use super::state::{demands, lacks_a_peer};
+
+/// A question to a rule: may this unit be on this machine?
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The cluster, for what others demand.
+    pub cluster: &'a Snapshot,
+    /// The unit.
+    pub unit: &'a Unit,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Who is there.
+    pub there: &'a BTreeSet<UnitName>,
+    /// Those of them that the unit replaces, with their trains.
+    pub leaving: &'a BTreeSet<UnitName>,
+}
+
+/// A rule: whether the answer is no.
+pub type Refuses = fn(Question<'_>) -> bool;
+
+pub(super) fn cordon(q: Question<'_>) -> bool {
+    q.machine.cordoned
+}
+
+pub(super) fn machine_id(q: Question<'_>) -> bool {
+    q.unit.requirements.machine_id.as_ref().is_some_and(|id| *id != q.machine.id)
+}
+
+pub(super) fn machine_metadata(q: Question<'_>) -> bool {
+    q.unit.requirements.metadata.iter().any(|(key, values)| {
+        let found = q.machine.metadata.get(key);
+        !found.is_some_and(|found| values.contains(found))
+    })
+}
+
+pub(super) fn machine_metadata_expr(q: Question<'_>) -> bool {
+    let expression = q.unit.requirements.metadata_expr.as_ref();
+    expression.is_some_and(|expression| !expression.eval(&q.machine.metadata))
+}
+
+pub(super) fn machine_of(q: Question<'_>) -> bool {
+    lacks_a_peer(q.cluster, &q.unit.name, q.there)
+}
+
+pub(super) fn conflicts(q: Question<'_>) -> bool {
+    let keeps_away = |one: &UnitName, other: &UnitName| {
+        demands(q.cluster, one).conflicts.iter().any(|pattern| pattern.matches(other))
+    };
+    let name = &q.unit.name;
+    q.there
+        .iter()
+        .any(|other| other != name && (keeps_away(name, other) || keeps_away(other, name)))
+}
+
+pub(super) fn max_per_machine(q: Question<'_>) -> bool {
+    let Some(template) = q.unit.name.template() else { return false };
+    let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
+    all.retain(|name| name.template() == Some(template.clone()));
+    all.insert(&q.unit.name);
+    let limits = all.iter().filter_map(|name| demands(q.cluster, name).max_per_machine);
+    limits.min().is_some_and(|limit| all.len() > limit as usize)
+}
+
+pub(super) fn reserve(q: Question<'_>) -> bool {
+    let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
+    all.insert(&q.unit.name);
+    let wants: Vec<&Requirements> = all.iter().map(|name| demands(q.cluster, name)).collect();
+    let exceeds = |part: fn(&Resources) -> u64| {
+        let sum: u128 = wants.iter().map(|wants| u128::from(part(&wants.reserve))).sum();
+        sum > u128::from(part(&q.machine.offers))
+    };
+    exceeds(|it| it.cpu) || exceeds(|it| it.memory) || exceeds(|it| it.disk)
+}
+
+/// The first half of `Replaces`: that a unit is there which replaces this one. The other half is
+/// found by trying, in [`replacing`](super::replacing).
+pub(super) fn is_replaced(q: Question<'_>) -> bool {
+    q.there.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
+}
+
+/// Whether one unit replaces another: its `Replaces=` names it, and theirs does not name it.
+pub(super) fn replaces(cluster: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
+    let names = |one: &UnitName, other: &UnitName| {
+        demands(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))
+    };
+    one != other && names(one, other) && !names(other, one)
+}

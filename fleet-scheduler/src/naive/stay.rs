@@ -1,0 +1,73 @@
+//! Sections 1 and 2 of the letter: who loses a placement, and who stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Machine, MachineId, Snapshot};
+use fleet_unitfile::UnitName;
+
+use super::Letter;
+use super::globals::fit_in;
+use super::rules::Question;
+use super::state::{is_unreadable, lacks_a_peer, single};
+
+/// Where those are that stay, of all machines that are present.
+pub(super) fn stay(letter: &Letter, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    let mut places = BTreeMap::new();
+    for machine in cluster.machines() {
+        let kept = kept_on(letter, cluster, machine).into_iter();
+        places.extend(kept.map(|name| (name, machine.id.clone())));
+    }
+    places
+}
+
+fn kept_on(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+    let mut candidates = candidates(letter, cluster, machine);
+    loop {
+        let kept = by_seniority(letter, cluster, machine, &candidates);
+        let mut there = kept.clone();
+        there.extend(fit_in(letter, cluster, machine, &kept));
+        let lost: BTreeSet<_> =
+            kept.iter().filter(|name| lacks_a_peer(cluster, name, &there)).cloned().collect();
+        if lost.is_empty() {
+            return kept;
+        }
+        candidates.retain(|name| !lost.contains(name));
+    }
+}
+
+/// The letter's C at the start: the units placed there that pass the lasting rules.
+fn candidates(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+    let nobody = &BTreeSet::new();
+    let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
+    let names = placed.map(|(name, _)| name).filter(|name| match single(cluster, name) {
+        Some(unit) => {
+            let question = Question { cluster, unit, machine, there: nobody, leaving: nobody };
+            letter.refusal_by(&letter.of_the_placed, question).is_none()
+        }
+        None => is_unreadable(cluster, name),
+    });
+    names.cloned().collect()
+}
+
+/// Goes through the candidates by seniority and keeps each that passes among those kept before it.
+fn by_seniority(
+    letter: &Letter,
+    cluster: &Snapshot,
+    machine: &Machine,
+    candidates: &BTreeSet<UnitName>,
+) -> BTreeSet<UnitName> {
+    let mut order: Vec<&UnitName> = candidates.iter().collect();
+    order.sort_by_key(|name| (letter.seniority)(cluster, name));
+    let mut kept = BTreeSet::new();
+    for name in order {
+        let refused = single(cluster, name).is_some_and(|unit| {
+            let leaving = &BTreeSet::new();
+            let question = Question { cluster, unit, machine, there: &kept, leaving };
+            letter.refusal_by(&letter.of_the_kept, question).is_some()
+        });
+        if !refused {
+            kept.insert(name.clone());
+        }
+    }
+    kept
+}

@@ -1,0 +1,210 @@
+//! Section 4 of the letter: whether what is told of a unit is true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use fleet_core::{Machine, MachineId, Nearest, Peer, Reason, Rule, Snapshot, Tally};
+use fleet_unitfile::UnitName;
+
+use super::come::{Refused, with_group};
+use super::groups::groups;
+use super::state::{State, demands, is_stranded, single};
+use super::{Letter, start};
+use crate::Policy;
+
+/// What is wrong with a reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untrue(String);
+
+impl std::error::Error for Untrue {}
+
+impl fmt::Display for Untrue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Looks whether a reason is true of a unit that has no machine, in a cluster in which nothing is
+/// left to do. A reason that does not say which machine comes nearest may be true all the same.
+///
+/// # Errors
+///
+/// What is not so, in words.
+pub fn told_truly(
+    cluster: &Snapshot,
+    policy: &Policy,
+    unit: &UnitName,
+    reason: &Reason,
+) -> Result<(), Untrue> {
+    let letter = Letter::default();
+    let state = start(&letter, cluster, policy);
+    let told = Told { state: &state, unit };
+    match reason {
+        Reason::NotRescheduled { machine } => told.is_stranded_on(machine),
+        Reason::PeerUnknown { peer } => told.means_nobody(peer, false),
+        Reason::PeerInactive { peer } => told.means_nobody(peer, true),
+        Reason::Cycle { units } => told.goes_round(units),
+        Reason::PeersApart { one, other } => told.are_apart(one, other),
+        Reason::NoMachines => told.ensure(cluster.machines().len() == 0, "there is a machine"),
+        Reason::NoMachineFits { machines, tallies, nearest } => {
+            let alone = [unit.clone()];
+            told.is_refused(&alone, *machines, tallies, nearest.as_ref())
+        }
+        Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
+            told.is_refused(group, *machines, tallies, nearest.as_ref())
+        }
+        other => Err(Untrue(format!("nobody gives this reason: {other}"))),
+    }
+}
+
+/// The unit and the rule by which a machine refuses a waiting unit first, or whichever of its
+/// group; `None` if it takes the group.
+#[must_use]
+pub fn refused_by(
+    cluster: &Snapshot,
+    policy: &Policy,
+    unit: &UnitName,
+    machine: &Machine,
+) -> Option<(UnitName, Rule)> {
+    let letter = Letter::default();
+    let state = start(&letter, cluster, policy);
+    let refused = with_group(&state, &group_of(&state, unit), machine).err()?;
+    Some((refused.unit, refused.rule))
+}
+
+/// The group of a unit; one that waits in vain is alone.
+fn group_of(state: &State<'_>, unit: &UnitName) -> Vec<UnitName> {
+    let group = groups(state).into_iter().find(|group| group.contains(unit));
+    group.unwrap_or_else(|| vec![unit.clone()])
+}
+
+/// A unit of which something is told.
+struct Told<'a> {
+    state: &'a State<'a>,
+    unit: &'a UnitName,
+}
+
+impl Told<'_> {
+    fn ensure(&self, holds: bool, otherwise: &str) -> Result<(), Untrue> {
+        if holds { Ok(()) } else { Err(Untrue(format!("{}: {otherwise}", self.unit))) }
+    }
+
+    fn is_stranded_on(&self, machine: &MachineId) -> Result<(), Untrue> {
+        let State { letter, cluster, .. } = *self.state;
+        let unit = single(cluster, self.unit);
+        let placement = cluster.placement(self.unit.as_str());
+        let there = placement.is_some_and(|placement| placement.machine == *machine);
+        let stranded = unit.is_some_and(|unit| is_stranded(letter, cluster, unit));
+        self.ensure(there && stranded, "it does not wait for that machine")
+    }
+
+    /// Whether a peer that is named is nobody who takes part, and only `inactive` ones are meant.
+    fn means_nobody(&self, peer: &Peer, inactive: bool) -> Result<(), Untrue> {
+        self.ensure(self.peers().contains(peer), "it does not name that one")?;
+        self.ensure(self.state.meant(self.unit, peer).is_empty(), "there is such a unit")?;
+        let mut known = self.state.cluster.units();
+        let known = known.any(|unit| match peer {
+            Peer::Named(name) => *name == unit.name,
+            Peer::Matching(pattern) => unit.name != *self.unit && pattern.matches(&unit.name),
+        });
+        self.ensure(known == inactive, "unknown is not inactive")
+    }
+
+    fn goes_round(&self, units: &[UnitName]) -> Result<(), Untrue> {
+        let waiting = self.state.waiting();
+        let next = units.iter().cycle().skip(1);
+        let leads = |(one, other): (&UnitName, &UnitName)| {
+            (self.state.letter.names)(self.state, one, &waiting).contains(other)
+        };
+        self.ensure(units.first() == Some(self.unit), "the circle begins elsewhere")?;
+        self.ensure(units.iter().zip(next).all(leads), "this is no circle")
+    }
+
+    fn are_apart(
+        &self,
+        one: &(UnitName, MachineId),
+        other: &(UnitName, MachineId),
+    ) -> Result<(), Untrue> {
+        let is_there = |(name, machine): &(UnitName, MachineId)| {
+            let named = self.peers().iter().any(|peer| *peer == Peer::Named(name.clone()));
+            named && self.state.places.get(name) == Some(machine)
+        };
+        self.ensure(is_there(one) && is_there(other), "one of the two is not there")?;
+        self.ensure(one.1 != other.1, "they are on one machine")
+    }
+
+    fn is_refused(
+        &self,
+        group: &[UnitName],
+        machines: u32,
+        tallies: &[Tally],
+        nearest: Option<&Nearest>,
+    ) -> Result<(), Untrue> {
+        self.nothing_is_wrong_with_its_peers()?;
+        let told: BTreeSet<&UnitName> = group.iter().collect();
+        let expected = group_of(self.state, self.unit);
+        let same = told == expected.iter().collect();
+        self.ensure(same, &format!("its group is {expected:?}"))?;
+        let refusals = self.refusals(&expected)?;
+        self.ensure(machines as usize == refusals.len(), "machines are miscounted")?;
+        let mut counts: BTreeMap<Rule, u32> = BTreeMap::new();
+        refusals.values().for_each(|refused| *counts.entry(refused.rule).or_default() += 1);
+        let counted = tallies.iter().map(|tally| (tally.refusal.rule(), tally.machines)).collect();
+        self.ensure(counts == counted, &format!("really refused by {counts:?}"))?;
+        for tally in tallies {
+            let told = (tally.refusal.rule(), tally.unit.as_ref());
+            self.is_the_refusal(&refusals, &tally.example, told)?;
+        }
+        nearest.map_or(Ok(()), |nearest| {
+            let expected = nearest_of(self.state, &refusals);
+            let same = Some(&nearest.machine) == expected.as_ref();
+            self.ensure(same, &format!("nearest is {expected:?}"))?;
+            let told = (nearest.refusal.rule(), nearest.unit.as_ref());
+            self.is_the_refusal(&refusals, &nearest.machine, told)
+        })
+    }
+
+    /// By which unit and rule each machine refuses a group.
+    fn refusals(&self, group: &[UnitName]) -> Result<BTreeMap<MachineId, Refused>, Untrue> {
+        let mut refusals = BTreeMap::new();
+        for machine in self.state.cluster.machines() {
+            match with_group(self.state, group, machine) {
+                Ok(_) => self.ensure(false, &format!("{} takes it", machine.id))?,
+                Err(refused) => drop(refusals.insert(machine.id.clone(), refused)),
+            }
+        }
+        Ok(refusals)
+    }
+
+    fn is_the_refusal(
+        &self,
+        refusals: &BTreeMap<MachineId, Refused>,
+        machine: &MachineId,
+        (rule, unit): (Rule, Option<&UnitName>),
+    ) -> Result<(), Untrue> {
+        let Some(refused) = refusals.get(machine) else {
+            return self.ensure(false, &format!("{machine} is not present"));
+        };
+        let whose = unit.unwrap_or(self.unit) == &refused.unit;
+        self.ensure(whose && rule == refused.rule, &format!("{machine} says {refused:?}"))
+    }
+
+    /// What is wrong with `MachineOf=` is told first.
+    fn nothing_is_wrong_with_its_peers(&self) -> Result<(), Untrue> {
+        let mut peers = self.peers().iter();
+        let nobody = peers.any(|peer| self.state.meant(self.unit, peer).is_empty());
+        self.ensure(!nobody, "it names nobody, and is not told so")
+    }
+
+    fn peers(&self) -> &[Peer] {
+        &demands(self.state.cluster, self.unit).machine_of
+    }
+}
+
+/// The machine whose refusal comes latest in the order of the rules, of several the least loaded,
+/// then the lowest ID.
+fn nearest_of(state: &State<'_>, refusals: &BTreeMap<MachineId, Refused>) -> Option<MachineId> {
+    let latest = refusals.values().map(|refused| refused.rule).max()?;
+    let late = state.cluster.machines().filter(|machine| refusals[&machine.id].rule == latest);
+    late.min_by_key(|machine| state.on(machine).len()).map(|machine| machine.id.clone())
+}

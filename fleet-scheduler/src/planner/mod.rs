@@ -1,0 +1,94 @@
+//! The planner: what is done with an index to find out what has to change.
+//!
+//! It follows `docs/placement.md` section by section: [`settle`] finds who stays, [`place`] who
+//! comes and where, [`replace`] who moves away for it, [`steps`] and [`reasons`] tell it.
+
+mod globals;
+mod hunt;
+mod place;
+mod queue;
+mod reasons;
+mod replace;
+mod settle;
+mod steps;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_core::Reason;
+use fleet_unitfile::UnitName;
+
+use crate::index::{Index, Kind, Pending, UnitNo};
+use crate::plan::Plan;
+use queue::Queue;
+
+impl Index {
+    /// Decides what has to change.
+    ///
+    /// It is the plan that [`plan`](crate::plan()) makes of a snapshot of the same state, except
+    /// that [`Plan::unplaced`] tells only of those units that this plan had to try: after a
+    /// loading these are all that have no machine, later those to which something has happened.
+    /// All are told by [`reasons`](Self::reasons).
+    ///
+    /// The index is afterwards as it was before; carry the plan out by [`apply`](Self::apply), or
+    /// tell what was observed of it.
+    pub fn plan(&mut self) -> Plan {
+        self.rewind();
+        let based_on = self.revision();
+        if !self.touched && self.unwanted.is_empty() {
+            return Plan { based_on, ..Plan::default() };
+        }
+        let mut queue = Queue::default();
+        let unsettled = self.settle();
+        self.place_and_part(&mut queue);
+        let tried = self.still_waiting(queue.tried);
+        let unplaced = self.reasons_of(&tried);
+        let (units, steps) = self.steps(&tried);
+        self.keep(Pending { units, tried, unsettled });
+        Plan { based_on, steps, unplaced }
+    }
+
+    /// Keeps a plan until it is carried out or taken back. One that has no steps and moved nobody
+    /// about has nothing to take back.
+    fn keep(&mut self, pending: Pending) {
+        let is_global = |unit: UnitNo| self.units.slots[unit].kind == Kind::Global;
+        if pending.units.is_empty() && self.log.iter().all(|event| is_global(event.unit)) {
+            self.log.clear();
+            self.touched = false;
+        } else {
+            self.pending = Some(pending);
+        }
+    }
+
+    /// Those of the units that have no machine, each once, by name.
+    fn still_waiting(&self, mut units: Vec<UnitNo>) -> Vec<UnitNo> {
+        units.retain(|unit| {
+            let slot = &self.units.slots[*unit];
+            slot.is_waiting() || self.stranded.contains(unit)
+        });
+        self.units.sort(&mut units);
+        units.dedup();
+        units
+    }
+
+    /// Why each unit that waits for a machine has none and would get none by a plan made now.
+    ///
+    /// Units of which a plan finds a machine are left out.
+    pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
+        self.rewind();
+        let mut queue = Queue::default();
+        let unsettled = self.settle();
+        self.place_and_part(&mut queue);
+        let tried = self.still_waiting(queue.tried);
+        let mut all: Vec<UnitNo> = self.stranded.iter().chain(&self.vain).copied().collect();
+        for class in &self.classes.parked {
+            all.extend(self.classes.slots[*class].parked.values());
+        }
+        all.extend(self.groups.values().flat_map(|group| &group.members));
+        let all = self.still_waiting(all);
+        let reasons = self.reasons_of(&all);
+        // Taken back in any case, so that the next plan tells what it would have told.
+        self.pending = Some(Pending { tried, unsettled, ..Pending::default() });
+        reasons
+    }
+}

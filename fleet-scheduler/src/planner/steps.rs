@@ -1,0 +1,164 @@
+//! From the log to steps: where units are that were elsewhere, in the order to be applied.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{MachineId, Peer, Refusal};
+use fleet_unitfile::UnitName;
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxBuildHasher;
+
+use crate::index::{Event, Index, Kind, MachineNo, PeerRef, UnitNo, Why};
+use crate::step::{Action, Cause, NotWanted, Step};
+
+/// The event by which each unit left the first time.
+type FirstLeft = HashMap<UnitNo, usize, FxBuildHasher>;
+
+type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, Cause)>;
+
+impl Index {
+    /// The steps that lead from the placements to where all are now, with their units. `tried` are
+    /// the units that have no machine and were tried.
+    ///
+    /// First come all removals, by name, then the moves and then the placements, each in the order
+    /// in which they were decided; but no unit comes before one that it must be beside.
+    pub(super) fn steps(&self, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<Step>) {
+        let left = self.first_left();
+        let removals = self.removals(tried, &left);
+        let (came, most) = (self.came(!left.is_empty()), removals.len() + self.log.len());
+        let (mut units, mut steps) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        for (name, (unit, from, cause)) in removals {
+            let action = Action::Remove { from: from.clone() };
+            units.push(unit);
+            steps.push(Step { unit: name.clone(), action, cause });
+        }
+        let (moves, placements) = self.sort_arrivals(&came);
+        for unit in moves.into_iter().chain(placements) {
+            units.push(unit);
+            steps.push(self.arrival(unit, &left));
+        }
+        (units, steps)
+    }
+
+    fn first_left(&self) -> FirstLeft {
+        let mut left = FirstLeft::default();
+        for (at, event) in self.log.iter().enumerate() {
+            if event.left.is_some() && self.is_placeable(event.unit) {
+                left.entry(event.unit).or_insert(at);
+            }
+        }
+        left
+    }
+
+    fn is_placeable(&self, unit: UnitNo) -> bool {
+        self.units.slots[unit].kind == Kind::Single
+    }
+
+    /// The single units that came to where they are, in the order in which they last did.
+    fn came(&self, some_left: bool) -> Vec<UnitNo> {
+        let came = |event: &&Event| event.left.is_none() && self.is_placeable(event.unit);
+        let came = self.log.iter().filter(came).map(|event| event.unit);
+        if !some_left {
+            return came.collect();
+        }
+        let mut seen: HashSet<UnitNo, FxBuildHasher> = HashSet::default();
+        let last = came.rev().filter(|unit| seen.insert(*unit));
+        let mut last: Vec<UnitNo> = last.collect();
+        last.retain(|unit| self.units.slots[*unit].seat != MachineNo::NONE);
+        last.reverse();
+        last
+    }
+
+    fn removals<'a>(&'a self, tried: &[UnitNo], left: &FirstLeft) -> Removals<'a> {
+        let mut removals = Removals::new();
+        for (name, unit) in &self.unwanted {
+            let slot = &self.units.slots[*unit];
+            let why = match slot.kind {
+                _ if slot.requirements.is_some() && name.is_template() => NotWanted::Template,
+                Kind::Global => NotWanted::Global,
+                Kind::Inactive => NotWanted::Inactive,
+                _ => NotWanted::Destroyed,
+            };
+            let from = self.machines.id(slot.placed);
+            removals.insert(name, (*unit, from, Cause::NotWanted(why)));
+        }
+        for unit in tried {
+            let slot = &self.units.slots[*unit];
+            if let Some(placed) = slot.placed.some().filter(|_| slot.is_waiting()) {
+                let from = self.machines.id(placed);
+                removals.insert(slot.name(), (*unit, from, self.cause(*unit, left)));
+            }
+        }
+        removals
+    }
+
+    /// Splits those that came into moves and placements; a move that has to wait for a placement is
+    /// among these. Those that are back where they were are left out.
+    fn sort_arrivals(&self, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
+        let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
+        let mut late: HashSet<UnitNo, FxBuildHasher> = HashSet::default();
+        for unit in came {
+            let slot = &self.units.slots[*unit];
+            if slot.placed == slot.seat {
+                continue;
+            }
+            if slot.placed == MachineNo::NONE {
+                placements.push(*unit);
+            } else if slot.peers().iter().any(|peer| self.is_late(*unit, *peer, &late)) {
+                late.insert(*unit);
+                placements.push(*unit);
+            } else {
+                moves.push(*unit);
+            }
+        }
+        (moves, placements)
+    }
+
+    /// Whether a peer of a unit that moves only comes among the placements, or may.
+    fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &HashSet<UnitNo, FxBuildHasher>) -> bool {
+        let comes_late = |other: UnitNo| {
+            let slot = &self.units.slots[other];
+            let is_new = slot.kind == Kind::Single && slot.placed == MachineNo::NONE;
+            late.contains(&other) || is_new && slot.seat != MachineNo::NONE
+        };
+        match peer {
+            PeerRef::Named(other) => comes_late(other),
+            PeerRef::Matching(pattern) => {
+                let seat = self.units.slots[unit].seat;
+                let beside = |other: &UnitNo| self.units.slots[*other].seat == seat;
+                self.matching(pattern).filter(beside).any(comes_late)
+            }
+        }
+    }
+
+    fn arrival(&self, unit: UnitNo, left: &FirstLeft) -> Step {
+        let slot = &self.units.slots[unit];
+        let to = self.machines.id(slot.seat).clone();
+        let action = match slot.placed.some() {
+            None => Action::Place { machine: to },
+            Some(from) => Action::Move { from: self.machines.id(from).clone(), to },
+        };
+        Step { unit: slot.name().clone(), action, cause: self.cause(unit, left) }
+    }
+
+    /// Why a unit is not where it was.
+    fn cause(&self, unit: UnitNo, left: &FirstLeft) -> Cause {
+        let slot = &self.units.slots[unit];
+        let Some(placed) = slot.placed.some() else { return Cause::Wanted };
+        if !self.machines.slots[placed].is_present() {
+            return Cause::MachineGone;
+        }
+        let name = |unit: UnitNo| self.units.name(unit).clone();
+        let event = left.get(&unit).map(|at| &self.log[*at].left);
+        match event.and_then(Option::as_ref) {
+            Some(Why::Refused(refusal)) => match refusal.as_ref() {
+                Refusal::MachineOf { peer: Peer::Named(peer) } if slot.seat.some().is_some() => {
+                    Cause::FollowsPeer(peer.clone())
+                }
+                refusal => Cause::Refused(refusal.clone()),
+            },
+            Some(Why::ReplacedBy(by)) => Cause::ReplacedBy(name(*by)),
+            Some(Why::Follows(head)) => Cause::FollowsPeer(name(*head)),
+            Some(Why::Refitted) | None => Cause::Wanted,
+        }
+    }
+}

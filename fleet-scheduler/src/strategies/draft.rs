@@ -1,0 +1,245 @@
+//! Units and machines as they are generated: plain parts that shrink one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{
+    Expression, Machine, MachineId, Metadata, Pattern, Peer, Preference, Requirements, Reschedule,
+    Resources, Spread, TargetState, Unit,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+use proptest::bool;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::features::Features;
+use super::text;
+use super::words::{self, MACHINES, UNITS};
+
+const MEGABYTE: u64 = 1 << 20;
+
+/// What a unit asks of a machine, by itself.
+#[derive(Debug, Clone)]
+struct Wants {
+    global: bool,
+    pin: Option<usize>,
+    metadata: Vec<(&'static str, &'static str)>,
+    expression: Option<&'static str>,
+    limit: Option<u32>,
+    reserve: (u64, u64),
+    never: bool,
+    prefer: Vec<(i32, &'static str)>,
+    spread: Vec<(i32, &'static str)>,
+}
+
+/// What it asks about other units.
+#[derive(Debug, Clone)]
+struct Others {
+    peers: Vec<usize>,
+    peer_pattern: Option<&'static str>,
+    conflicts: Vec<&'static str>,
+    replaces: Vec<&'static str>,
+}
+
+/// One unit as generated.
+#[derive(Debug, Clone)]
+pub(super) struct UnitDraft {
+    state: TargetState,
+    wants: Wants,
+    others: Others,
+}
+
+/// One machine as generated.
+#[derive(Debug, Clone)]
+pub(super) struct MachineDraft {
+    metadata: Vec<(&'static str, &'static str)>,
+    offers: (u64, u64),
+    cordoned: bool,
+}
+
+pub(super) fn unit_draft() -> impl Strategy<Value = UnitDraft> {
+    let state = prop_oneof![
+        6 => Just(TargetState::Launched),
+        1 => Just(TargetState::Loaded),
+        1 => Just(TargetState::Inactive),
+    ];
+    let parts = (state, wants(), others());
+    parts.prop_map(|(state, wants, others)| UnitDraft { state, wants, others })
+}
+
+fn wants() -> impl Strategy<Value = Wants> {
+    let flags = (bool::weighted(0.15), bool::weighted(0.3));
+    let place = (
+        option::weighted(0.15, 0..MACHINES.len()),
+        some(0.3, words::pair()),
+        option::weighted(0.2, words::expression()),
+    );
+    let room = (option::weighted(0.4, 1..=2_u32), option::weighted(0.6, (0..=3_u64, 0..=2_u64)));
+    let keys = select(vec!["zone", "disk"]);
+    let soft = (
+        some(0.4, (select(vec![1, 3, -2]), words::expression())),
+        some(0.4, (select(vec![1, 2]), keys)),
+    );
+    (flags, place, room, soft).prop_map(|(flags, place, room, soft)| Wants {
+        global: flags.0,
+        never: flags.1,
+        pin: place.0,
+        metadata: place.1,
+        expression: place.2,
+        limit: room.0,
+        reserve: room.1.unwrap_or_default(),
+        prefer: soft.0,
+        spread: soft.1,
+    })
+}
+
+fn others() -> impl Strategy<Value = Others> {
+    let peers = (some(0.35, 0..UNITS.len()), option::weighted(0.2, words::peer_pattern()));
+    let patterns = (some(0.3, words::pattern()), some(0.3, words::pattern()));
+    (peers, patterns).prop_map(|((peers, peer_pattern), (conflicts, replaces))| Others {
+        peers,
+        peer_pattern,
+        conflicts,
+        replaces,
+    })
+}
+
+/// One or two of something, now and then.
+fn some<S>(probability: f64, of: S) -> impl Strategy<Value = Vec<S::Value>>
+where
+    S: Strategy,
+    S::Value: Clone,
+{
+    option::weighted(probability, vec(of, 1..=2)).prop_map(Option::unwrap_or_default)
+}
+
+pub(super) fn machine_draft() -> impl Strategy<Value = MachineDraft> {
+    let cordoned = bool::weighted(0.25);
+    let parts = (vec(words::pair(), 0..=3), (0..=5_u64, 0..=4_u64), cordoned);
+    parts.prop_map(|(metadata, offers, cordoned)| MachineDraft { metadata, offers, cordoned })
+}
+
+impl MachineDraft {
+    pub(super) fn build(&self, id: &str, features: Features) -> Machine {
+        let mut machine = Machine::new(machine_id(id));
+        if features.metadata || features.expressions || features.preferences {
+            let pairs = self.metadata.iter();
+            machine.metadata =
+                pairs.map(|(key, value)| ((*key).into(), (*value).into())).collect::<Metadata>();
+        }
+        if features.reservations {
+            machine.offers = resources(self.offers);
+        }
+        machine.cordoned = self.cordoned && features.cordons;
+        machine
+    }
+}
+
+impl UnitDraft {
+    pub(super) fn build(&self, name: UnitName, features: Features) -> Unit {
+        let requirements = self.requirements(features);
+        let file = UnitFile::parse(text::section(&requirements));
+        let file = file.expect("the section is written as it is read");
+        Unit::new(name, file, requirements, self.state)
+    }
+
+    fn requirements(&self, features: Features) -> Requirements {
+        let mut all = Requirements { global: self.wants.global && features.globals, ..anyone() };
+        self.wants.write(&mut all, features);
+        self.others.write(&mut all, features);
+        if all.global {
+            // The others have no meaning for a global unit and are refused when it is read.
+            let Requirements { metadata, metadata_expr, conflicts, .. } = all;
+            return Requirements {
+                global: true,
+                metadata,
+                metadata_expr,
+                conflicts,
+                ..Requirements::default()
+            };
+        }
+        all
+    }
+}
+
+fn anyone() -> Requirements {
+    Requirements::default()
+}
+
+impl Wants {
+    fn write(&self, all: &mut Requirements, features: Features) {
+        if features.pins {
+            all.machine_id = self.pin.map(|at| machine_id(MACHINES[at]));
+        }
+        if features.metadata {
+            let mut metadata: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for (key, value) in &self.metadata {
+                metadata.entry((*key).into()).or_default().insert((*value).into());
+            }
+            all.metadata = metadata;
+        }
+        if features.expressions {
+            all.metadata_expr = self.expression.map(expression);
+        }
+        if features.limits {
+            all.max_per_machine = self.limit;
+        }
+        if features.reservations {
+            all.reserve = resources(self.reserve);
+        }
+        if features.preferences {
+            self.write_soft(all);
+        }
+        if self.never && features.never {
+            all.reschedule = Reschedule::Never;
+        }
+    }
+
+    fn write_soft(&self, all: &mut Requirements) {
+        let prefer = self.prefer.iter();
+        all.prefer = prefer
+            .map(|(weight, wants)| Preference { weight: *weight, wants: expression(wants) })
+            .collect();
+        let keys: BTreeMap<&str, i32> = self.spread.iter().map(|(w, key)| (*key, *w)).collect();
+        let spread = keys.into_iter();
+        all.spread = spread.map(|(key, weight)| Spread { weight, key: key.into() }).collect();
+    }
+}
+
+impl Others {
+    fn write(&self, all: &mut Requirements, features: Features) {
+        if features.groups {
+            all.machine_of = self.peers.iter().map(|at| Peer::Named(name(UNITS[*at]))).collect();
+        }
+        if features.peer_patterns {
+            all.machine_of.extend(self.peer_pattern.map(|text| Peer::Matching(pattern(text))));
+        }
+        if features.conflicts {
+            all.conflicts = self.conflicts.iter().map(|text| pattern(text)).collect();
+        }
+        if features.replaces {
+            all.replaces = self.replaces.iter().map(|text| pattern(text)).collect();
+        }
+    }
+}
+
+fn resources((cores, memory): (u64, u64)) -> Resources {
+    Resources { cpu: cores * 1000, memory: memory * MEGABYTE, disk: 0 }
+}
+
+pub(super) fn name(text: &str) -> UnitName {
+    text.parse().expect("the vocabulary has valid names")
+}
+
+pub(super) fn machine_id(text: &str) -> MachineId {
+    text.parse().expect("the vocabulary has valid machine IDs")
+}
+
+fn pattern(text: &str) -> Pattern {
+    text.parse().expect("the vocabulary has valid patterns")
+}
+
+fn expression(text: &str) -> Expression {
+    text.parse().expect("the vocabulary has valid expressions")
+}

@@ -1,0 +1,31 @@
+//! Generators of clusters and of what happens to them, for [proptest](https://docs.rs/proptest).
+//!
+//! Names, keys, values and patterns come from small sets, so that units often meet: they match each
+//! other's patterns, follow each other, ask for metadata that some machine has. Placements are made
+//! at random, so many break a rule, and machines that units are placed on may be gone. Each cluster
+//! uses some of the [`Features`] only, so that no feature drowns the others.
+//!
+//! A cluster that makes a property fail shrinks to a few units, and prints itself as the
+//! commands of a scenario:
+//!
+//! ```
+//! use fleet_scheduler::strategies::{Features, clusters};
+//! use fleet_scheduler::{check, plan};
+//! use proptest::prelude::*;
+//!
+//! let features = Features { conflicts: true, globals: true, ..Features::NONE };
+//! proptest!(|(cluster in clusters(features))| {
+//!     prop_assert_eq!(check(&cluster, &plan(&cluster)), []);
+//! });
+//! ```
+
+mod cluster;
+mod draft;
+mod features;
+mod history;
+mod text;
+mod words;
+
+pub use cluster::{Cluster, clusters, clusters_with_a_unit};
+pub use features::Features;
+pub use history::{Carried, Event, Happening, History, events, histories};

@@ -1,0 +1,13 @@
+//! How many cases the properties are tested with.
+
+use proptest::test_runner::Config;
+
+/// So many thousand cases, or as many as `PROPTEST_CASES` says.
+#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
+pub(crate) fn cases(thousands: u32) -> Config {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return config;
+    }
+    Config { cases: thousands * 1000, ..config }
+}

@@ -1,0 +1,6 @@
+//! What the planner under test knows of the letter.
+
+use fleet_scheduler::strategies::Features;
+
+/// The features of the clusters that it is given.
+pub(crate) const KNOWN: Features = Features::ALL;

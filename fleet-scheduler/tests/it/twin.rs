@@ -1,0 +1,66 @@
+//! The naive planner by itself: the letter that it follows contradicts itself nowhere.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{MachineId, Reason, Snapshot};
+use fleet_scheduler::strategies::{Features, clusters};
+use fleet_scheduler::{Action, Cause, Plan, Policy, Step, apply, check, naive};
+use fleet_unitfile::UnitName;
+use proptest::prelude::*;
+
+use crate::config::cases;
+
+/// Where the units are, by the name of each.
+pub(crate) type Places = BTreeMap<UnitName, MachineId>;
+
+/// The placements of a cluster.
+pub(crate) fn places(cluster: &Snapshot) -> Places {
+    let placements = cluster.placements();
+    placements.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
+}
+
+/// The plan that leads there, in no particular order and without true causes and reasons.
+pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
+    let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
+    let before = self::places(cluster);
+    for (unit, from) in before.iter().filter(|(unit, _)| !places.contains_key(*unit)) {
+        plan.steps.push(step(unit, Action::Remove { from: from.clone() }));
+    }
+    for (unit, to) in places {
+        let (from, to) = (before.get(unit).cloned(), to.clone());
+        match from {
+            Some(from) if from == to => {}
+            Some(from) => plan.steps.push(step(unit, Action::Move { from, to })),
+            None => plan.steps.push(step(unit, Action::Place { machine: to })),
+        }
+    }
+    let singles = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());
+    for unit in singles {
+        let machine = places.get(&unit.name);
+        if machine.is_none_or(|machine| cluster.machine(machine.as_str()).is_none()) {
+            plan.unplaced.insert(unit.name.clone(), Reason::NoMachines.into());
+        }
+    }
+    plan
+}
+
+fn step(unit: &UnitName, action: Action) -> Step {
+    Step { unit: unit.clone(), action, cause: Cause::Wanted }
+}
+
+proptest! {
+    #![proptest_config(cases(2))]
+
+    #[test]
+    fn the_naive_plan_breaks_no_rule(cluster in clusters(Features::ALL)) {
+        let places = naive::plan(&cluster, &Policy::default());
+        prop_assert_eq!(check(&cluster, &plan_to(&cluster, &places)), [], "{:?}", places);
+    }
+
+    #[test]
+    fn carried_out_the_naive_plan_leaves_nothing_to_do(cluster in clusters(Features::ALL)) {
+        let places = naive::plan(&cluster, &Policy::default());
+        let after = apply(&cluster, &plan_to(&cluster, &places));
+        prop_assert_eq!(naive::plan(&after, &Policy::default()), places);
+    }
+}
