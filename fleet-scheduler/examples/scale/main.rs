@@ -21,9 +21,9 @@
 //! | `hopeless` | are planned, then fit somewhere and nowhere in turn: measures one of the former |
 //! | `explain` | are planned: measures one explanation |
 //!
-//! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into an
-//! index before; both are the best of three. `index_bytes_per_unit` is what the index keeps after
-//! its plan was carried out. The shapes from `change` on add figures of their own.
+//! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into
+//! an index before; both are the best of three. `index_bytes_per_unit` is what the index keeps
+//! after its plan was carried out. The shapes from `change` on add figures of their own.
 #![expect(clippy::print_stdout, reason = "the result of the program is its output")]
 
 mod clusters;

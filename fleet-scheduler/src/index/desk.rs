@@ -2,10 +2,9 @@
 
 use fleet_core::Requirements;
 use fleet_core::{Resource, Resources};
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 
 use super::classes::Class;
+use super::lookup::Lookup;
 use super::slots::{PatternNo, UnitNo};
 
 /// One machine's units. The desk does not know which machine that is; planning also tries out desks
@@ -17,7 +16,7 @@ pub(crate) struct Desk {
     /// The global units, in no order.
     pub(crate) globals: Vec<UnitNo>,
     /// What of a pattern is there; patterns of which nothing is have no entry.
-    counts: HashMap<PatternNo, Counts, FxBuildHasher>,
+    counts: Lookup<PatternNo, Counts>,
     /// How many of the units name others by `MachineOf=`.
     pub(crate) tied: u32,
     used: Sum,
@@ -139,7 +138,7 @@ impl Desk {
     }
 
     fn entry(&mut self, pattern: PatternNo) -> &mut Counts {
-        self.counts.entry(pattern).or_insert(Counts::NONE)
+        self.counts.get_or_insert(pattern, Counts::NONE)
     }
 
     fn drop_one(&mut self, pattern: PatternNo, which: impl FnOnce(&mut Counts) -> &mut u32) {

@@ -4,17 +4,16 @@
 //! A lane has the machines that pass a filter. They stand in buckets of equal taste: the same
 //! preferences are true of them, and the same values of the keys to spread over. So the score of a
 //! bucket changes as a whole, and within a bucket the ranking decides. A machine that got worse is
-//! put right when it comes to the top; one that got better is on a [`Trail`]. Templates share a lane:
-//! each has its own tally of how its instances are spread over the values.
+//! put right when it comes to the top; one that got better is on a [`Trail`]. Templates share a
+//! lane: each has its own tally of how its instances are spread over the values.
 
 use std::collections::BTreeMap;
 
 use fleet_core::{Preference, Spread};
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 
 use super::filters::Filters;
 use super::heap::{Heap, Places, machine_of};
+use super::lookup::Lookup;
 use super::machines::Machines;
 use super::patterns::Patterns;
 use super::slots::{FilterNo, LaneNo, MachineNo, PatternNo, Slots};
@@ -31,7 +30,7 @@ pub(crate) struct Lane {
     /// The template whose instances are counted for ranking.
     ranked: PatternNo,
     /// Of each template that uses the lane, how many instances there are by key and value.
-    tallies: HashMap<PatternNo, Vec<Vec<i64>>, FxBuildHasher>,
+    tallies: Lookup<PatternNo, Vec<Vec<i64>>>,
     /// Whether machines that refuse are left out until somebody leaves.
     is_private: bool,
     buckets: Vec<Bucket>,
@@ -247,7 +246,7 @@ impl Lane {
 
     /// Counts the instances of a template, unless that is done.
     fn tally(&mut self, template: PatternNo, ground: Ground<'_>) {
-        if self.spread.is_empty() || self.tallies.contains_key(&template) {
+        if self.spread.is_empty() || self.tallies.contains(&template) {
             return;
         }
         let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use fleet_core::Pattern;
 use fleet_unitfile::UnitName;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 
+use super::lookup::Lookup;
 use super::slots::{LaneNo, PatternNo, Slots, UnitNo};
 
 /// One pattern that somebody uses.
@@ -47,8 +46,8 @@ enum Shape {
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     pub(crate) slots: Slots<PatternNo, PatternSlot>,
-    by_text: HashMap<Box<str>, PatternNo, FxBuildHasher>,
-    by_literal: HashMap<Box<str>, Vec<PatternNo>, FxBuildHasher>,
+    by_text: Lookup<Box<str>, PatternNo>,
+    by_literal: Lookup<Box<str>, Vec<PatternNo>>,
     /// How many patterns have a literal beginning of that length.
     lengths: BTreeMap<usize, u32>,
 }
@@ -96,7 +95,7 @@ impl Patterns {
         *self.lengths.entry(literal.len()).or_default() += 1;
         let number = self.slots.insert(slot);
         self.by_text.insert(pattern.as_str().into(), number);
-        self.by_literal.entry(literal).or_default().push(number);
+        self.by_literal.get_or_insert(literal, Vec::new()).push(number);
         (number, true)
     }
 

@@ -3,9 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
-
+use super::lookup::Lookup;
 use super::units::{Kind, PeerRef};
 use super::{Index, PatternNo, UnitNo};
 
@@ -122,7 +120,7 @@ impl Index {
     /// All waiting units that one is tied to, directly or through others, itself included.
     fn tied_to(&self, unit: UnitNo) -> Vec<UnitNo> {
         let mut all = vec![unit];
-        let mut seen: HashMap<UnitNo, (), FxBuildHasher> = HashMap::default();
+        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
         seen.insert(unit, ());
         let mut next = 0;
         while let Some(unit) = all.get(next).copied() {
@@ -132,7 +130,7 @@ impl Index {
                     && self.named_by(*other).any(|named| named == unit)
             });
             for other in self.named_by(unit).chain(naming) {
-                if seen.insert(other, ()).is_none() {
+                if seen.insert(other, ()) {
                     all.push(other);
                 }
             }
@@ -144,9 +142,11 @@ impl Index {
     fn sort_out(&self, mut all: Vec<UnitNo>) -> Component {
         self.units.sort(&mut all);
         let numbered = all.iter().copied().zip(0..);
-        let place: HashMap<UnitNo, usize, FxBuildHasher> = numbered.collect();
-        let named: Vec<Vec<usize>> =
-            all.iter().map(|unit| self.named_by(*unit).map(|n| place[&n]).collect()).collect();
+        let place: Lookup<UnitNo, usize> = numbered.collect();
+        let named: Vec<Vec<usize>> = all
+            .iter()
+            .map(|unit| self.named_by(*unit).filter_map(|n| place.get(&n).copied()).collect())
+            .collect();
         let mut naming = vec![Vec::new(); all.len()];
         for (from, named) in named.iter().enumerate() {
             named.iter().for_each(|to| naming[*to].push(from));
@@ -163,14 +163,14 @@ impl Index {
     /// The shortest circle of `MachineOf=` that leads from a waiting unit back to it; `None` if
     /// there is none of at most that many units.
     pub(crate) fn circle(&self, unit: UnitNo, most: usize) -> Option<Vec<UnitNo>> {
-        let mut came_from: HashMap<UnitNo, UnitNo, FxBuildHasher> = HashMap::default();
+        let mut came_from: Lookup<UnitNo, UnitNo> = Lookup::default();
         let mut queue = std::collections::VecDeque::from([(unit, 1)]);
         while let Some((at, length)) = queue.pop_front() {
             for named in self.named_by(at) {
                 if named == unit {
                     return Some(way(&came_from, unit, at));
                 }
-                if length < most && !came_from.contains_key(&named) {
+                if length < most && !came_from.contains(&named) {
                     came_from.insert(named, at);
                     queue.push_back((named, length + 1));
                 }
@@ -181,15 +181,12 @@ impl Index {
 }
 
 /// The way that led from one unit to another.
-fn way(
-    came_from: &HashMap<UnitNo, UnitNo, FxBuildHasher>,
-    from: UnitNo,
-    to: UnitNo,
-) -> Vec<UnitNo> {
+fn way(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<UnitNo> {
     let mut way = vec![to];
     let mut at = to;
     while at != from {
-        at = came_from[&at];
+        let Some(before) = came_from.get(&at) else { break };
+        at = *before;
         way.push(at);
     }
     way.reverse();

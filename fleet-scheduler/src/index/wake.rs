@@ -3,9 +3,7 @@
 //! A unit that every machine refuses is set aside, and tried again only after something that may
 //! have lifted a refusal. To try too often costs time; to try too seldom would be a mistake.
 
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
-
+use super::lookup::Lookup;
 use super::units::{Kind, Wait};
 use super::{Index, UnitNo};
 
@@ -81,21 +79,20 @@ impl Index {
         if !self.is_tied(unit) {
             return;
         }
-        let mut seen: HashMap<UnitNo, (), FxBuildHasher> = HashMap::default();
+        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
         seen.insert(unit, ());
-        let mut next = vec![unit];
-        while let Some(at) = next.pop() {
+        let mut all = vec![unit];
+        let mut next = 0;
+        while let Some(at) = all.get(next).copied() {
+            next += 1;
             let named = self.named_by(at).filter(|_| self.units.slots[at].kind == Kind::Single);
             let others: Vec<UnitNo> = named.chain(self.may_name(at)).collect();
             for other in others {
-                if self.units.slots[other].is_waiting() && seen.insert(other, ()).is_none() {
-                    next.push(other);
+                if self.units.slots[other].is_waiting() && seen.insert(other, ()) {
+                    all.push(other);
                 }
             }
         }
-        // Hashing has no order that could be seen: all of them only become fresh.
-        let mut all: Vec<UnitNo> = seen.into_keys().collect();
-        all.sort_unstable();
         all.into_iter().for_each(|unit| self.wake(unit));
     }
 

@@ -28,7 +28,10 @@ pub use rules::{Question, Refuses};
 pub use state::State;
 pub use told::{Untrue, refused_by, told_truly};
 
-/// Where every placed unit is when all is done: what [`plan`](crate::plan) must come to as well.
+/// Where every placed unit is when all is done: what [`plan`](crate::plan()) must come to as well.
+///
+/// Of the policy only the ranking is followed. Rules and scores of your own are code that is made
+/// for the planner; say them once more as clauses of a [`Letter`], for [`plan_by`].
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use fleet_core::{MachineId, Nearest, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 
-use crate::index::{ClassNo, Index, Kind, MachineNo, PeerRef, Tie, UnitNo, Wait};
+use crate::index::{ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
 use crate::rules::{Denial, Question};
 
 /// How many units a reason spells out at most. Of a longer circle only the next unit is told, and
@@ -18,8 +16,8 @@ pub(crate) const MOST_TOLD: usize = 64;
 /// Reasons that are those of several units.
 #[derive(Default)]
 struct Shared {
-    by_class: HashMap<ClassNo, Arc<Reason>, FxBuildHasher>,
-    by_group: HashMap<UnitNo, Arc<Reason>, FxBuildHasher>,
+    by_class: Lookup<ClassNo, Arc<Reason>>,
+    by_group: Lookup<UnitNo, Arc<Reason>>,
 }
 
 /// Who of a group a machine refuses first, and why.
@@ -57,7 +55,9 @@ impl Index {
         }
         let group = self.group_of(unit);
         let reason = Arc::new(self.reason_by_machines(&group));
-        shared.by_group.extend(key.map(|key| (key, reason.clone())));
+        if let Some(key) = key {
+            shared.by_group.insert(key, reason.clone());
+        }
         reason
     }
 

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use fleet_core::{MachineId, Peer, Refusal};
 use fleet_unitfile::UnitName;
-use hashbrown::{HashMap, HashSet};
-use rustc_hash::FxBuildHasher;
 
-use crate::index::{Event, Index, Kind, MachineNo, PeerRef, UnitNo, Why};
+use crate::index::{Event, Index, Kind, Lookup, MachineNo, PeerRef, UnitNo, Why};
 use crate::step::{Action, Cause, NotWanted, Step};
 
 /// The event by which each unit left the first time.
-type FirstLeft = HashMap<UnitNo, usize, FxBuildHasher>;
+type FirstLeft = Lookup<UnitNo, usize>;
 
 type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, Cause)>;
 
@@ -43,7 +41,7 @@ impl Index {
         let mut left = FirstLeft::default();
         for (at, event) in self.log.iter().enumerate() {
             if event.left.is_some() && self.is_placeable(event.unit) {
-                left.entry(event.unit).or_insert(at);
+                left.get_or_insert(event.unit, at);
             }
         }
         left
@@ -60,8 +58,8 @@ impl Index {
         if !some_left {
             return came.collect();
         }
-        let mut seen: HashSet<UnitNo, FxBuildHasher> = HashSet::default();
-        let last = came.rev().filter(|unit| seen.insert(*unit));
+        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
+        let last = came.rev().filter(|unit| seen.insert(*unit, ()));
         let mut last: Vec<UnitNo> = last.collect();
         last.retain(|unit| self.units.slots[*unit].seat != MachineNo::NONE);
         last.reverse();
@@ -95,7 +93,7 @@ impl Index {
     /// among these. Those that are back where they were are left out.
     fn sort_arrivals(&self, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
         let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
-        let mut late: HashSet<UnitNo, FxBuildHasher> = HashSet::default();
+        let mut late: Lookup<UnitNo, ()> = Lookup::default();
         for unit in came {
             let slot = &self.units.slots[*unit];
             if slot.placed == slot.seat {
@@ -104,7 +102,7 @@ impl Index {
             if slot.placed == MachineNo::NONE {
                 placements.push(*unit);
             } else if slot.peers().iter().any(|peer| self.is_late(*unit, *peer, &late)) {
-                late.insert(*unit);
+                late.insert(*unit, ());
                 placements.push(*unit);
             } else {
                 moves.push(*unit);
@@ -114,7 +112,7 @@ impl Index {
     }
 
     /// Whether a peer of a unit that moves only comes among the placements, or may.
-    fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &HashSet<UnitNo, FxBuildHasher>) -> bool {
+    fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];
             let is_new = slot.kind == Kind::Single && slot.placed == MachineNo::NONE;

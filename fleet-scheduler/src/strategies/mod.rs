@@ -13,8 +13,7 @@
 //! use fleet_scheduler::{check, plan};
 //! use proptest::prelude::*;
 //!
-//! let features = Features { conflicts: true, globals: true, ..Features::NONE };
-//! proptest!(|(cluster in clusters(features))| {
+//! proptest!(|(cluster in clusters(Features::ALL))| {
 //!     prop_assert_eq!(check(&cluster, &plan(&cluster)), []);
 //! });
 //! ```

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
 use fleet_scheduler::strategies::{Features, clusters, clusters_with_a_unit};
 use fleet_scheduler::{
-    Action, Cause, NotWanted, Plan, Policy, Step, Violation, apply, check, naive, plan, share,
+    Action, Cause, Index, NotWanted, Plan, Policy, Ranking, Step, Violation, apply, check, naive,
+    plan, share,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -21,6 +22,17 @@ proptest! {
     fn a_plan_is_that_of_a_naive_scheduler(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
         let expected = naive::plan(&cluster, &Policy::default());
+        prop_assert_eq!(places(&apply(&cluster, &plan)), expected, "{}", plan);
+    }
+
+    #[test]
+    fn by_whichever_ranking_a_plan_is_that_of_the_letter(
+        cluster in clusters(KNOWN),
+        ranking in prop_oneof![Just(Ranking::BinPacking), Just(Ranking::Spread)],
+    ) {
+        let policy = Policy { ranking, ..Policy::default() };
+        let expected = naive::plan(&cluster, &policy);
+        let plan = Index::load(policy, &cluster).plan();
         prop_assert_eq!(places(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 

@@ -1,5 +1,6 @@
 //! Reasons and explanations are true: what they say is found again by looking.
 
+use fleet_core::Reason;
 use fleet_scheduler::strategies::clusters;
 use fleet_scheduler::{Policy, Verdict, apply, explain, naive, plan};
 use proptest::prelude::*;
@@ -17,6 +18,17 @@ proptest! {
         for (name, reason) in &plan.unplaced {
             let judged = naive::told_truly(&after, &Policy::default(), name, reason);
             prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
+        }
+    }
+
+    #[test]
+    fn whom_no_machine_takes_is_told_which_one_comes_nearest(cluster in clusters(KNOWN)) {
+        for reason in plan(&cluster).unplaced.values() {
+            if let Reason::NoMachineFits { nearest, .. }
+            | Reason::NoMachineFitsGroup { nearest, .. } = reason.as_ref()
+            {
+                prop_assert!(nearest.is_some(), "{reason}");
+            }
         }
     }
 

@@ -80,7 +80,8 @@ async fn a_unit_without_a_machine_has_a_reason_until_there_is_one() {
     insta::assert_snapshot!(
         reason,
         @"none of 2 machines fits: MachineMetadata refuses 2 (such as m0: the unit wants \
-          region=nowhere, the machine has region=north)"
+          region=nowhere, the machine has region=north); nearest is m0: the unit wants \
+          region=nowhere, the machine has region=north"
     );
     let (machine, key) = (cluster.hosts[1].id().clone(), "region".to_owned());
     let set = MetadataChange::Set { machine, key, value: "nowhere".to_owned() };

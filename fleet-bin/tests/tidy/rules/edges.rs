@@ -36,7 +36,7 @@ const ROOMS: [Room; 8] = [
     Room {
         name: "fleet-scheduler",
         ours: &["fleet-core", "fleet-unitfile"],
-        outside: Outside::Only(&["proptest?"]),
+        outside: Outside::Only(&["hashbrown", "proptest?", "rustc-hash"]),
     },
     Room {
         name: "fleet-store",
