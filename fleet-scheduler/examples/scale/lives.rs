@@ -63,30 +63,31 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measured {
     Measured { plan, more, ..measured }
 }
 
-/// Units come that fit, then as many with one in between that fits nowhere; how much longer one of
-/// the former takes then.
+/// Pairs of units come, of which the second is measured: first ones that fit both, then ones of
+/// which the first fits nowhere.
 pub(crate) fn hopeless(cluster: &Snapshot, units: usize) -> Measured {
     let (mut index, measured) = planned(cluster);
     let count = (units / 10).clamp(1, 20_000);
-    let one = |index: &mut Index, name: String| {
-        let unit = unit(&name, Requirements::default());
-        let (_, took) = timed(|| {
-            index.put_unit(&unit);
-            carry_out(index)
-        });
-        took
+    let mut pairs = |prefix: &str, first: &Requirements| {
+        let mut took: Vec<Duration> = Vec::with_capacity(count);
+        for at in 0..count {
+            index.put_unit(&unit(&format!("{prefix}-{at}-a.service"), first.clone()));
+            carry_out(&mut index);
+            let second = unit(&format!("{prefix}-{at}-b.service"), Requirements::default());
+            let (_, one) = timed(|| {
+                index.put_unit(&second);
+                carry_out(&mut index)
+            });
+            took.push(one);
+        }
+        sorted(&mut took)(50)
     };
-    let alone: Duration = (0..count).map(|at| one(&mut index, format!("p-{at}.service"))).sum();
-    let mut beside = Duration::ZERO;
-    for at in 0..count {
-        index.put_unit(&unit(&format!("h-{at}.service"), nowhere()));
-        carry_out(&mut index);
-        beside += one(&mut index, format!("q-{at}.service"));
-    }
+    let alone = pairs("p", &Requirements::default());
+    let beside = pairs("q", &nowhere());
     let slower = beside.as_secs_f64() / alone.as_secs_f64();
-    let each = beside / u32::try_from(count).unwrap_or(1);
-    let more = format!(",\"slower\":{slower:.3},\"each_us\":{:.1}", micros(each));
-    Measured { plan: each, more, ..measured }
+    let (alone, each) = (micros(alone), micros(beside));
+    let more = format!(",\"slower\":{slower:.3},\"alone_us\":{alone:.1},\"each_us\":{each:.1}");
+    Measured { plan: beside, more, ..measured }
 }
 
 /// Two units that fit nowhere are explained: one by what the machines are, one by who is there.

@@ -18,7 +18,7 @@
 //! | `spread` | a hundred of each template, `Spread=zone` over three zones |
 //! | `change` | are planned, then one thing after the other changes: measures one change |
 //! | `lost` | are planned, then a tenth of the machines are lost: measures that plan |
-//! | `hopeless` | are planned, then fit somewhere and nowhere in turn: measures one of the former |
+//! | `hopeless` | are planned, then come that fit and that do not in turn: measures one that fits |
 //! | `explain` | are planned: measures one explanation |
 //!
 //! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into
