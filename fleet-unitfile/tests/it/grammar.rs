@@ -272,7 +272,7 @@ fn questions_about_a_unit_file() {
     let unit = UnitFile::parse("[Unit]\nDescription=a\nDescription=b\n[X]\n[Unit]\nK=1\n").unwrap();
     assert_eq!(unit.sections().collect::<Vec<_>>(), ["Unit", "X"]);
     assert!(unit.has_section("X") && !unit.has_section("x"));
-    assert_eq!(unit.description(), "a");
+    assert_eq!(unit.description(), "b");
     assert_eq!(unit.last("Unit", "Description"), Some("b"));
     assert_eq!(unit.last("Unit", "description"), None);
     let values = unit.values("Unit", "Description").map(OptionView::value);
