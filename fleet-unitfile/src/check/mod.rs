@@ -67,6 +67,12 @@ const MOST: usize = 200;
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     let mut checker = Checker::new(name, file);
+    if file.source().is_empty() {
+        let message = "an empty file masks the unit, which then cannot be started";
+        let help = "write a unit into it, or link it to /dev/null to show that this is meant";
+        checker.keep(Span::default(), Flaw::whole(FindingCode::Masked, message, help));
+        return checker.finish();
+    }
     for (option, flaw) in whole::check(name, file) {
         match option {
             Some(option) => checker.value(option, flaw),
