@@ -57,6 +57,8 @@ fn sections_are_added_renamed_and_removed() {
     assert_eq!(text(unit.without_section("C")), source);
     let error = unit.with_section("a]b").unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::Section);
+    let message = error.to_string();
+    assert!(message.starts_with("section \"a]b\" cannot be written: use a name "), "{message}");
 }
 
 #[test]
