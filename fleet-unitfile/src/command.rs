@@ -137,6 +137,12 @@ impl CommandLine {
         self.arguments.iter().map(|it| it.span)
     }
 
+    /// The path and the arguments as they read, and where each stands in the value.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&str, Span)> {
+        let words = [&self.path].into_iter().chain(&self.arguments);
+        words.map(|word| (word.text.as_str(), word.span))
+    }
+
     /// The same with its specifiers replaced; the path is checked then.
     ///
     /// # Errors

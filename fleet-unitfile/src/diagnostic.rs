@@ -31,9 +31,10 @@ impl fmt::Display for Location {
 pub enum Severity {
     /// The text means what its writer meant, though there is a better way to write it.
     Hint,
-    /// The text means what it says, but hardly what its writer meant.
+    /// The text is ignored, or means hardly what its writer meant.
     Warning,
-    /// A line that cannot be read; strict parsing refuses the file.
+    /// A line that cannot be read, for which strict parsing refuses the file; or what systemd
+    /// refuses the unit for.
     Error,
 }
 

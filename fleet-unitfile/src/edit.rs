@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use crate::diagnostic::Span;
 use crate::grammar::{Step, Steps, byte_order_mark_len};
 use crate::join::Logical;
-use crate::lines::{Lines, ends_in_open_backslash, is_line_end, line_end_length, trim_end};
+use crate::lines::{
+    Lines, ends_in_open_backslash, is_line_end, line_end_length, line_length, trim_end,
+};
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 
@@ -181,13 +183,16 @@ fn spliced(before: &[u8], text: &str, after: &[u8]) -> Vec<u8> {
     [before, text.as_bytes(), guard, after].concat()
 }
 
+/// The source with a section at its end that has some lines, and the line ends of the source.
 fn appended(source: &[u8], section: &str, content: &str) -> Vec<u8> {
-    let parting = match source.last() {
+    let parting = match source[byte_order_mark_len(source)..].last() {
         None => "",
         Some(b'\n') => "\n",
         Some(_) => "\n\n",
     };
     let text = format!("{parting}[{section}]\n{content}");
+    let first_end = &source[line_length(source)..];
+    let text = if first_end.starts_with(b"\r\n") { text.replace('\n', "\r\n") } else { text };
     [source, text.as_bytes()].concat()
 }
 

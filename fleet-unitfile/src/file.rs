@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use crate::diagnostic::{Diagnostic, Location, ParseError, Severity};
-use crate::grammar::{byte_order_mark_len, column};
+use crate::diagnostic::{Diagnostic, Location, ParseError, Severity, Span};
 use crate::hash::UnitHash;
-use crate::lines::Lines;
+use crate::locate::Locator;
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 use crate::parse::{Parsed, parse};
+use crate::reset::takes_back;
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
@@ -118,7 +120,12 @@ impl UnitFile {
     }
 
     /// The values that count of an option that is a list: those after the last empty one, which
-    /// resets what was said before it.
+    /// takes back what was said before it.
+    ///
+    /// As in systemd, options that fill one list are taken back together: all of `Condition…=`,
+    /// of `Assert…=`, of `Listen…=`, the triggers of a timer, those of a path unit, and pairs such
+    /// as `BindPaths=` and `BindReadOnlyPaths=`. Of dependencies, such as those of `After=`,
+    /// nothing is ever taken back.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;
@@ -126,6 +133,9 @@ impl UnitFile {
     /// let unit = UnitFile::parse("[Service]\nExecStart=/bin/a\nExecStart=\nExecStart=/bin/b\n")?;
     /// let commands = unit.effective("Service", "ExecStart").map(|it| it.value());
     /// assert_eq!(commands.collect::<Vec<_>>(), ["/bin/b"]);
+    ///
+    /// let unit = UnitFile::parse("[Timer]\nOnCalendar=daily\nOnBootSec=\nOnBootSec=1h\n")?;
+    /// assert_eq!(unit.effective("Timer", "OnCalendar").count(), 0);
     /// # Ok::<(), fleet_unitfile::ParseError>(())
     /// ```
     pub fn effective<'a>(
@@ -133,14 +143,17 @@ impl UnitFile {
         section: &'a str,
         name: &'a str,
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
-        let last_reset = self.values(section, name).rev().find(|it| it.value().is_empty());
-        let after = last_reset.map(|it| it.span().start);
-        self.values(section, name).filter(move |it| Some(it.span().start) > after)
+        let takes_back = |it: &OptionView<'_>| {
+            it.value().is_empty() && it.section() == section && takes_back(section, it.name(), name)
+        };
+        let after = self.options().rfind(takes_back).map(|it| it.span().start);
+        let values = self.values(section, name).filter(|it| !it.value().is_empty());
+        values.filter(move |it| Some(it.span().start) > after)
     }
 
-    /// The first `Description=` of section `Unit`, or an empty text.
+    /// The last `Description=` of section `Unit`, or an empty text.
     pub fn description(&self) -> &str {
-        self.values("Unit", "Description").next().map_or("", OptionView::value)
+        self.last("Unit", "Description").unwrap_or_default()
     }
 
     /// The canonical text: only what means something, in one way of writing it.
@@ -165,26 +178,25 @@ impl UnitFile {
     /// A byte of a line end belongs to the end of its line, and so does an offset past the end.
     /// This counts lines from the start, so takes time in proportion to the offset.
     pub fn location(&self, offset: usize) -> Location {
-        let Some(line) = self.line_at(offset) else {
-            return Location { line: 1, column: 1 };
-        };
-        let at = offset.saturating_sub(line.start).min(line.text.len());
-        Location { line: line.number, column: column(line.text, at) }
+        self.locator().location(offset)
     }
 
     /// The whole physical line that a byte offset of the source stands in, without its end.
     ///
     /// What is not UTF-8 is replaced by U+FFFD.
     pub fn line_text(&self, offset: usize) -> Cow<'_, str> {
-        let line = self.line_at(offset);
+        let line = self.locator().line(offset);
         line.map_or(Cow::Borrowed(""), |line| String::from_utf8_lossy(line.text))
     }
 
-    fn line_at(&self, offset: usize) -> Option<crate::lines::Line<'_>> {
-        let mut lines = Lines::new(self.source(), byte_order_mark_len(self.source()));
-        let first = lines.next()?;
-        let before = lines.take_while(|line| line.start <= offset);
-        Some(before.last().unwrap_or(first))
+    /// Tells the lines of several offsets in one pass.
+    pub(crate) fn locator(&self) -> Locator<'_> {
+        Locator::new(self.source())
+    }
+
+    /// Where each header stands that can be read, with the name in it.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
+        self.0.text.headers()
     }
 
     fn new(parsed: Parsed) -> (Self, Vec<Diagnostic>) {
@@ -206,3 +218,32 @@ impl PartialEq for UnitFile {
 }
 
 impl Eq for UnitFile {}
+
+impl Hash for UnitFile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.source().hash(state);
+    }
+}
+
+impl FromStr for UnitFile {
+    type Err = ParseError;
+
+    /// The same as [`parse`](Self::parse).
+    fn from_str(source: &str) -> Result<Self, ParseError> {
+        Self::parse(source)
+    }
+}
+
+impl AsRef<[u8]> for UnitFile {
+    /// The source.
+    fn as_ref(&self) -> &[u8] {
+        self.source()
+    }
+}
+
+/// A unit file of no bytes, to put options into.
+impl Default for UnitFile {
+    fn default() -> Self {
+        Self::parse_collecting("").0
+    }
+}

@@ -19,6 +19,7 @@ mod hash;
 mod index;
 mod join;
 mod lines;
+mod locate;
 mod merge;
 mod name;
 mod option;
@@ -26,6 +27,7 @@ mod options;
 mod parse;
 mod prefixes;
 mod reader;
+mod reset;
 mod size;
 mod specifier;
 #[cfg(feature = "proptest")]

@@ -3,6 +3,7 @@
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
+use crate::reset::takes_back;
 use crate::tree::UnitTree;
 
 /// The directories of the system's own units, the first of which wins.
@@ -229,12 +230,19 @@ impl MergedUnit {
         self.values(section, name).next_back()
     }
 
-    /// The values that count of an option that is a list: those after the last empty one,
-    /// whichever file it stands in.
+    /// The values that count of an option that is a list, whichever files they stand in, like
+    /// [`UnitFile::effective`].
     pub fn effective<'a>(&'a self, section: &'a str, name: &'a str) -> Vec<MergedOption<'a>> {
-        let after_reset = |it: &MergedOption<'_>| !it.option.value().is_empty();
-        let mut values: Vec<_> = self.values(section, name).rev().take_while(after_reset).collect();
-        values.reverse();
+        let mut values = Vec::new();
+        for it in self.options().filter(|it| it.option.section() == section) {
+            if it.option.value().is_empty() {
+                if takes_back(section, it.option.name(), name) {
+                    values.clear();
+                }
+            } else if it.option.name() == name {
+                values.push(it);
+            }
+        }
         values
     }
 

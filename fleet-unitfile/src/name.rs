@@ -134,7 +134,7 @@ impl NameError {
 }
 
 /// The rules that a text can break as a unit name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum NameErrorKind {
     /// The text is empty.

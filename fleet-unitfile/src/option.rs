@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::assignment::Plain;
 use crate::diagnostic::Span;
@@ -83,6 +84,12 @@ impl PartialEq for UnitOption {
 }
 
 impl Eq for UnitOption {}
+
+impl Hash for UnitOption {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.section(), self.name(), self.verbatim()).hash(state);
+    }
+}
 
 impl fmt::Debug for UnitOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::assignment::Assignment;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::grammar::{Step, Steps};
+use crate::option::UnitOption;
 
 /// Reads a source event by event, without a copy of anything that stands in it as it reads.
 ///
@@ -78,7 +79,8 @@ pub enum Event<'a> {
     Diagnostic(Diagnostic),
 }
 
-/// An option as it stands in a source that is borrowed.
+/// An option as it stands in a source that is borrowed; [`UnitOption::from`] makes one that
+/// stands alone.
 #[derive(Clone)]
 pub struct OptionRef<'a> {
     section: SectionName<'a>,
@@ -117,6 +119,12 @@ impl<'a> OptionRef<'a> {
     /// Where the value stands; the end of the option, where the value is empty.
     pub fn value_span(&self) -> Span {
         self.assignment.value_span()
+    }
+}
+
+impl From<OptionRef<'_>> for UnitOption {
+    fn from(option: OptionRef<'_>) -> Self {
+        Self::new(option.section(), option.name(), option.verbatim())
     }
 }
 

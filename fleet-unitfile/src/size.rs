@@ -1,6 +1,7 @@
 //! Sizes in bytes, and shares of a whole.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// An amount of memory or the like: in bytes, as a share of what there is, or without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +136,15 @@ impl fmt::Display for Size {
     }
 }
 
+impl FromStr for Size {
+    type Err = SizeError;
+
+    /// The same as [`parse_size`].
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        parse_size(text)
+    }
+}
+
 type Suffixes = &'static [(&'static str, u64)];
 
 /// The number with its suffix at the start of a text, what follows, and the suffixes that may.
@@ -213,7 +223,7 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
             assert_eq!(size.to_string(), written, "{text}");
-            assert_eq!(parse_size(written), Ok(size), "{text}");
+            assert_eq!(written.parse(), Ok(size), "{text}");
         }
     }
 

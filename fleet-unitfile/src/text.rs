@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::assignment::{Joined, Plain};
+use crate::diagnostic::Span;
 use crate::index::{Entry, Index};
 use crate::join::Logical;
 use crate::lines::{line_length, trim_end};
@@ -97,6 +98,17 @@ impl Text {
     pub(crate) fn section_names(&self) -> impl Iterator<Item = &str> {
         let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
         headers.map(|header| self.section(&header))
+    }
+
+    /// The name in each header, and where the header stands; one of several lines is where its
+    /// first line is.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
+        let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
+        headers.map(|header| {
+            let line = self.source.line(header.start);
+            let end = header.start + trim_end(line.as_bytes()).len();
+            (self.section(&header), Span { start: header.start, end })
+        })
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Spans of time, as systemd writes them.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A span of time, which may have no end.
@@ -51,6 +52,15 @@ impl fmt::Display for Timespan {
             }
         }
         f.pad(if parts.is_empty() { "0".to_owned() } else { parts.join(" ") }.as_str())
+    }
+}
+
+impl FromStr for Timespan {
+    type Err = TimespanError;
+
+    /// The same as [`parse_timespan`].
+    fn from_str(text: &str) -> Result<Self, TimespanError> {
+        parse_timespan(text)
     }
 }
 

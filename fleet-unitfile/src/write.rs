@@ -12,7 +12,7 @@ use crate::option::{OptionView, UnitOption};
 
 /// Why an option cannot be written into a unit file and read back as the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("option {name:?} of section {section:?} {kind}")]
+#[error("{}{kind}", self.subject())]
 pub struct OptionError {
     section: String,
     name: String,
@@ -30,14 +30,24 @@ impl OptionError {
         &self.section
     }
 
-    /// The name of the option.
+    /// The name of the option; empty, where only a section was to be written.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What breaks the rule: the option, or the section that it is in.
+    fn subject(&self) -> String {
+        let Self { section, name, kind } = self;
+        match (name.as_str(), kind) {
+            ("", OptionErrorKind::Name) => format!("option of section {section:?} "),
+            ("", _) | (_, OptionErrorKind::Section) => format!("section {section:?} "),
+            _ => format!("option {name:?} of section {section:?} "),
+        }
     }
 }
 
 /// The rules that an option can break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OptionErrorKind {
     /// The section name is empty, or has a character that it must not have.
@@ -60,8 +70,8 @@ impl fmt::Display for OptionErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Section => {
-                "stands in a section that cannot be written: use a name without control \
-                 characters, quotes, backslashes and brackets"
+                "cannot be written: use a name without control characters, quotes, backslashes \
+                 and brackets"
             }
             Self::Name => {
                 "has a name that cannot be written: use one without \"=\", line ends and outer \
@@ -94,7 +104,8 @@ pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
 /// Refuses a section that no header can name.
 pub(crate) fn check_section(section: &str) -> Result<(), OptionError> {
     // An option of the shortest name stands for all that the section could hold.
-    check(&UnitOption::new(section, "X", ""))
+    let alone = |error| OptionError { name: String::new(), ..error };
+    check(&UnitOption::new(section, "X", "")).map_err(alone)
 }
 
 /// An option that can be written out.

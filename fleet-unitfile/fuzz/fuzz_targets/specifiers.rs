@@ -5,7 +5,7 @@ use fleet_unitfile::{Facts, UnitName, expand_specifiers};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 5] =
-    ["a.service", "a@.service", r"a-b@c\x20d.service", "a@b@c.socket", r"-\x2d-@-.mount"];
+    ["a.service", "a@.service", r"a-b@c\x20d.service", "a@b@c.socket", r"-\x2d-@-.timer"];
 
 fuzz_target!(|input: (u8, &str)| {
     let (which, text) = input;

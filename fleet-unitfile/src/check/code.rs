@@ -66,6 +66,7 @@ codes! {
     Repeated "U0106" Warning "An option with one value is set again; the last one counts."
     OldKey "U0107" Hint "An older option that systemd still takes; there is another by now."
     OldPath "U0108" Hint "A path below `/var/run`, which is `/run` by now."
+    Masked "U0109" Warning "An empty file masks the unit, which then cannot be started."
     Boolean "U0201" Warning "A value is neither yes nor no."
     Timespan "U0202" Warning "A value is not a span of time."
     Size "U0203" Warning "A value is not a size in bytes."

@@ -67,6 +67,12 @@ const MOST: usize = 200;
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     let mut checker = Checker::new(name, file);
+    if file.source().is_empty() {
+        let message = "an empty file masks the unit, which then cannot be started";
+        let help = "write a unit into it, or link it to /dev/null to show that this is meant";
+        checker.keep(Span::default(), Flaw::whole(FindingCode::Masked, message, help));
+        return checker.finish();
+    }
     for (option, flaw) in whole::check(name, file) {
         match option {
             Some(option) => checker.value(option, flaw),
@@ -86,8 +92,8 @@ impl<'a> Checker<'a> {
     /// Checks all that can be told of a file without what other files say.
     fn new(name: &UnitName, file: &'a UnitFile) -> Self {
         let mut checker = Self { file, raw: Vec::new(), errors: 0 };
-        for (section, flaw) in sections::check(name, file).take(MOST) {
-            checker.keep(sections::header(file.source(), section), flaw);
+        for (header, flaw) in sections::check(name, file).take(MOST) {
+            checker.keep(header, flaw);
         }
         for option in file.options() {
             checker.option(name, option);
@@ -124,25 +130,16 @@ impl<'a> Checker<'a> {
 
     /// Tells of options with one value that are set again.
     fn repeated(&mut self) {
-        let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for option in self.file.options() {
-            if self.raw.len() >= MOST {
-                // It would not be kept, and finding the line takes its time.
-                return;
-            }
-            let key = (option.section(), option.name());
-            if !table::kind(key.0, key.1).is_some_and(kind::Kind::is_single) {
-                continue;
-            }
-            if option.value().is_empty() {
-                seen.remove(&key);
-            } else if let Some(first) = seen.insert(key, option.span().start) {
-                let line = self.file.location(first).line;
-                let message = format!("{} is set in line {line}, too", option.name());
-                let flaw =
-                    Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
-                self.keep(self.name(option), flaw);
-            }
+        // More would not be kept.
+        let room = MOST.saturating_sub(self.raw.len());
+        let mut again: Vec<_> = set_again(self.file).take(room).collect();
+        again.sort_by_key(|(first, _)| *first);
+        let mut lines = self.file.locator();
+        for (first, option) in again {
+            let line = lines.location(first).line;
+            let message = format!("{} is set in line {line}, too", option.name());
+            let flaw = Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
+            self.keep(self.name(option), flaw);
         }
     }
 
@@ -182,14 +179,30 @@ impl<'a> Checker<'a> {
     /// Puts all findings in order and finds their lines.
     fn finish(mut self) -> Vec<Finding> {
         self.raw.sort_by_key(|(span, flaw)| (span.start, flaw.code));
-        let file = self.file;
+        let mut lines = self.file.locator();
         let findings = self.raw.into_iter().map(|(span, flaw)| Finding {
             code: flaw.code,
             span,
-            location: file.location(span.start),
+            location: lines.location(span.start),
             message: flaw.message,
             help: flaw.help,
         });
         findings.collect()
     }
+}
+
+/// The options with one value that are set again, and where they were set before.
+fn set_again(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
+    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    file.options().filter_map(move |option| {
+        let key = (option.section(), option.name());
+        if !table::kind(key.0, key.1).is_some_and(kind::Kind::is_single) {
+            return None;
+        }
+        if option.value().is_empty() {
+            seen.remove(&key);
+            return None;
+        }
+        seen.insert(key, option.span().start).map(|first| (first, option))
+    })
 }

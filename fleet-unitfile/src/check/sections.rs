@@ -1,5 +1,7 @@
 //! Sections and names of options: which there are, where they belong, and what was meant.
 
+use std::collections::BTreeSet;
+
 use super::code::FindingCode;
 use super::flaw::{Flaw, quoted};
 use super::near::nearest;
@@ -8,14 +10,16 @@ use crate::diagnostic::Span;
 use crate::file::UnitFile;
 use crate::name::UnitName;
 
-/// What is wrong with the sections of a file.
+/// What is wrong with the sections of a file, each told at its first header.
 pub(super) fn check<'a>(
     name: &'a UnitName,
     file: &'a UnitFile,
-) -> impl Iterator<Item = (&'a str, Flaw)> {
-    let odd = file.sections().filter(|section| is_ignored(name, section));
-    let odd = odd.filter(|section| !section.starts_with("X-"));
-    odd.map(|section| (section, flaw(name, section)))
+) -> impl Iterator<Item = (Span, Flaw)> {
+    let mut told = BTreeSet::new();
+    let odd = file.headers().filter(|(section, _)| is_ignored(name, section));
+    let odd = odd.filter(|(section, _)| !section.starts_with("X-"));
+    let first = odd.filter(move |(section, _)| told.insert(*section));
+    first.map(|(section, span)| (span, flaw(name, section)))
 }
 
 /// Whether systemd skips a section in a unit of this name.
@@ -48,24 +52,8 @@ fn flaw(name: &UnitName, section: &str) -> Flaw {
 /// first one.
 pub(super) fn place(name: &UnitName, file: &UnitFile) -> Span {
     let own = table::own_section(name.unit_type());
-    let own = own.filter(|own| file.has_section(own));
-    let section = own.or_else(|| file.sections().next());
-    section.map_or_else(Span::default, |section| header(file.source(), section))
-}
-
-/// Where the first header of a section stands in the source.
-pub(super) fn header(source: &[u8], section: &str) -> Span {
-    let mut start = 0;
-    for line in source.split_inclusive(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
-        let text = line.trim_ascii();
-        let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
-        if inner == Some(section.as_bytes()) {
-            let start = start + line.len() - line.trim_ascii_start().len();
-            return Span { start, end: start + text.len() };
-        }
-        start += line.len();
-    }
-    Span::default()
+    let header = file.headers().find(|(section, _)| own == Some(*section));
+    header.or_else(|| file.headers().next()).map_or_else(Span::default, |(_, span)| span)
 }
 
 /// What to say of a name that the section has no option of.

@@ -1,9 +1,12 @@
 //! Percent signs in values: which letters may follow one.
 
+use std::ops::Range;
+
 use super::code::FindingCode;
 use super::flaw::Flaw;
 use super::kind::Kind;
 use crate::command::{CommandLine, Commands};
+use crate::words::Splitter;
 
 /// The letters that systemd has a specifier for, those that it had once and those of newer
 /// versions among them, and the percent sign itself.
@@ -19,35 +22,58 @@ pub(super) fn check(kind: Kind, value: &str) -> Option<Flaw> {
     if kind == Kind::Command {
         return Commands::new(value).map_while(Result::ok).find_map(|it| of_command(value, &it));
     }
+    if kind == Kind::Environment {
+        return in_words(value);
+    }
     let code = code(kind, value)?;
     let is_name = matches!(kind, Kind::Unit | Kind::UnitOf(_) | Kind::Units | Kind::UnitsOf(_));
     let (at, letter) = unknown(value, if is_name { OF_NAMES } else { LETTERS })?;
-    let (message, help) = match LETTERS.contains(letter) {
-        true => (
-            format!("\"%{letter}\" cannot be part of the name of a unit"),
-            "write a specifier such as %i, %j, %n or %p",
-        ),
-        false => (format!("\"%{letter}\" is no specifier"), "write %% for a percent sign"),
-    };
     let at = at..at + 1 + letter.len_utf8();
-    Some(Flaw { code, at, message, help: help.to_owned() })
+    if !LETTERS.contains(letter) {
+        return Some(no_specifier(code, at, letter));
+    }
+    let message = format!("\"%{letter}\" cannot be part of the name of a unit");
+    let help = "write a specifier such as %i, %j, %n or %p".to_owned();
+    Some(Flaw { code, at, message, help })
+}
+
+/// The same for words that may have quotes and escapes: they are read before the specifiers are.
+fn in_words(value: &str) -> Option<Flaw> {
+    let mut words = Splitter::new(value, true);
+    loop {
+        words.skip_blanks();
+        let start = words.at();
+        // What follows an error is not read.
+        let word = words.next()?.ok()?;
+        if let Some((at, letter)) = in_word(value, &word, start..words.at()) {
+            return Some(no_specifier(FindingCode::Specifier, at, letter));
+        }
+    }
 }
 
 /// The same for one command of a value; systemd only ignores one that may fail.
 pub(super) fn of_command(value: &str, command: &CommandLine) -> Option<Flaw> {
-    let span = command.span();
-    let (at, letter) = unknown(&value[span.start..span.end], LETTERS)?;
+    let mut words = command.words();
+    let (at, letter) = words.find_map(|(word, span)| in_word(value, word, span.start..span.end))?;
     let code = match command.ignores_failure() {
         true => FindingCode::IgnoredCommand,
         false => FindingCode::FatalSpecifier,
     };
-    let at = span.start + at;
-    Some(Flaw {
-        code,
-        at: at..at + 1 + letter.len_utf8(),
-        message: format!("\"%{letter}\" is no specifier"),
-        help: "write %% for a percent sign".to_owned(),
-    })
+    Some(no_specifier(code, at, letter))
+}
+
+/// Where a word has a specifier that there is not: all of it, where quotes or escapes make it up.
+fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>, char)> {
+    let (_, letter) = unknown(word, LETTERS)?;
+    let written = unknown(&value[span.clone()], LETTERS).filter(|(_, it)| *it == letter);
+    let at = written
+        .map_or(span.clone(), |(at, _)| span.start + at..span.start + at + 1 + letter.len_utf8());
+    Some((at, letter))
+}
+
+fn no_specifier(code: FindingCode, at: Range<usize>, letter: char) -> Flaw {
+    let message = format!("\"%{letter}\" is no specifier");
+    Flaw { code, at, message, help: "write %% for a percent sign".to_owned() }
 }
 
 /// What an unknown specifier means for a kind of value; `None` where a percent sign is like any
@@ -63,7 +89,6 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::BusName
         | Kind::Calendar
         | Kind::Condition
-        | Kind::Environment
         | Kind::EnvironmentFile
         | Kind::Listen
         | Kind::ListenLocal

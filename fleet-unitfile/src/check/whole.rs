@@ -10,6 +10,7 @@ use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
+use crate::reset::{PATHS, SOCKETS, TIMERS};
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
@@ -31,31 +32,8 @@ pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a
     }
 }
 
-const TIMERS: [&str; 8] = [
-    "OnCalendar",
-    "OnActiveSec",
-    "OnBootSec",
-    "OnStartupSec",
-    "OnUnitActiveSec",
-    "OnUnitInactiveSec",
-    "OnClockChange",
-    "OnTimezoneChange",
-];
-
-const PATHS: [&str; 5] =
-    ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
-
-/// What a socket listens on; connections can be accepted from the first two.
-const SOCKETS: [&str; 8] = [
-    "ListenStream",
-    "ListenSequentialPacket",
-    "ListenDatagram",
-    "ListenFIFO",
-    "ListenSpecial",
-    "ListenNetlink",
-    "ListenMessageQueue",
-    "ListenUSBFunction",
-];
+/// What sets off a timer beside those that are a list: yes or no, each by itself.
+const CHANGES: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
 
 /// The last value of an option that counts: one that is wrong is ignored, and an empty one that
 /// is not takes back those before it.
@@ -177,7 +155,8 @@ fn trigger<'a>(
     section: &'static str,
     names: &[&'static str],
 ) -> Vec<Broken<'a>> {
-    if names.iter().any(|key| is_listed(unit, file, section, names, key)) {
+    let changes = CHANGES.iter().any(|key| is_yes(set(unit, file, section, key)));
+    if changes || names.iter().any(|key| is_listed(unit, file, section, key)) {
         return Vec::new();
     }
     let message = format!("nothing ever sets off this {}", section.to_lowercase());
@@ -185,30 +164,17 @@ fn trigger<'a>(
     vec![(None, Flaw::whole(FindingCode::NoTrigger, message, help))]
 }
 
-/// Whether an option of a list counts, of which an empty value of any takes back all.
-fn is_listed(
-    unit: &UnitName,
-    file: &UnitFile,
-    section: &'static str,
-    names: &[&'static str],
-    key: &'static str,
-) -> bool {
-    if key.ends_with("Change") {
-        return is_yes(set(unit, file, section, key));
-    }
-    let is_listed =
-        |it: &OptionView<'_>| names.contains(&it.name()) && !it.name().ends_with("Change");
-    let resets =
-        |it: &OptionView<'_>| it.section() == section && it.value().is_empty() && is_listed(it);
-    let start = file.options().rfind(resets).map_or(0, |it| it.span().end);
-    set(unit, file, section, key).is_some_and(|option| option.span().start >= start)
+/// Whether an option of a list counts, which an empty value of another may have taken back.
+fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
+    let last = set(unit, file, section, key).map(OptionView::span);
+    last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))
 }
 
 /// What keeps a socket from accepting connections, if it is to.
 fn accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
     let option = |key| set(name, file, "Socket", key);
     let Some(accept) = option("Accept").filter(|it| is_yes(Some(*it))) else { return Vec::new() };
-    let other = SOCKETS[2..].iter().find(|key| is_listed(name, file, "Socket", &SOCKETS, key));
+    let other = SOCKETS[2..].iter().find(|key| is_listed(name, file, "Socket", key));
     let (message, help) = if let Some(other) = other {
         (format!("{other} has no connections to accept"), "write Accept=no")
     } else if option("Service").is_some() {

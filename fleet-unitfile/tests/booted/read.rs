@@ -280,7 +280,7 @@ impl Reading<'_> {
     /// Names of other units, of which only those count that no unit has by default.
     fn units(&self, known: &Known) -> Value {
         let mut all = std::collections::BTreeSet::new();
-        for option in self.unit.values(known.section, known.option) {
+        for option in self.unit.effective(known.section, known.option) {
             for word in option.option.value().split_whitespace() {
                 let own = UnitOption::new(known.section, known.option, word);
                 let sound = codes(self.name(), own).is_empty();

@@ -184,8 +184,8 @@ fn a_refusal_names_the_option_and_the_remedy() {
         refuse("Service", "ExecStart", "\u{fffe}"),
     ];
     insta::assert_snapshot!(folded(&messages.join("\n")), @r##"
-    option "ExecStart" of section "Ser]vice" stands in a section that cannot be written:
-        use a name without control characters, quotes, backslashes and brackets
+    section "Ser]vice" cannot be written: use a name without control characters, quotes,
+        backslashes and brackets
     option "#ExecStart" of section "Service" has a name that cannot be written: use one
         without "=", line ends and outer blanks that does not start with "#", ";" or "["
     option "ExecStart" of section "Service" has a line end in its value: end each line but

@@ -1,7 +1,8 @@
 //! Edits by place, edits of sections, and the normal form.
 
 use fleet_unitfile::{
-    Event, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitOption,
+    Event, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitName,
+    UnitOption,
 };
 use proptest::prelude::*;
 
@@ -56,6 +57,8 @@ fn sections_are_added_renamed_and_removed() {
     assert_eq!(text(unit.without_section("C")), source);
     let error = unit.with_section("a]b").unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::Section);
+    let message = error.to_string();
+    assert!(message.starts_with("section \"a]b\" cannot be written: use a name "), "{message}");
 }
 
 #[test]
@@ -85,6 +88,44 @@ fn an_empty_value_resets_a_list() {
     assert_eq!(effective("A", "K"), ["3", "4"]);
     assert!(effective("A", "L").is_empty() && effective("B", "K").is_empty());
     assert!(effective("A", "M").is_empty());
+}
+
+#[test]
+fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
+    let effective = |section: &str, lines: &str, name: &str| {
+        let source = format!("[{section}]\n{}\n", lines.replace(' ', "\n"));
+        let alone = unit(&source);
+        let found: Vec<_> = alone.effective(section, name).map(OptionView::value).collect();
+        let merged = MergedUnit::select(
+            UnitName::parse("a.service").unwrap(),
+            &["/u"],
+            [("/u/a.service".to_owned(), alone.clone())],
+        );
+        let merged = merged.effective(section, name).into_iter();
+        assert!(merged.map(|it| it.option.value()).eq(found.iter().copied()), "{source}");
+        found.join(" ")
+    };
+    for (section, lines, name, expected) in [
+        // Dependencies are never taken back.
+        ("Unit", "After=a After= After=b", "After", "a b"),
+        ("Unit", "RequiresMountsFor=/a RequiresMountsFor=", "RequiresMountsFor", "/a"),
+        ("Service", "Sockets=a.socket Sockets=", "Sockets", "a.socket"),
+        ("Install", "Also=a Also=", "Also", "a"),
+        ("Install", "WantedBy=a WantedBy= WantedBy=b", "WantedBy", "b"),
+        // Lists of several options are taken back as a whole.
+        ("Unit", "ConditionHost=a ConditionUser=", "ConditionHost", ""),
+        ("Unit", "AssertHost=a ConditionUser=", "AssertHost", "a"),
+        ("Timer", "OnCalendar=daily OnBootSec= OnBootSec=1", "OnCalendar", ""),
+        ("Timer", "OnCalendar=daily OnClockChange=", "OnCalendar", "daily"),
+        ("Path", "PathExists=/a PathChanged=", "PathExists", ""),
+        ("Socket", "ListenFIFO=/a ListenStream= ListenFIFO=/b", "ListenFIFO", "/b"),
+        ("Service", "BindPaths=/a BindReadOnlyPaths=", "BindPaths", ""),
+        ("Service", "Environment=A=1 PassEnvironment=", "Environment", "A=1"),
+        // Sections of others have lists of their own.
+        ("X-Any", "OnCalendar=daily OnBootSec=", "OnCalendar", "daily"),
+    ] {
+        assert_eq!(effective(section, lines, name), expected, "{lines}");
+    }
 }
 
 type Triples = Vec<(String, String, String)>;

@@ -7,6 +7,9 @@ fn an_option_is_set_where_it_belongs() {
     for (source, name, value, expected) in [
         ("", "K", "v", "[A]\nK=v\n"),
         ("# c", "K", "v", "# c\n\n[A]\nK=v\n"),
+        ("\u{feff}", "K", "v", "\u{feff}[A]\nK=v\n"),
+        ("[B]\r\nL=w\r\n", "K", "v", "[B]\r\nL=w\r\n\r\n[A]\r\nK=v\r\n"),
+        ("[B]\r\nL=w", "K", "v", "[B]\r\nL=w\r\n\r\n[A]\r\nK=v\r\n"),
         ("[B]\nL=w\n", "K", "v", "[B]\nL=w\n\n[A]\nK=v\n"),
         ("[B]\nL=w \\\n# c\n", "K", "v", "[B]\nL=w \\\n# c\n\n[A]\nK=v\n"),
         ("[A]\n K = old  \n# c\n", "K", "v", "[A]\n K = v\n# c\n"),

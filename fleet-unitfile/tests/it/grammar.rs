@@ -268,11 +268,27 @@ fn spans_and_locations_point_at_the_words() {
 }
 
 #[test]
+fn a_unit_file_is_a_value_like_others() {
+    let source = "# c\n[A]\nK=1\n";
+    let unit: UnitFile = source.parse().unwrap();
+    assert_eq!(unit.as_ref(), source.as_bytes());
+    let again = UnitFile::parse(source).unwrap();
+    let hash = |unit: &UnitFile| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        std::hash::Hash::hash(unit, &mut hasher);
+        std::hash::Hasher::finish(&hasher)
+    };
+    assert_eq!((&unit, hash(&unit)), (&again, hash(&again)));
+    assert_eq!("no".parse::<UnitFile>().unwrap_err(), UnitFile::parse("no").unwrap_err());
+    assert_eq!(UnitFile::default(), UnitFile::parse("").unwrap());
+}
+
+#[test]
 fn questions_about_a_unit_file() {
     let unit = UnitFile::parse("[Unit]\nDescription=a\nDescription=b\n[X]\n[Unit]\nK=1\n").unwrap();
     assert_eq!(unit.sections().collect::<Vec<_>>(), ["Unit", "X"]);
     assert!(unit.has_section("X") && !unit.has_section("x"));
-    assert_eq!(unit.description(), "a");
+    assert_eq!(unit.description(), "b");
     assert_eq!(unit.last("Unit", "Description"), Some("b"));
     assert_eq!(unit.last("Unit", "description"), None);
     let values = unit.values("Unit", "Description").map(OptionView::value);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use fleet_unitfile::{Event, Reader, UnitFile};
+use fleet_unitfile::{Event, Reader, UnitFile, UnitOption};
 use proptest::prelude::*;
 
 use crate::properties::{config, source};
@@ -87,6 +87,7 @@ proptest! {
                     prop_assert_eq!(it.name(), option.name());
                     prop_assert_eq!(it.value(), option.value());
                     prop_assert_eq!(it.verbatim(), option.verbatim());
+                    prop_assert_eq!(option, UnitOption::from(it.clone()));
                     prop_assert_eq!(it.span(), option.span());
                     prop_assert_eq!(it.value_span(), option.value_span());
                 }

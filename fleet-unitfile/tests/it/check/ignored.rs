@@ -44,6 +44,9 @@ fn what_systemd_ignores_is_told() {
         ("[Unit]\nAfter=a@%I.service", Specifier),
         ("WorkingDirectory=-/x/%z", Specifier),
         ("ExecStop=-/bin/%z", IgnoredCommand),
+        // Quotes and escapes are read before specifiers are.
+        (r"Environment=A=\x25z", Specifier),
+        ("Environment=A=%\"z\"", Specifier),
         ("ExecStop=/bin/true ; -/bin/true %z", IgnoredCommand),
     ] {
         assert_eq!(found("service", line), [code], "{line}");
@@ -56,6 +59,8 @@ fn what_systemd_refuses_is_an_error() {
     for (unit_type, line, code) in [
         ("service", "WorkingDirectory=/etc/../x", FatalPath),
         ("service", "ExecStop=/bin/true -%z", FatalSpecifier),
+        ("service", r"ExecStop=/bin/true \x25z", FatalSpecifier),
+        ("service", "ExecStop=/bin/true %\"z\"", FatalSpecifier),
         // An empty value of one trigger takes back those of the others.
         ("timer", "OnCalendar=", NoTrigger),
         ("path", "DirectoryNotEmpty=", NoTrigger),
@@ -74,6 +79,8 @@ fn what_systemd_takes_is_not_told() {
         ("service", "Nice="),
         ("service", "KillMode="),
         ("service", "Environment="),
+        ("service", "ExecStop=/bin/true %\"%z\""),
+        ("service", "Environment=A=%\"%z\""),
         ("service", "MemoryLow=0"),
         ("service", "MemoryMax=+1%"),
         ("service", "CPUQuota=250%"),
@@ -103,5 +110,29 @@ fn what_is_no_character_makes_a_word_that_is_not_utf8() {
     for word in [r"\ud800", r"\U00110000"] {
         let error = fleet_unitfile::split_words_relaxed(word).unwrap_err();
         assert_eq!(error, fleet_unitfile::WordError::NotUtf8 { at: 0 }, "{word}");
+    }
+}
+
+#[test]
+fn a_section_is_told_at_its_header_and_not_in_the_value_above() {
+    let source = "[Unit]\nDescription=a \\\n[Foo]\n[Foo]\nA=b\n[Service]\nExecStart=/bin/true\n";
+    let (_, findings) = findings("a.service", source.as_bytes());
+    let of_section = findings.iter().find(|it| it.code() == FindingCode::UnknownSection).unwrap();
+    assert_eq!(of_section.location().line, 4);
+    assert_eq!(&source[of_section.span().start..of_section.span().end], "[Foo]");
+}
+
+#[test]
+fn every_finding_knows_its_line_however_many_there_are() {
+    let text = "# ä\r\n[Service]\n\rUser=web\0Nice=x\n\nKey=1\n".repeat(40);
+    let (file, findings) = findings("a.service", text.as_bytes());
+    assert!(findings.len() > 100);
+    for finding in &findings {
+        let alone = file.location(finding.span().start);
+        assert_eq!(finding.location(), alone, "{finding}");
+        if finding.code() == FindingCode::Repeated {
+            let before = format!(" is set in line {}, too", alone.line - 6);
+            assert!(finding.message().ends_with(&before), "{finding}");
+        }
     }
 }

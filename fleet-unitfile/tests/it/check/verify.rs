@@ -13,7 +13,9 @@ use super::{broken, findings};
 const NOT_READ: [&str; 3] = [".busname", ".scope", ".snapshot"];
 
 /// What we tell and systemd 252 does not, on purpose.
-const ON_PURPOSE: [FindingCode; 3] = [
+const ON_PURPOSE: [FindingCode; 4] = [
+    // It tells so of the unit, and of no line.
+    FindingCode::Masked,
     // It takes the last one without a word.
     FindingCode::Repeated,
     // It puts the unit's own instance or prefix in, without a word.
