@@ -155,7 +155,7 @@ fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
 }
 
-/// Instances were counted on a machine that had come back after the values of its key were numbered.
+/// Instances were counted on a machine that had come back after its key was numbered.
 #[test]
 fn instances_on_a_machine_that_comes_back_are_counted() {
     let mut index = Index::new(Policy::default());
