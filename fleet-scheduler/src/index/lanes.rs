@@ -231,7 +231,8 @@ impl Lane {
     pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
         let Some(tally) = self.tallies.get_mut(&template) else { return };
         for (spread, counts) in self.spread.iter().zip(tally) {
-            // A machine that the lane does not know yet makes it stale, and all is counted anew.
+            // Of a machine that has come or changed since, the value is not known; but then all is
+            // counted anew when the lane is next used.
             let value = spread.value_of.get(machine.at());
             if let Some(count) = value.and_then(|value| counts.get_mut(*value as usize)) {
                 *count += change;

@@ -134,22 +134,41 @@ proptest! {
     }
 }
 
+fn put(index: &mut Index, name: &str, text: &str) {
+    let name = name.parse().unwrap();
+    let file = fleet_unitfile::UnitFile::parse(text).unwrap();
+    let strict = fleet_core::Strictness::Refuse;
+    let parsed = fleet_core::Requirements::parse(&name, &file, strict).unwrap();
+    index.put(Demand { name, requirements: parsed.requirements.into(), wanted: true });
+}
+
 /// A unit that follows a pattern waited in vain for a unit that did, and was not tried again when a
 /// global unit came that the pattern matches as well.
 #[test]
 fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
     let mut index = Index::new(Policy::default());
-    let put = |index: &mut Index, name: &str, text: &str| {
-        let name = name.parse().unwrap();
-        let file = fleet_unitfile::UnitFile::parse(text).unwrap();
-        let strict = fleet_core::Strictness::Refuse;
-        let parsed = fleet_core::Requirements::parse(&name, &file, strict).unwrap();
-        index.put(Demand { name, requirements: parsed.requirements.into(), wanted: true });
-    };
     put(&mut index, "d@2.service", "[X-Fleet]\nMachineOf=a.service\n");
     put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");
     put(&mut index, "e.service", "[X-Fleet]\nMachineOf=d@*\n");
     assert!(index.plan().is_empty());
     index.put_machine(fleet_core::Machine::new("m1".parse().unwrap()));
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
+}
+
+/// Instances were counted on a machine that had come back after its key was numbered.
+#[test]
+fn instances_on_a_machine_that_comes_back_are_counted() {
+    let mut index = Index::new(Policy::default());
+    let spread = "[X-Fleet]\nSpread=zone\n";
+    put(&mut index, "a@1.service", spread);
+    put(&mut index, "a@2.service", spread);
+    index.place("a@1.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    assert_eq!(index.plan().steps.len(), 1, "a@1 is removed");
+    let machine =
+        |id: &str, zone| fleet_core::Machine::new(id.parse().unwrap()).with_metadata("zone", zone);
+    index.put_machine(machine("m1", "one"));
+    index.put_machine(machine("m2", "two"));
+    let plan = index.plan();
+    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(steps, ["place a@2.service on m2: it is wanted"]);
 }
