@@ -4,6 +4,7 @@
 mod apply;
 mod change;
 mod check;
+mod drain;
 mod explain;
 mod index;
 #[cfg(feature = "check")]
@@ -11,6 +12,7 @@ pub mod naive;
 mod plan;
 mod planner;
 mod policy;
+mod rebalance;
 mod rules;
 mod share;
 mod step;
@@ -20,9 +22,11 @@ pub mod strategies;
 pub use apply::apply;
 pub use change::{Change, Demand};
 pub use check::{Violation, check};
+pub use drain::{Drain, DrainPlan, Held};
 pub use explain::{Explanation, Verdict, explain};
 pub use index::{Index, View};
 pub use plan::{Plan, plan};
 pub use policy::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score};
+pub use rebalance::Rebalance;
 pub use share::{Share, share};
 pub use step::{Action, Cause, NotWanted, Step};

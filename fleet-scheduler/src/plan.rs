@@ -39,7 +39,7 @@ impl Plan {
 ///
 /// 1. Placed units that are not wanted any more, or are global now, are removed.
 /// 2. Placed units stay where they are if their machine is present and still passes every rule.
-///    Nothing else makes a unit move: there is no rebalancing.
+///    Nothing else makes a unit move, unless [`Index::rebalance`] or [`Index::drain`] is asked.
 /// 3. Wanted units without a machine are placed, in the order of their names; those that
 ///    `MachineOf=` ties together are placed together. Of the machines that pass every
 ///    [`Rule`](fleet_core::Rule), the one with the fewest wanted units is taken, global ones

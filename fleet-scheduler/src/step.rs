@@ -54,6 +54,11 @@ pub enum Cause {
     FollowsPeer(UnitName),
     /// This unit, on the machine that it was on, replaces it.
     ReplacedBy(UnitName),
+    /// The machine that it was on is drained; see [`Index::drain`](crate::Index::drain).
+    Drained,
+    /// The machine that it was on has more to do than others; see
+    /// [`Index::rebalance`](crate::Index::rebalance).
+    Rebalanced,
 }
 
 /// Why a unit should have no placement.
@@ -90,6 +95,8 @@ impl fmt::Display for Cause {
             Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule()),
             Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),
             Self::ReplacedBy(unit) => write!(f, "{unit} replaces it"),
+            Self::Drained => f.write_str("the machine is drained"),
+            Self::Rebalanced => f.write_str("the other machine has less to do"),
         }
     }
 }

@@ -27,6 +27,10 @@ pub(crate) enum Why {
     Follows(UnitNo),
     /// It is global, and fitted in anew.
     Refitted,
+    /// The machine is emptied.
+    Drained,
+    /// It is moved for the sake of balance.
+    Rebalanced,
 }
 
 /// A point in the log to which all can be taken back.

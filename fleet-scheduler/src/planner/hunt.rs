@@ -137,7 +137,7 @@ impl Index {
     }
 
     /// What the embedder's scores say of a machine.
-    fn own_score(&self, unit: UnitNo, machine: MachineNo) -> i64 {
+    pub(super) fn own_score(&self, unit: UnitNo, machine: MachineNo) -> i64 {
         let requirements = &self.class(unit).requirements;
         let candidate = Candidate { name: self.units.name(unit), requirements };
         let machine = self.machines.slots[machine].machine();
@@ -164,7 +164,7 @@ impl Index {
     }
 
     /// Brings the shared lane of a unit up to date. Returns it with the unit's template.
-    fn catch_up_of(&mut self, unit: UnitNo) -> (LaneNo, PatternNo) {
+    pub(super) fn catch_up_of(&mut self, unit: UnitNo) -> (LaneNo, PatternNo) {
         let (lane, template) = (self.lane(unit), self.class(unit).template);
         self.catch_up(lane, template);
         (lane, template)

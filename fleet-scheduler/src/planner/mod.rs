@@ -3,14 +3,18 @@
 //! It follows `docs/placement.md` section by section: [`settle`] finds who stays, [`place`] who
 //! comes and where, [`replace`] who moves away for it, [`steps`] and [`reasons`] tell it.
 
+mod company;
+mod drain;
 mod globals;
 mod hunt;
 mod place;
 mod queue;
 mod reasons;
+mod rebalance;
 mod replace;
 mod settle;
 mod steps;
+mod ups;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +22,20 @@ use std::sync::Arc;
 use fleet_core::Reason;
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, Kind, Pending, UnitNo};
+use crate::index::{Index, Kind, MachineNo, Pending, UnitNo};
 use crate::plan::Plan;
 use queue::Queue;
+
+/// What is known once all has been placed that can be.
+#[derive(Debug, Default)]
+struct Decided {
+    /// The units that were tried and have no machine.
+    tried: Vec<UnitNo>,
+    /// The machines where anybody went or came when they were settled.
+    unsettled: Vec<MachineNo>,
+    /// Why those that were tried have no machine.
+    unplaced: BTreeMap<UnitName, Arc<Reason>>,
+}
 
 impl Index {
     /// Decides what has to change.
@@ -38,14 +53,33 @@ impl Index {
         if !self.touched && self.unwanted.is_empty() {
             return Plan { based_on, ..Plan::default() };
         }
+        let Decided { tried, unsettled, unplaced } = self.decide();
+        let (units, steps) = self.steps(&tried);
+        self.keep(Pending { units, tried, unsettled });
+        Plan { based_on, steps, unplaced }
+    }
+
+    /// Settles all machines and places whom it can.
+    fn decide(&mut self) -> Decided {
         let mut queue = Queue::default();
         let unsettled = self.settle();
         self.place_and_part(&mut queue);
         let tried = self.still_waiting(queue.tried);
         let unplaced = self.reasons_of(&tried);
-        let (units, steps) = self.steps(&tried);
-        self.keep(Pending { units, tried, unsettled });
-        Plan { based_on, steps, unplaced }
+        Decided { tried, unsettled, unplaced }
+    }
+
+    /// The plan that begins with what has to change anyway and goes on with what `more` moves. All
+    /// is taken back.
+    fn plan_with<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
+        let quiet = !self.touched && self.unwanted.is_empty();
+        let decided = if quiet { Decided::default() } else { self.decide() };
+        let Decided { tried, unsettled, unplaced } = decided;
+        let told = more(self);
+        let (_, steps) = self.steps(&tried);
+        self.pending = Some(Pending { tried, unsettled, ..Pending::default() });
+        self.rewind();
+        (Plan { based_on: self.revision(), steps, unplaced }, told)
     }
 
     /// Keeps a plan until it is carried out or taken back. One that has no steps and moved nobody

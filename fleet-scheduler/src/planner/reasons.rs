@@ -84,7 +84,7 @@ impl Index {
         group.unwrap_or_else(|| vec![unit])
     }
 
-    fn reason_without_machines(&self, unit: UnitNo) -> Option<Reason> {
+    pub(super) fn reason_without_machines(&self, unit: UnitNo) -> Option<Reason> {
         if self.stranded.contains(&unit) {
             let machine = self.machines.id(self.units.slots[unit].placed).clone();
             return Some(Reason::NotRescheduled { machine });
@@ -133,7 +133,7 @@ impl Index {
         units.iter().map(|unit| self.units.name(*unit).clone()).collect()
     }
 
-    fn reason_by_machines(&mut self, group: &[UnitNo]) -> Reason {
+    pub(super) fn reason_by_machines(&mut self, group: &[UnitNo]) -> Reason {
         let Ok(machines @ 1..) = u32::try_from(self.machines.count()) else {
             return Reason::NoMachines;
         };

@@ -150,7 +150,7 @@ impl Index {
     }
 
     /// Whether a unit on a machine would lack one that it must be beside if those were gone.
-    fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
+    pub(super) fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
         let desk = &self.machines.slots[machine].desk;
         let is_there = |peer: PeerRef| match peer {
             PeerRef::Named(other) => self.is_on(other, machine) && !gone.contains(&other),

@@ -156,6 +156,8 @@ impl Index {
             },
             Some(Why::ReplacedBy(by)) => Cause::ReplacedBy(name(*by)),
             Some(Why::Follows(head)) => Cause::FollowsPeer(name(*head)),
+            Some(Why::Drained) => Cause::Drained,
+            Some(Why::Rebalanced) => Cause::Rebalanced,
             Some(Why::Refitted) | None => Cause::Wanted,
         }
     }

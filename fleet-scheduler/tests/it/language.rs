@@ -12,11 +12,14 @@
 //! | `unplaced NAME` | the unit is not placed any more |
 //! | `plan` | prints the plan and carries it out |
 //! | `decide` | the same, but prints only who is elsewhere then, and who is nowhere |
+//! | `drain ID... WORD=...` | cordons machines, prints the plan of their drain, carries it out |
+//! | `rebalance BUDGET WORD=...` | prints a plan that evens out loads, and carries it out |
 //! | `explain NAME` | prints the explanation of a unit |
 //! | `share ID` | prints the share of a machine |
 //!
 //! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of that, and
-//! by `cordoned`.
+//! by `cordoned`. The words of a drain are `keep_up=NUMBER`, `at_once=NUMBER` and `down=NAME`,
+//! those of a rebalancing `gain=NUMBER`, `keep_up=NUMBER` and `down=NAME`.
 //!
 //! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
 //! for the reader.
@@ -27,7 +30,7 @@ use fleet_core::{
     Epoch, Fault, Machine, Requirements, Resource, Revision, Snapshot, Strictness, TargetState,
     Unit,
 };
-use fleet_scheduler::{Policy, apply, check, explain, naive, plan, share};
+use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, naive, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::twin::places;
@@ -76,6 +79,14 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
         ["unplaced", name] => cluster.unplace(name),
         ["plan"] => return plan_and_apply(cluster),
         ["decide"] => return decide_and_apply(cluster),
+        ["drain", ref words @ ..] => return drain_and_apply(cluster, words),
+        ["rebalance", budget, ref words @ ..] => {
+            let asked = words.iter().fold(Rebalance::within(number(budget)), rebalanced_by);
+            let decided = Index::load(Policy::default(), cluster).rebalance(&asked);
+            assert_eq!(check(cluster, &decided), []);
+            *cluster = apply(cluster, &decided);
+            return decided.to_string();
+        }
         ["explain", name] => {
             let explanation = explain(cluster, &self::name(name));
             return explanation.map_or(String::from("no such unit"), |told| told.to_string());
@@ -144,6 +155,43 @@ fn decide_and_apply(cluster: &mut Snapshot) -> String {
         return String::from("nothing changes");
     }
     told.into_iter().map(|(name, what)| format!("{name} {what}\n")).collect()
+}
+
+fn drain_and_apply(cluster: &mut Snapshot, words: &[&str]) -> String {
+    let asked = words.iter().fold(Drain::of([]), drained_by);
+    for id in &asked.machines {
+        let machine = Machine::clone(cluster.machine(id.as_str()).expect("it is present"));
+        cluster.put_machine(Machine { cordoned: true, ..machine });
+    }
+    let told = Index::load(Policy::default(), cluster).drain(&asked);
+    assert_eq!(check(cluster, &told.plan), []);
+    *cluster = apply(cluster, &told.plan);
+    told.to_string()
+}
+
+fn drained_by(mut asked: Drain, word: &&str) -> Drain {
+    match word.split_once('=') {
+        Some(("keep_up", least)) => asked.keep_up = number(least),
+        Some(("at_once", most)) => asked.at_once = number(most),
+        Some(("down", unit)) => drop(asked.down.insert(name(unit))),
+        None => drop(asked.machines.insert(word.parse().expect("a machine ID"))),
+        Some(_) => panic!("not a word of a drain: {word}"),
+    }
+    asked
+}
+
+fn rebalanced_by(mut asked: Rebalance, word: &&str) -> Rebalance {
+    match word.split_once('=') {
+        Some(("gain", gain)) => asked.gain = number(gain),
+        Some(("keep_up", least)) => asked.keep_up = number(least),
+        Some(("down", unit)) => drop(asked.down.insert(name(unit))),
+        _ => panic!("not a word of a rebalancing: {word}"),
+    }
+    asked
+}
+
+fn number(text: &str) -> u32 {
+    text.parse().expect("a number")
 }
 
 fn print_share(cluster: &Snapshot, id: &str) -> String {

@@ -8,6 +8,7 @@ mod language;
 mod linter;
 mod lives;
 mod properties;
+mod relocation;
 mod sabotage;
 mod scenarios;
 mod truths;

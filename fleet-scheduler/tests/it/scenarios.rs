@@ -32,6 +32,7 @@ scenarios! {
     cordons
     cycles
     drains
+    drains_on_purpose
     expressions
     global_units
     groups
@@ -47,6 +48,7 @@ scenarios! {
     peers
     preferences
     reasons
+    rebalancing
     replaces
     replaces_and_globals
     replaces_in_groups

@@ -1,0 +1,105 @@
+//! Draining: what is asked for when machines are to be emptied, and what is answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use fleet_core::{MachineId, Reason};
+use fleet_unitfile::UnitName;
+
+use crate::plan::Plan;
+
+/// Machines that are to be emptied, and how careful one has to be.
+///
+/// ```
+/// use fleet_scheduler::Drain;
+///
+/// let gently = Drain { keep_up: 2, ..Drain::of(["m1".parse()?]) };
+/// assert_eq!(gently.at_once, u32::MAX);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    /// The machines. Those that are not present are passed over.
+    pub machines: BTreeSet<MachineId>,
+    /// How many instances of a template must be up at any time, if units are moved for the drain.
+    /// 0 asks for nothing. A template that has no more instances than that is never moved.
+    pub keep_up: u32,
+    /// How many units one plan moves away at most. Units that can only move together do so even if
+    /// they are more, but then nobody else does.
+    pub at_once: u32,
+    /// The units that are placed and not up just now. Whoever moves is not up either until it is
+    /// left out here, so name the moved ones until they are seen to run.
+    pub down: BTreeSet<UnitName>,
+}
+
+/// What is to be done now to empty machines, and what has to wait.
+///
+/// The machines are empty of single units once there are neither steps nor units held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainPlan {
+    /// The plan that is to be carried out: what would have to change anyway if the machines were
+    /// cordoned, and the units that move away from them. Its reasons are those that hold before
+    /// the latter move.
+    pub plan: Plan,
+    /// The units that stay on these machines for now, and why.
+    pub held: BTreeMap<UnitName, Held>,
+}
+
+/// Why a unit is not moved away from a machine that is drained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Held {
+    /// Too few instances of a template would be up: of its own, of that of a unit that would have
+    /// to come along, or of one that would have to make room.
+    KeepUp {
+        /// The template.
+        template: UnitName,
+        /// How many of its instances are up, those not counted that this plan moves already.
+        up: u32,
+        /// How many must be.
+        keep_up: u32,
+    },
+    /// This plan moves as many units as it may.
+    AtOnce {
+        /// How many that are.
+        most: u32,
+    },
+    /// The record of this unit cannot be read; it is the unit itself or must be beside it.
+    Unreadable(UnitName),
+    /// No other machine takes it, or not along with all that must be beside it.
+    NowhereElse(Arc<Reason>),
+}
+
+impl Drain {
+    /// These machines, all at once and without regard for who is up.
+    #[must_use]
+    pub fn of(machines: impl IntoIterator<Item = MachineId>) -> Self {
+        let machines = machines.into_iter().collect();
+        Self { machines, keep_up: 0, at_once: u32::MAX, down: BTreeSet::new() }
+    }
+}
+
+/// A report for people: the plan, and a line for each unit that has to wait.
+impl fmt::Display for DrainPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)?;
+        for (unit, why) in &self.held {
+            write!(f, "\n  {unit} stays for now: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeepUp { template, up, keep_up } => {
+                write!(f, "{up} instances of {template} are up, {keep_up} must be")
+            }
+            Self::AtOnce { most } => write!(f, "no more than {most} move at once"),
+            Self::Unreadable(unit) => write!(f, "the record of {unit} cannot be read"),
+            Self::NowhereElse(reason) => reason.fmt(f),
+        }
+    }
+}

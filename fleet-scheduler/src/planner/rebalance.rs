@@ -1,0 +1,223 @@
+//! Balance: moves units from machines with many units to machines with few, where that is worth it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::Reschedule;
+
+use super::company::Errand;
+use super::ups::Ups;
+use crate::index::{ClassNo, Index, Kind, LaneNo, Lookup, MachineNo, PatternNo, UnitNo};
+use crate::plan::Plan;
+use crate::policy::Ranking;
+use crate::rebalance::Rebalance;
+
+/// The machines that units may be taken from, the fullest first, then by ID.
+type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
+
+/// A rebalancing while it is being planned.
+struct Work<'a> {
+    ups: Ups<'a>,
+    budget: u32,
+    gain: u32,
+    /// Units that were looked at and cannot go.
+    stuck: Lookup<UnitNo, ()>,
+    /// Of classes, that no machine with at most so many units takes them.
+    refused: BTreeMap<ClassNo, u32>,
+}
+
+/// What a unit thinks of the machine that it is to leave.
+struct Taste {
+    unit: UnitNo,
+    lane: LaneNo,
+    template: PatternNo,
+    score: i64,
+    instances: u32,
+}
+
+impl Index {
+    /// What is to be done now so that units are spread more evenly.
+    ///
+    /// The plan begins with what would have to change anyway; the moves for the sake of balance
+    /// are those whose cause says so. Each is by the same rules as placing, makes no score worse,
+    /// replaces nobody, and is worth the gain that is asked for. Repeated until it moves nobody,
+    /// it ends. There are none where the ranking is [`BinPacking`](Ranking::BinPacking). The index
+    /// is afterwards as it was.
+    ///
+    /// ```
+    /// use fleet_core::{Epoch, Machine};
+    /// use fleet_scheduler::{Demand, Index, Policy, Rebalance};
+    ///
+    /// let mut index = Index::new(Policy::default());
+    /// index.put_machine(Machine::new("m1".parse()?));
+    /// for name in ["a.service", "b.service", "c.service", "d.service"] {
+    ///     let name = name.parse()?;
+    ///     index.put(Demand { name, requirements: Default::default(), wanted: true });
+    /// }
+    /// let plan = index.plan();
+    /// index.apply(&plan, Epoch(1));
+    ///
+    /// index.put_machine(Machine::new("m2".parse()?));
+    /// assert!(index.plan().is_empty()); // Nothing moves by itself.
+    /// let plan = index.rebalance(&Rebalance::within(10));
+    /// let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    /// assert_eq!(steps, [
+    ///     "move a.service from m1 to m2: the other machine has less to do",
+    ///     "move b.service from m1 to m2: the other machine has less to do",
+    /// ]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rebalance(&mut self, asked: &Rebalance) -> Plan {
+        self.rewind();
+        self.plan_with(|index| index.even_out(asked)).0
+    }
+
+    fn even_out(&mut self, asked: &Rebalance) {
+        if self.policy.ranking == Ranking::BinPacking {
+            return;
+        }
+        let mut work = Work {
+            ups: Ups::new(asked.keep_up, &asked.down),
+            budget: asked.budget,
+            gain: asked.gain,
+            stuck: Lookup::default(),
+            refused: BTreeMap::new(),
+        };
+        let machines = self.machines.present();
+        let mut sources: Sources = machines.map(|machine| self.source(machine)).collect();
+        while let Some(source) = sources.pop_first() {
+            let least = sources.last().map_or(u32::MAX, |(Reverse(load), ..)| *load);
+            if work.budget == 0 || source.0.0 < least.saturating_add(work.gain).saturating_add(2) {
+                return;
+            }
+            if let Some((target, before)) = self.relieve(source.2, &mut work) {
+                sources.insert(self.source(source.2));
+                let (_, label, _) = self.source(target);
+                if sources.remove(&(Reverse(before), label, target)) {
+                    sources.insert(self.source(target));
+                }
+            }
+        }
+    }
+
+    fn source(&self, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
+        let slot = &self.machines.slots[machine];
+        (Reverse(slot.desk.load()), slot.label, machine)
+    }
+
+    /// Moves the first unit by name that can go away from a machine, with all that must go along.
+    /// Returns to where, and how many units were there before.
+    fn relieve(&mut self, source: MachineNo, work: &mut Work<'_>) -> Option<(MachineNo, u32)> {
+        for unit in self.units_by_name(source) {
+            if work.stuck.contains(&unit) {
+                continue;
+            }
+            let trial = self.begin();
+            let before = self.machines.slots[source].desk.load();
+            let company = self.see_off(self.company(unit, source), source, Errand::Rebalance);
+            if let Some(found) = self.move_for_balance(&company, (source, before), work) {
+                return Some(found);
+            }
+            self.take_back(&trial);
+            work.stuck.insert(unit, ());
+        }
+        None
+    }
+
+    /// Finds a machine for a company that has left the source, where so many units were before, if
+    /// it is worth it. On failure, what was done must be taken back.
+    fn move_for_balance(
+        &mut self,
+        company: &[UnitNo],
+        (source, before): (MachineNo, u32),
+        work: &mut Work<'_>,
+    ) -> Option<(MachineNo, u32)> {
+        let size = u32::try_from(company.len()).unwrap_or(u32::MAX);
+        if size > work.budget || !company.iter().all(|unit| self.may_be_moved(*unit, source)) {
+            return None;
+        }
+        // Global units that came to the source now would undo what is gained.
+        if self.machines.slots[source].desk.load() != before.saturating_sub(size) {
+            return None;
+        }
+        let lost = self.loss(&work.ups, company.iter().copied());
+        if self.held_by_minimum(&mut work.ups, &lost).is_some() {
+            return None;
+        }
+        let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;
+        let class = self.plain_class(company);
+        if class.is_some_and(|class| work.refused.get(&class).is_some_and(|known| most <= *known)) {
+            return None;
+        }
+        let tastes: Vec<Taste> = company.iter().map(|unit| self.taste(*unit, source)).collect();
+        let mut found = None;
+        self.lodge(company, source, |index, to| {
+            let load = index.machines.slots[to].desk.load();
+            let takes = load <= most
+                && tastes.iter().all(|taste| index.likes(taste, to))
+                && !index.would_replace(company, to)
+                && index.seat_company(company, to);
+            if takes {
+                found = Some((to, load));
+            }
+            takes
+        });
+        if found.is_some() {
+            work.ups.lose(&lost);
+            work.budget -= size;
+            if size > 1 {
+                // So many less, its machine may be one that others go to.
+                work.refused.clear();
+            }
+        } else if let Some(class) = class {
+            work.refused.insert(class, most);
+        }
+        found
+    }
+
+    /// Whether a unit that has just left a machine may do so only for the sake of balance.
+    fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
+        let slot = &self.units.slots[unit];
+        let wants = slot.requirements.as_ref();
+        slot.kind == Kind::Single
+            && slot.placed == source
+            && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
+    }
+
+    /// The class of a company of one that every machine treats like all of its class, and that has
+    /// no taste.
+    fn plain_class(&self, company: &[UnitNo]) -> Option<ClassNo> {
+        let class = self.class_of_company(company)?;
+        let wants = &self.classes.slots[class].requirements;
+        let plain = wants.prefer.is_empty()
+            && wants.spread.is_empty()
+            && self.policy.scores.is_empty()
+            && self.policy.ranking == Ranking::LeastLoaded;
+        plain.then_some(class)
+    }
+
+    /// What a unit that has left thinks of the machine where it was.
+    fn taste(&mut self, unit: UnitNo, source: MachineNo) -> Taste {
+        let (lane, template) = self.catch_up_of(unit);
+        let taste = Taste { unit, lane, template, score: 0, instances: 0 };
+        let (score, instances) = self.judged(&taste, source);
+        Taste { score, instances, ..taste }
+    }
+
+    /// Whether a unit thinks no worse of another machine.
+    fn likes(&self, taste: &Taste, machine: MachineNo) -> bool {
+        let (score, instances) = self.judged(taste, machine);
+        score >= taste.score && instances <= taste.instances
+    }
+
+    /// The score of a machine, and how many instances of the unit's template there are if the
+    /// ranking asks for it.
+    fn judged(&self, taste: &Taste, machine: MachineNo) -> (i64, u32) {
+        let lane = &self.lanes.slots[taste.lane];
+        let (against, _) = lane.order_of(machine, taste.template, self.ground());
+        let score = self.own_score(taste.unit, machine).saturating_sub(against);
+        let desk = &self.machines.slots[machine].desk;
+        let counted = taste.template.some().filter(|_| self.policy.ranking == Ranking::Spread);
+        (score, counted.map_or(0, |template| desk.of(template).matching))
+    }
+}

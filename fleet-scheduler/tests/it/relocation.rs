@@ -1,0 +1,357 @@
+//! Drains and rebalancing: what holds of both for every cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Epoch, Machine, MachineId, Requirements, Reschedule, Snapshot, Unit};
+use fleet_scheduler::strategies::{Features, clusters};
+use fleet_scheduler::{
+    Action, Cause, Demand, Drain, DrainPlan, Held, Index, Plan, Policy, Ranking, Rebalance, Step,
+    apply, check, naive, plan,
+};
+use fleet_unitfile::UnitName;
+use proptest::prelude::*;
+
+use crate::config::cases;
+use crate::twin::places;
+
+/// A cluster that has nothing to do.
+fn settled(cluster: &Snapshot) -> Snapshot {
+    apply(cluster, &plan(cluster))
+}
+
+/// The cluster with those machines cordoned.
+fn cordoned(cluster: &Snapshot, machines: &BTreeSet<MachineId>) -> Snapshot {
+    let mut cluster = cluster.clone();
+    for id in machines {
+        if let Some(machine) = cluster.machine(id.as_str()).map(AsRef::as_ref).cloned() {
+            cluster.put_machine(Machine { cordoned: true, ..machine });
+        }
+    }
+    cluster
+}
+
+fn drain(cluster: &Snapshot, drain: &Drain) -> DrainPlan {
+    Index::load(Policy::default(), cluster).drain(drain)
+}
+
+fn rebalance(cluster: &Snapshot, asked: &Rebalance) -> Plan {
+    Index::load(Policy::default(), cluster).rebalance(asked)
+}
+
+fn moved<'a>(plan: &'a Plan, cause: &Cause) -> Vec<&'a Step> {
+    plan.steps.iter().filter(|step| step.cause == *cause).collect()
+}
+
+fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
+    let unit = cluster.unit(name.as_str()).map(AsRef::as_ref);
+    unit.filter(|unit: &&Unit| unit.is_wanted() && !unit.is_global())
+}
+
+/// Where each unit is that is up.
+fn up(cluster: &Snapshot, down: &BTreeSet<UnitName>) -> BTreeMap<UnitName, MachineId> {
+    let mut up = places(cluster);
+    up.retain(|name, machine| {
+        let present = cluster.machine(machine.as_str()).is_some();
+        present && single(cluster, name).is_some() && !down.contains(name)
+    });
+    up
+}
+
+/// How many instances of each template are among these.
+fn instances<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitName, u32> {
+    let mut counts = BTreeMap::new();
+    for template in names.filter_map(UnitName::template) {
+        *counts.entry(template).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// The instances that are up and stay where they are, before and after; `plan` is of a cluster that
+/// had nothing to do, so all its steps are for the errand.
+fn undercut(
+    cluster: &Snapshot,
+    plan: &Plan,
+    keep_up: u32,
+    down: &BTreeSet<UnitName>,
+) -> Option<UnitName> {
+    let mut up = up(cluster, down);
+    let before = instances(up.keys());
+    plan.steps.iter().for_each(|step| drop(up.remove(&step.unit)));
+    let after = instances(up.keys());
+    let left = |template: &UnitName| after.get(template).copied().unwrap_or(0);
+    before.into_iter().find_map(|(template, before)| {
+        let now = left(&template);
+        (now < before && now < keep_up).then_some(template)
+    })
+}
+
+fn drains() -> impl Strategy<Value = Drain> {
+    let machines = prop::collection::btree_set(1..=5_u8, 1..=2);
+    let down = prop::collection::btree_set(1..=3_u8, 0..=1);
+    let at_once = prop_oneof![3 => Just(u32::MAX), 1 => 0..=3_u32];
+    (machines, 0..=2_u32, at_once, down).prop_map(|(machines, keep_up, at_once, down)| Drain {
+        machines: machines.into_iter().map(|at| format!("m{at}").parse().unwrap()).collect(),
+        keep_up,
+        at_once,
+        down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
+    })
+}
+
+/// Load of each machine, global units counted.
+fn loads(cluster: &Snapshot) -> BTreeMap<MachineId, usize> {
+    let load = |machine: &Machine| {
+        let placed = cluster.placements().filter(|(name, at)| {
+            let counts = single(cluster, name).is_some() || cluster.fault(name.as_str()).is_some();
+            at.machine == machine.id && counts
+        });
+        placed.count() + naive::globals_on(cluster, machine).len()
+    };
+    cluster.machines().map(|machine| (machine.id.clone(), load(machine))).collect()
+}
+
+/// The sum of the squares: how uneven the loads are.
+fn unevenness(cluster: &Snapshot) -> usize {
+    loads(cluster).values().map(|load| load * load).sum()
+}
+
+/// The score of a machine for a unit that is taken off the cluster.
+fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
+    let machine = cluster.machine(machine.as_str()).unwrap();
+    let wants: &Requirements = &unit.requirements;
+    let liked = wants.prefer.iter().filter(|it| it.wants.eval(&machine.metadata));
+    let liked: i64 = liked.map(|it| i64::from(it.weight)).sum();
+    let crowding = wants.spread.iter().map(|spread| {
+        let value = machine.metadata.get(&spread.key);
+        let alike = cluster.placements().filter(|(name, at)| {
+            let there = cluster.machine(at.machine.as_str());
+            name.template() == unit.name.template()
+                && **name != unit.name
+                && (single(cluster, name).is_some() || cluster.fault(name.as_str()).is_some())
+                && there.is_some_and(|there| there.metadata.get(&spread.key) == value)
+        });
+        i64::from(spread.weight) * i64::try_from(alike.count()).unwrap()
+    });
+    let crowding: i64 = if unit.name.is_instance() { crowding.sum() } else { 0 };
+    liked - crowding
+}
+
+proptest! {
+    #![proptest_config(cases(2))]
+
+    #[test]
+    fn a_drain_breaks_no_rule(cluster in clusters(Features::ALL), asked in drains()) {
+        let told = drain(&cluster, &asked);
+        let cluster = cordoned(&cluster, &asked.machines);
+        prop_assert_eq!(check(&cluster, &told.plan), [], "{}", told);
+    }
+
+    #[test]
+    fn a_drain_leaves_as_many_up_as_it_must(cluster in clusters(Features::ALL), asked in drains()) {
+        let cluster = settled(&cordoned(&cluster, &asked.machines));
+        let told = drain(&cluster, &asked);
+        let found = undercut(&cluster, &told.plan, asked.keep_up, &asked.down);
+        prop_assert_eq!(found, None, "{}", told);
+    }
+
+    #[test]
+    fn a_drain_accounts_for_everybody(cluster in clusters(Features::ALL), asked in drains()) {
+        let told = drain(&cluster, &asked);
+        let after = apply(&cordoned(&cluster, &asked.machines), &told.plan);
+        for (name, at) in places(&after) {
+            let counts = single(&after, &name).is_some() || after.fault(name.as_str()).is_some();
+            let drained = asked.machines.contains(&at) && after.machine(at.as_str()).is_some();
+            prop_assert_eq!(told.held.contains_key(&name), counts && drained, "{}", name);
+        }
+        let moved = moved(&told.plan, &Cause::Drained);
+        let from_there = moved.iter().all(|step| {
+            matches!(&step.action, Action::Move { from, .. } if asked.machines.contains(from))
+        });
+        prop_assert!(from_there, "{}", told);
+    }
+
+    #[test]
+    fn a_preview_leaves_the_index_as_it_was(cluster in clusters(Features::ALL), asked in drains()) {
+        let mut index = Index::load(Policy::default(), &cluster);
+        let before = index.plan();
+        let told = index.drain(&asked);
+        prop_assert_eq!(&index.plan().steps, &before.steps);
+        let plan = index.rebalance(&Rebalance::within(5));
+        prop_assert_eq!(&index.plan().steps, &before.steps);
+        prop_assert_eq!(index.drain(&asked).plan.steps, told.plan.steps);
+        prop_assert_eq!(index.rebalance(&Rebalance::within(5)).steps, plan.steps);
+    }
+
+    /// Who stays when a drain has come to its end is placed nowhere by the letter either, if all
+    /// that must be beside it looks for a machine.
+    #[test]
+    fn a_drain_that_has_ended_leaves_nobody_who_could_go(
+        cluster in clusters(Features { faults: false, ..Features::ALL }),
+        asked in drains(),
+    ) {
+        let asked = Drain { keep_up: 0, at_once: u32::MAX, ..asked };
+        let mut cluster = settled(&cordoned(&cluster, &asked.machines));
+        for _ in 0..20 {
+            let told = drain(&cluster, &asked);
+            if told.plan.is_empty() {
+                break;
+            }
+            cluster = apply(&cluster, &told.plan);
+        }
+        let told = drain(&cluster, &asked);
+        prop_assert!(told.plan.is_empty(), "it does not end: {}", told);
+        for (unit, why) in &told.held {
+            prop_assert!(matches!(why, Held::NowhereElse(_)));
+            let mut alone = cluster.clone();
+            alone.unplace(unit.as_str());
+            let placed = naive::plan(&alone, &Policy::default());
+            // Others may have had to leave for it: then not all would have been as it was.
+            let others = places(&alone);
+            let kept = others.iter().all(|(name, at)| placed.get(name) == Some(at));
+            prop_assert!(!kept || !placed.contains_key(unit), "{} could go: {}", unit, told);
+        }
+    }
+
+    #[test]
+    fn a_rebalancing_breaks_no_rule(
+        cluster in clusters(Features::ALL),
+        budget in 0..6_u32,
+        gain in 0..3_u32,
+    ) {
+        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(budget) });
+        prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
+    }
+
+    #[test]
+    fn a_rebalancing_keeps_to_its_budget_and_leaves_enough_up(
+        cluster in clusters(Features::ALL),
+        budget in 0..6_u32,
+        keep_up in 0..3_u32,
+    ) {
+        let cluster = settled(&cluster);
+        let asked = Rebalance { keep_up, ..Rebalance::within(budget) };
+        let plan = rebalance(&cluster, &asked);
+        prop_assert!(plan.steps.len() <= usize::try_from(budget).unwrap(), "{}", plan);
+        prop_assert_eq!(undercut(&cluster, &plan, keep_up, &asked.down), None, "{}", plan);
+        for step in &plan.steps {
+            let wants = &cluster.unit(step.unit.as_str()).unwrap().requirements;
+            prop_assert_eq!(&step.cause, &Cause::Rebalanced);
+            prop_assert_eq!(wants.reschedule, Reschedule::Always);
+        }
+    }
+
+    #[test]
+    fn a_rebalancing_makes_it_more_even_until_it_ends(cluster in clusters(Features::ALL)) {
+        let mut cluster = settled(&cluster);
+        loop {
+            let plan = rebalance(&cluster, &Rebalance::within(3));
+            if plan.is_empty() {
+                break;
+            }
+            let after = apply(&cluster, &plan);
+            prop_assert!(unevenness(&after) < unevenness(&cluster), "{}", plan);
+            cluster = settled(&after);
+        }
+    }
+
+    #[test]
+    fn each_move_is_worth_it_and_makes_no_score_worse(
+        cluster in clusters(Features {
+            groups: false,
+            peer_patterns: false,
+            globals: false,
+            ..Features::ALL
+        }),
+        gain in 0..3_u32,
+    ) {
+        let mut cluster = settled(&cluster);
+        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(5) });
+        for step in &plan.steps {
+            let Action::Move { from, to } = &step.action else { panic!("{plan}") };
+            let unit = Unit::clone(cluster.unit(step.unit.as_str()).unwrap());
+            let before = score(&cluster, &unit, from);
+            prop_assert!(score(&cluster, &unit, to) >= before, "{}", step);
+            let full = loads(&cluster)[from];
+            cluster.place(step.unit.clone(), to.clone(), Epoch(99));
+            let gained = full.checked_sub(loads(&cluster)[to]);
+            let gain = usize::try_from(gain).unwrap();
+            prop_assert!(gained.is_some_and(|gained| gained > gain), "{}", step);
+        }
+    }
+
+    #[test]
+    fn plain_units_end_up_even(
+        cluster in clusters(Features { faults: true, ..Features::NONE }),
+        empty in 1..4_u8,
+        gain in 0..3_u32,
+    ) {
+        let mut cluster = settled(&cluster);
+        for at in 0..empty {
+            cluster.put_machine(Machine::new(format!("new{at}").parse().unwrap()));
+        }
+        let mut rounds = 0;
+        loop {
+            let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(2) });
+            if plan.is_empty() {
+                break;
+            }
+            cluster = apply(&cluster, &plan);
+            rounds += 1;
+            prop_assert!(rounds < 50);
+        }
+        let loads = loads(&cluster);
+        let most = loads.values().max().copied().unwrap_or(0);
+        // Those that cannot be read do not move.
+        let fixed = cluster.placements().filter(|(name, _)| cluster.fault(name.as_str()).is_some());
+        let is_even = most - loads.values().min().unwrap() <= 1 + usize::try_from(gain).unwrap();
+        prop_assert!(is_even || fixed.count() > 0, "{:?}", loads);
+    }
+
+    #[test]
+    fn whoever_packs_is_not_unpacked(cluster in clusters(Features::NONE)) {
+        let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
+        let mut index = Index::load(policy, &cluster);
+        let plan = index.plan();
+        prop_assert_eq!(index.rebalance(&Rebalance::within(9)).steps, plan.steps);
+    }
+}
+
+fn index(machines: &[&str]) -> Index {
+    let mut index = Index::new(Policy::default());
+    for id in machines {
+        index.put_machine(Machine::new(id.parse().unwrap()));
+    }
+    index
+}
+
+fn put(index: &mut Index, name: &str, at: &str, text: &str) {
+    let name: UnitName = name.parse().unwrap();
+    let file = fleet_unitfile::UnitFile::parse(format!("[X-Fleet]\n{text}")).unwrap();
+    let strict = fleet_core::Strictness::Refuse;
+    let parsed = Requirements::parse(&name, &file, strict).unwrap();
+    let requirements = parsed.requirements.into();
+    index.put(Demand { name: name.clone(), requirements, wanted: true });
+    index.place(name, at.parse().unwrap(), Epoch(1));
+}
+
+#[test]
+fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
+    let mut index = index(&["m1", "m2", "m3"]);
+    put(&mut index, "new.service", "m1", "Replaces=web@*\n");
+    put(&mut index, "web@1.service", "m2", "");
+    put(&mut index, "full.service", "m3", "");
+    put(&mut index, "fuller.service", "m3", "");
+    let told = index.drain(&Drain { keep_up: 1, ..Drain::of(["m1".parse().unwrap()]) });
+    let web = "web@.service".parse().unwrap();
+    let held = Held::KeepUp { template: web, up: 1, keep_up: 1 };
+    assert_eq!(told.held.into_values().collect::<Vec<_>>(), [held]);
+    assert!(told.plan.is_empty());
+    let told = index.drain(&Drain::of(["m1".parse().unwrap()]));
+    let steps: Vec<_> = told.plan.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        steps,
+        [
+            "move web@1.service from m2 to m3: new.service replaces it",
+            "move new.service from m1 to m2: the machine is drained",
+        ]
+    );
+}
