@@ -1,7 +1,7 @@
 //! Classes: units that ask for the same and that the same patterns match. Every machine treats all
 //! units of a class alike, what ties them to others aside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
@@ -47,8 +47,11 @@ pub(crate) struct Class {
     pub(crate) refused: Option<u64>,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// Whether one of these is to be tried in the plan that is being made.
-    pub(crate) awake: bool,
+    /// The turn in which one of these was woken and has not been refused since.
+    pub(crate) awake: u64,
+    /// What [`Lanes::facts`](super::Lanes::facts) was when every machine refused the class
+    /// whoever is there.
+    pub(crate) hopeless: Option<u64>,
 }
 
 /// All classes.
@@ -57,7 +60,13 @@ pub(crate) struct Classes {
     pub(crate) slots: Slots<ClassNo, Class>,
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
-    pub(crate) parked: std::collections::BTreeSet<ClassNo>,
+    pub(crate) parked: BTreeSet<ClassNo>,
+    /// Those of them that somebody who leaves a machine may help.
+    hopeful: BTreeSet<ClassNo>,
+    /// The facts of machines for which that is known.
+    facts: u64,
+    /// How often units have been placed.
+    pub(crate) turn: u64,
 }
 
 /// What makes a class: requirements, owner, patterns that match.
@@ -76,7 +85,8 @@ impl Classes {
         let mut slots = Slots::default();
         let requirements = NOTHING.clone();
         slots.insert(Class { requirements, filter, users: 1, ..Class::default() });
-        Self { slots, table: HashTable::new(), parked: Default::default() }
+        let (parked, hopeful) = Default::default();
+        Self { slots, table: HashTable::new(), parked, hopeful, facts: 0, turn: 0 }
     }
 
     /// The class of that key, if there is one.
@@ -102,8 +112,47 @@ impl Classes {
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
-        self.parked.remove(&number);
+        self.unpark(number);
         self.slots.remove(number)
+    }
+
+    /// A class has parked units. `facts` are those of the machines that refused them.
+    pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
+        self.parked.insert(number);
+        if self.slots[number].hopeless == Some(facts) {
+            self.hopeful.remove(&number);
+        } else {
+            self.hopeful.insert(number);
+        }
+    }
+
+    /// A class has no parked units any more.
+    pub(crate) fn unpark(&mut self, number: ClassNo) {
+        self.parked.remove(&number);
+        self.hopeful.remove(&number);
+    }
+
+    /// The classes with parked units that somebody who leaves a machine may help.
+    pub(crate) fn hopeful(&self) -> impl Iterator<Item = ClassNo> {
+        self.hopeful.iter().copied()
+    }
+
+    /// Machines are others now. Hope is left to all classes but those that had none before and of
+    /// which it is still true that every machine refuses them by what it is.
+    pub(crate) fn learn(&mut self, facts: u64, still_refused: impl Fn(&Class) -> bool) {
+        let before = std::mem::replace(&mut self.facts, facts);
+        if before == facts {
+            return;
+        }
+        self.hopeful.clear();
+        for number in &self.parked {
+            let class = &mut self.slots[*number];
+            if class.hopeless == Some(before) && still_refused(class) {
+                class.hopeless = Some(facts);
+            } else if class.hopeless != Some(facts) {
+                self.hopeful.insert(*number);
+            }
+        }
     }
 }
 

@@ -99,8 +99,8 @@ impl Index {
         }
     }
 
-    /// A unit's `MachineOf=` has a pattern. If it is the first that does, the units that the pattern
-    /// matches are tied from now on, and may not go on waiting with others of their class.
+    /// A unit's `MachineOf=` has a pattern. If it is the first that does, the units that the
+    /// pattern matches are tied from now on, and may not go on waiting with others of their class.
     fn add_namer(&mut self, pattern: PatternNo, unit: UnitNo) {
         let namers = &mut self.patterns.slots[pattern].namers;
         namers.push(unit);

@@ -98,6 +98,9 @@ impl Index {
         }
         for unit in pending.tried {
             self.wake(unit);
+            if self.units.slots[unit].wait == Wait::Stranded {
+                self.fresh.push(unit); // To be told of again.
+            }
         }
         for machine in pending.unsettled {
             self.soil(machine);

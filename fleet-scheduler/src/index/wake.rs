@@ -61,7 +61,7 @@ impl Index {
         let class = &mut self.classes.slots[slot.class];
         class.parked.remove(slot.name());
         if class.parked.is_empty() {
-            self.classes.parked.remove(&slot.class);
+            self.classes.unpark(slot.class);
         }
     }
 
@@ -102,7 +102,7 @@ impl Index {
         slot.wait = Wait::Parked;
         let class = &mut self.classes.slots[slot.class];
         class.parked.insert(slot.name().clone(), unit);
-        self.classes.parked.insert(slot.class);
+        self.classes.park(slot.class, self.lanes.facts);
     }
 
     /// Sets a group aside that no machine takes.

@@ -39,7 +39,11 @@ impl Index {
         let taking = lifted.iter().copied().filter(is_present).filter(takes);
         let taking: Vec<MachineNo> = taking.collect();
         if taking.is_empty() {
-            self.classes.slots[number].refused = Some(self.lanes.lifts.end());
+            let (filter, ground) = (self.classes.slots[number].filter, self.ground());
+            let still_hopeless = lifted.iter().all(|machine| !ground.takes(filter, *machine));
+            let class = &mut self.classes.slots[number];
+            class.refused = Some(self.lanes.lifts.end());
+            class.hopeless = class.hopeless.filter(|_| still_hopeless).map(|_| self.lanes.facts);
             return Some(None);
         }
         let (lane, template) = self.catch_up_of(unit);
@@ -62,6 +66,9 @@ impl Index {
         let class = &mut self.classes.slots[number];
         if found.is_none() {
             class.refused = Some(self.lanes.lifts.end());
+            // A lane leaves out whom nothing can lift but a change of the machine.
+            let none_takes = skipped.is_empty() && !self.lanes.slots[lane].is_private();
+            class.hopeless = none_takes.then_some(self.lanes.facts);
         } else if own == LaneNo::NONE {
             class.skips += skipped.len();
             if class.skips > self.lanes.slots[shared].len() + 2 * PATIENCE {

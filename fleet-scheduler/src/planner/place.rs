@@ -10,7 +10,7 @@ pub(super) const PATIENCE: usize = 32;
 impl Index {
     /// Places what can be placed, and parts what can be parted.
     pub(super) fn place_and_part(&mut self, queue: &mut Queue) {
-        self.sleep_all();
+        self.classes.turn += 1; // No class has been woken in it.
         self.wake_restless();
         loop {
             while let Some(unit) = self.next_in(queue) {
@@ -30,13 +30,6 @@ impl Index {
     fn wake_restless(&mut self) {
         let restless: Vec<UnitNo> = self.restless.iter().copied().collect();
         restless.into_iter().for_each(|first| self.wake(first));
-    }
-
-    /// No class has been woken in the plan that begins.
-    fn sleep_all(&mut self) {
-        for class in &self.classes.parked {
-            self.classes.slots[*class].awake = false;
-        }
     }
 
     /// Wakes those whom it may help that units came to machines since a mark.
@@ -70,7 +63,7 @@ impl Index {
     fn attempt_one(&mut self, unit: UnitNo, queue: &mut Queue) {
         let class = self.units.slots[unit].class;
         let Some(machine) = self.find_machine(unit) else {
-            self.classes.slots[class].awake = false;
+            self.classes.slots[class].awake = 0;
             self.park(unit);
             queue.tried.push(unit);
             return;
@@ -78,11 +71,12 @@ impl Index {
         self.units.slots[unit].wait = Wait::No;
         self.seat(unit, machine);
         self.wake_after_coming(unit);
-        let class = &self.classes.slots[class];
-        if class.awake {
+        let turn = self.classes.turn;
+        let class = &mut self.classes.slots[class];
+        if class.awake == turn {
             match class.parked.values().next().copied() {
                 Some(next) => self.wake(next),
-                None => self.classes.slots[self.units.slots[unit].class].awake = false,
+                None => class.awake = 0,
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, MachineNo, UnitNo, Wait};
+use crate::index::{Ground, Index, MachineNo, UnitNo, Wait};
 use crate::rules::Question;
 
 /// The units to be tried in a plan.
@@ -106,6 +106,7 @@ impl Index {
             machines.dedup();
             machines.retain(|machine| self.machines.slots[*machine].is_present());
         }
+        self.learn(machines.as_deref());
         self.wake_classes(machines.as_deref());
         self.wake_groups(machines.as_deref());
         let bound = 2 * self.machines.slots.len() + 1024;
@@ -114,21 +115,32 @@ impl Index {
         self.lifts_seen = self.lanes.lifts.end();
     }
 
+    /// Finds out which classes no machine can take, now that some machines may be others.
+    fn learn(&mut self, machines: Option<&[MachineNo]>) {
+        let (machine_slots, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
+        let ranking = self.policy.ranking;
+        let ground = Ground { machines: machine_slots, filters, patterns, ranking };
+        self.classes.learn(self.lanes.facts, |class| {
+            let takes = |machine: &MachineNo| ground.takes(class.filter, *machine);
+            machines.is_some_and(|all| !all.iter().any(takes))
+        });
+    }
+
     fn wake_classes(&mut self, machines: Option<&[MachineNo]>) {
         let mut woken = Vec::new();
-        for number in &self.classes.parked {
-            let class = &self.classes.slots[*number];
-            let Some(first) = class.parked.values().next().filter(|_| !class.awake) else {
-                continue;
-            };
+        let turn = self.classes.turn;
+        for number in self.classes.hopeful() {
+            let class = &self.classes.slots[number];
+            let first = class.parked.values().next().filter(|_| class.awake != turn);
+            let Some(first) = first else { continue };
             let takes =
                 |machine: &MachineNo| Question::new(self, *first, *machine).denial().is_none();
             if machines.is_none_or(|machines| machines.iter().any(takes)) {
-                woken.push((*number, *first));
+                woken.push((number, *first));
             }
         }
         for (class, first) in woken {
-            self.classes.slots[class].awake = true;
+            self.classes.slots[class].awake = turn;
             self.wake(first);
         }
     }

@@ -116,6 +116,41 @@ fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
+/// Units that every machine refused by what it is are tried again when a machine is another.
+#[test]
+fn a_unit_without_hope_has_some_when_a_machine_changes() {
+    let mut index = Index::new(Policy::default());
+    let zone = |zone: &str| Machine::new("m1".parse().unwrap()).with_metadata("zone", zone);
+    index.put_machine(zone("a"));
+    for (name, zone) in [("one.service", "b"), ("two.service", "c")] {
+        index.put_unit(&unit(
+            name,
+            "launched",
+            &format!("[X-Fleet]\nMachineMetadata=zone={zone}\n"),
+        ));
+    }
+    for (now, placed) in [("a", None), ("d", None), ("b", Some("one")), ("c", Some("two"))] {
+        index.put_machine(zone(now));
+        let decided = index.plan();
+        let came = decided.steps.iter().find(|step| matches!(step.action, Action::Place { .. }));
+        let came = came.map(|step| step.unit.prefix());
+        assert_eq!(came, placed, "in zone {now}: {decided}");
+        index.apply(&decided, Epoch(1));
+    }
+}
+
+/// A unit that waits for its machine to come back was told of only in the first of two plans.
+#[test]
+fn a_plan_that_is_made_again_tells_again_of_who_is_not_rescheduled() {
+    let mut index = Index::new(Policy::default());
+    index.put_unit(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
+    index.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    index.place("b.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let (one, other) = (index.plan(), index.plan());
+    assert_eq!((one.steps.len(), one.unplaced.len()), (1, 1));
+    assert_eq!(one, other);
+}
+
 /// What was known of the zones of no machine at all was taken for what is known of the first one.
 #[test]
 fn a_machine_that_comes_back_to_units_that_spread_is_counted() {

@@ -2,7 +2,7 @@
 
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::strategies::{Carried, Event, Features, Happening, History, histories};
-use fleet_scheduler::{Action, Change, Demand, Index, Plan, Policy, Ranking, Step, apply};
+use fleet_scheduler::{Action, Change, Demand, Index, Plan, Policy, Ranking, Step, apply, check};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -59,7 +59,10 @@ impl Life {
         for (unit, reason) in &plan.unplaced {
             prop_assert_eq!(Some(reason), expected.unplaced.get(unit), "{}", unit);
         }
-        prop_assert_eq!(&self.index.reasons(), &expected.unplaced);
+        let unplaced = self.index.reasons();
+        prop_assert_eq!(&unplaced, &expected.unplaced);
+        let whole = Plan { unplaced, ..plan.clone() };
+        prop_assert_eq!(check(&self.cluster, &whole), []);
         for unit in self.cluster.units() {
             let told = self.index.explain(&unit.name);
             prop_assert_eq!(told, self.loaded().explain(&unit.name), "{}", unit.name);
