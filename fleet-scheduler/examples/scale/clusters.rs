@@ -5,6 +5,7 @@ use fleet_unitfile::UnitFile;
 
 const ZONES: usize = 3;
 const CORE: u64 = 1000;
+const GIGABYTE: u64 = 1 << 30;
 
 /// A cluster of one shape in which nobody has a machine.
 pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
@@ -42,7 +43,7 @@ pub(crate) fn machine_id(index: usize) -> String {
 pub(crate) fn machine(index: usize, cpu: u64) -> Machine {
     let id = machine_id(index).parse().expect("a machine ID");
     let machine = Machine::new(id).with_metadata("zone", &format!("z{}", index % ZONES));
-    Machine { offers: Resources { cpu, memory: 0, disk: 0 }, ..machine }
+    Machine { offers: Resources { cpu, memory: cpu / CORE * GIGABYTE, disk: 0 }, ..machine }
 }
 
 pub(crate) fn plain_name(index: usize) -> String {
@@ -57,7 +58,8 @@ fn in_zone(index: usize) -> Requirements {
 
 fn reserving(index: usize) -> Requirements {
     let cores = index as u64 % 7 + 1;
-    let reserve = Resources { cpu: cores * CORE, memory: 0, disk: 0 };
+    let gigabytes = index as u64 * 3 % 7 + 1;
+    let reserve = Resources { cpu: cores * CORE, memory: gigabytes * GIGABYTE, disk: 0 };
     Requirements { reserve, ..Requirements::default() }
 }
 

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `plain` | ask for nothing |
 //! | `metadata` | ask for one of three zones |
-//! | `reserve` | reserve one of seven amounts, nine tenths of what there is in all |
+//! | `reserve` | reserve processor time and memory, nine tenths of what there is in all |
 //! | `conflicts` | `Conflicts=green-*`, and all are called so |
 //! | `templates` | ten of each template, `Conflicts=%p@*` |
 //! | `groups` | come in fives: a leader, three that follow it and one that follows a follower |

@@ -56,6 +56,10 @@ pub enum Violation {
 }
 
 /// Looks for everything that is wrong with a plan for a snapshot; empty if nothing is.
+///
+/// The plan of an [`Index`](crate::Index) that lives on tells only of the units that it had to
+/// try. Put all [`reasons`](crate::Index::reasons) of the index into it first, or some will be
+/// missed.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
