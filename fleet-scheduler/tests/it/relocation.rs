@@ -355,3 +355,13 @@ fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
         ]
     );
 }
+
+#[test]
+fn two_units_that_a_third_must_be_beside_leave_together_with_it() {
+    let mut index = index(&["m1", "m2"]);
+    put(&mut index, "a.service", "m1", "");
+    put(&mut index, "b.service", "m1", "");
+    put(&mut index, "c.service", "m1", "MachineOf=a.service\nMachineOf=b.service\n");
+    let told = index.drain(&Drain::of(["m1".parse().unwrap()]));
+    assert_eq!((told.plan.steps.len(), told.held.len()), (3, 0), "{told}");
+}
