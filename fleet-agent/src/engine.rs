@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{Epoch, MachineId, Snapshot, Timestamp};
-use fleet_scheduler::{Action, Plan, plan};
+use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
+use fleet_scheduler::{Action, Plan};
 use fleet_store::{
     Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, StoreError, Unplace,
 };
@@ -12,11 +12,20 @@ use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
 use crate::grace;
+use crate::planner::Planner;
 use crate::wake::Wake;
 use crate::{Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long to wait until the mirror shows what was written.
+///
+/// What is planned before that rests on what was there before, and the store refuses it; so the
+/// wait saves work and decides nothing. It has a limit, because a store that several clusters share
+/// counts the revisions of all: should an answer ever carry one that another cluster made, this
+/// mirror comes that far with the next change of its own, which may be a day away.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// What an engine needs to run.
 pub struct EngineConfig {
@@ -107,8 +116,9 @@ impl Engine {
             return End::Shutdown;
         }
         let mut wake = Wake::of(&self.config.mirror);
+        let mut planner = Planner::new();
         loop {
-            let again = match self.pass(leadership).await {
+            let again = match self.pass(leadership, &mut planner).await {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => None,
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -128,27 +138,43 @@ impl Engine {
 
     /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
     /// Returns when to plan again by itself.
-    async fn pass(&self, leadership: &Leadership) -> Result<Option<Timestamp>, RegistryError> {
+    async fn pass(
+        &self,
+        leadership: &Leadership,
+        planner: &mut Planner,
+    ) -> Result<Option<Timestamp>, RegistryError> {
         let mirror = &self.config.mirror;
-        // What cannot be seen for certain is not a reason to move anything.
-        let (Some(snapshot), Some(current_for)) = (mirror.current(), mirror.current_for()) else {
+        let news = mirror.news_since(planner.seen());
+        // Asked after the news: if the store was lost in between, this says too little, never too
+        // much. What cannot be seen for certain is not a reason to move anything.
+        let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
             return Ok(None);
         };
-        let mut plan = plan(&snapshot);
-        debug_assert_eq!(fleet_scheduler::check(&snapshot, &plan), []);
-        let again = grace::withhold(&snapshot, &mut plan, current_for);
+        let mut plan = planner.follow(&news).clone();
+        let snapshot = &*news.snapshot;
+        debug_assert_eq!(fleet_scheduler::check(snapshot, &plan), []);
+        let again = grace::withhold(snapshot, &mut plan, current_for);
         let again = again.map(|wait| self.config.clock.now().after(wait));
-        let writes = writes(&snapshot, &plan);
+        let writes = writes(snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
             }
             let revision = leadership.commit(&writes).await?;
-            // A mirror that has ended ends this loop as well, when it next waits for a change.
-            let _seen = mirror.wait_for(revision).await.is_ok();
+            self.wait_shown(revision).await;
         }
         self.tidy_up().await?;
         Ok(again)
+    }
+
+    /// Waits a while until the mirror shows what was written; after that, its news wake the loop.
+    async fn wait_shown(&self, revision: Revision) {
+        tokio::select! {
+            biased;
+            // A mirror that has ended ends the loop as well, when it next waits for a change.
+            _seen = self.config.mirror.wait_for(revision) => {}
+            () = self.config.clock.sleep(ECHO) => {}
+        }
     }
 
     /// Forgets unit files that no unit has any more.
@@ -161,7 +187,8 @@ impl Engine {
     }
 }
 
-/// What a plan changes in the store.
+/// What a plan changes in the store. It tells of all units that have no machine, so a reason that
+/// it does not tell is outdated.
 fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     let mut writes = PlacementWrites::default();
     let epoch = Epoch(plan.based_on.0);

@@ -11,6 +11,7 @@ mod clock;
 mod engine;
 mod grace;
 mod native;
+mod planner;
 mod service_manager;
 mod shutdown;
 mod wake;

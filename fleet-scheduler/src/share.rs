@@ -29,16 +29,19 @@ pub struct Share {
 /// Placed units are not questioned: the engine answers for them. Global units are taken one after
 /// the other by name, as far as the machine has the metadata and no unit that is there already, by
 /// placement or by having been taken before, conflicts. A global unit has no other requirements.
+///
+/// It costs what is on the machine, what is global, and what cannot be read, however large the
+/// cluster is.
 #[must_use]
 pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
     let mut share = Share { undecided: unreadable(snapshot, machine), ..Share::default() };
-    for (name, placement) in snapshot.placements().filter(|(_, p)| p.machine == *machine) {
+    for (name, epoch) in snapshot.placements_on(machine) {
         let unit = snapshot.unit(name.as_str());
         if let Some(unit) = unit.filter(|unit| unit.is_wanted() && !unit.is_global()) {
-            share.units.insert(name.clone(), (unit.clone(), placement.epoch));
+            share.units.insert(name.clone(), (unit.clone(), epoch));
         }
     }
-    let globals = snapshot.units().filter(|unit| unit.is_wanted() && unit.is_global());
+    let globals = snapshot.global_units().filter(|unit| unit.is_wanted());
     match snapshot.machine(machine.as_str()) {
         Some(present) => fit_in(&mut share, snapshot, present, globals),
         None => share.undecided.extend(globals.map(|unit| unit.name.clone())),

@@ -93,6 +93,17 @@ async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_does_not_wait_forever_for_a_revision_that_is_none_of_its_cluster() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.submit("i.service", "", 1, TargetState::Inactive).await;
+    cluster.hosts[0].wire().answer_ahead();
+    cluster.launch("a.service", "").await;
+    cluster.submit("i.service", "", 2, TargetState::Inactive).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    assert!(!cluster.history.has_unused_contents(), "the leader has not come back to its work");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted_after_all() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("h.service", "Global=true").await;

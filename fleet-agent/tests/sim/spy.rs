@@ -1,6 +1,7 @@
 //! What lies between a daemon and the store: who wrote what, and what is under way.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -68,11 +69,12 @@ impl Store for Spy {
 pub(crate) struct Wire {
     link: FaultyStore,
     late: Arc<Mutex<Option<Duration>>>,
+    ahead: Arc<AtomicBool>,
 }
 
 impl Wire {
     pub(crate) fn new(link: FaultyStore) -> Self {
-        Self { link, late: Arc::default() }
+        Self { link, late: Arc::default(), ahead: Arc::default() }
     }
 
     /// The link, to be tampered with.
@@ -83,6 +85,21 @@ impl Wire {
     /// Lets the next write arrive so much later; whoever sent it hears at once that nobody knows.
     pub(crate) fn hold_up_next(&self, time: Duration) {
         *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
+    /// Lets the next answer to a leader's writing name a revision that is far ahead, as if it were
+    /// another cluster's in the same store.
+    pub(crate) fn answer_ahead(&self) {
+        self.ahead.store(true, Ordering::Relaxed);
+    }
+
+    fn told(&self, answer: Commit, by_leader: bool) -> Commit {
+        match answer {
+            Commit::Applied(revision) if by_leader && self.ahead.swap(false, Ordering::Relaxed) => {
+                Commit::Applied(Revision(revision.0 + 1_000_000))
+            }
+            other => other,
+        }
     }
 }
 
@@ -98,6 +115,7 @@ impl Store for Wire {
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let by_leader = transaction.writes.iter().any(|write| write.key().ends_with("/placed"));
         let link = self.link.clone();
         let sent = tokio::spawn(async move {
             if let Some(time) = late {
@@ -107,7 +125,10 @@ impl Store for Wire {
         });
         match late {
             Some(_) => Err(StoreError::Unknown("the answer is late".into())),
-            None => sent.await.expect("a store does not panic"),
+            None => {
+                let answer = sent.await.expect("a store does not panic")?;
+                Ok(self.told(answer, by_leader))
+            }
         }
     }
 

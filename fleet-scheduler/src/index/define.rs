@@ -6,7 +6,7 @@ use fleet_core::{Pattern, Peer, Requirements};
 use fleet_unitfile::UnitName;
 
 use super::classes::{Class, Classes, Key, NOTHING};
-use super::units::{Kind, PeerRef};
+use super::units::{Kind, PeerRef, Wait};
 use super::{ClassNo, Index, LaneNo, MachineNo, PatternNo, UnitNo};
 use crate::policy::Ranking;
 
@@ -91,12 +91,25 @@ impl Index {
                 }
                 Peer::Matching(pattern) => {
                     let pattern = self.acquire(pattern);
-                    self.patterns.slots[pattern].namers.push(unit);
+                    self.add_namer(pattern, unit);
                     PeerRef::Matching(pattern)
                 }
             };
             self.units.ties_mut(unit).peers.push(peer);
         }
+    }
+
+    /// A unit's `MachineOf=` has a pattern. If it is the first that does, the units that the pattern
+    /// matches are tied from now on, and may not go on waiting with others of their class.
+    fn add_namer(&mut self, pattern: PatternNo, unit: UnitNo) {
+        let namers = &mut self.patterns.slots[pattern].namers;
+        namers.push(unit);
+        if namers.len() > 1 {
+            return;
+        }
+        let is_parked = |unit: &UnitNo| self.units.slots[*unit].wait == Wait::Parked;
+        let parked: Vec<UnitNo> = self.matching(pattern).filter(is_parked).collect();
+        parked.into_iter().for_each(|unit| self.wake(unit));
     }
 
     fn untie(&mut self, unit: UnitNo) {

@@ -90,6 +90,32 @@ fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
+/// Units that waited as one class were tied one by one when a unit came that named all of them by a
+/// pattern which was known already; then only the first was told of a machine that takes them.
+#[test]
+fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
+    let mut cluster = Snapshot::default();
+    for (name, option) in [
+        ("a@1.service", "MaxPerMachine=1"),
+        ("a@2.service", "MachineMetadataExpr=not exists retired"),
+        ("a@3.service", "MachineMetadataExpr=not exists retired"),
+        ("a@4.service", "Conflicts=a@*"),
+    ] {
+        cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
+    }
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    let mut index = Index::load(Policy::default(), &cluster);
+    let decided = index.plan();
+    index.apply(&decided, Epoch(1));
+    cluster = apply(&cluster, &decided);
+    let namer = unit("b.service", "launched", "[X-Fleet]\nMachineOf=a@*\n");
+    index.put_unit(&namer);
+    cluster.put_unit(namer);
+    cluster.put_machine(Machine::new("m2".parse().unwrap()));
+    index.put_machine(Machine::new("m2".parse().unwrap()));
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+}
+
 /// What was known of the zones of no machine at all was taken for what is known of the first one.
 #[test]
 fn a_machine_that_comes_back_to_units_that_spread_is_counted() {
