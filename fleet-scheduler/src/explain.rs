@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use fleet_core::{MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitNo, Why};
+use crate::index::{Answers, Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitNo, Why};
 use crate::policy::Policy;
-use crate::rules::Question;
+use crate::rules::{Denial, Question, Rank, Teller};
+
+type Verdicts = Vec<(MachineNo, Verdict)>;
 
 /// What every machine says to one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub enum Verdict {
         load: u32,
     },
     /// The machine does not take it, or not along with all that it must be beside.
-    Refused(Refusal),
+    Refused(Arc<Refusal>),
 }
 
 /// Explains where a unit is, where it could be, and why not elsewhere.
@@ -69,37 +72,39 @@ impl Index {
 
     fn explain_wanted(&mut self, unit: UnitNo) -> Explanation {
         let unsettled = self.settle();
-        let verdicts = match self.units.slots[unit].kind {
-            Kind::Global => self.verdicts_for_global(unit),
+        let (verdicts, answers) = match self.units.slots[unit].kind {
+            Kind::Global => (self.verdicts_for_global(unit), None),
             _ => self.verdicts_for_single(unit),
         };
         let is_refused = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Refused(_));
         let nowhere = verdicts.iter().all(is_refused);
+        let unexplained = nowhere || self.stranded.contains(&unit);
         let told = Explanation {
             unit: self.units.name(unit).clone(),
             group: self.tied_names(unit),
-            reason: (nowhere || self.stranded.contains(&unit)).then(|| self.reason(unit)),
+            reason: unexplained.then(|| self.reason(unit, answers.as_ref())),
             machines: verdicts.into_iter().map(|(m, v)| (self.machines.id(m).clone(), v)).collect(),
         };
         self.pending = Some(Pending { unsettled, ..Pending::default() });
         told
     }
 
-    fn verdicts_for_global(&self, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
+    fn verdicts_for_global(&self, unit: UnitNo) -> Verdicts {
         let verdict = |machine: MachineNo| {
             if self.is_on(unit, machine) {
                 return Verdict::Here;
             }
             let question = Question::new(self, unit, machine);
             match question.denial_of_global() {
-                Some(denial) => Verdict::Refused(question.refusal(denial)),
+                Some(denial) => Verdict::Refused(Arc::new(question.refusal(denial))),
                 None => Verdict::Eligible { load: question.desk.load() },
             }
         };
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
     }
 
-    fn verdicts_for_single(&mut self, unit: UnitNo) -> Vec<(MachineNo, Verdict)> {
+    /// The verdicts; with what machines answer in all if the unit is alone and was so all the time.
+    fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<Answers<Rank>>) {
         let trial = self.begin();
         let here = self.units.slots[unit].seat;
         if let Some(here) = here.some() {
@@ -107,17 +112,28 @@ impl Index {
             self.unseat(unit, here, Why::Follows(unit));
         }
         let group = self.group_of(unit);
+        let told = match self.alone(&group) {
+            Some(unit) => {
+                let (verdicts, answers) = verdicts_for_one(self, unit, here);
+                (verdicts, Some(answers).filter(|_| here == MachineNo::NONE))
+            }
+            None => (self.verdicts_for_group(&group, here), None),
+        };
+        self.take_back(&trial);
+        told
+    }
+
+    fn verdicts_for_group(&mut self, group: &[UnitNo], here: MachineNo) -> Verdicts {
         let machines: Vec<MachineNo> = self.machines.present().collect();
         let mut verdicts = Vec::with_capacity(machines.len());
         for machine in machines {
-            let verdict = match self.told(&group, machine) {
+            let verdict = match self.told(group, machine) {
                 _ if here == machine => Verdict::Here,
-                Some((_, refusal)) => Verdict::Refused(refusal),
+                Some((_, refusal)) => Verdict::Refused(Arc::new(refusal)),
                 None => Verdict::Eligible { load: self.machines.slots[machine].desk.load() },
             };
             verdicts.push((machine, verdict));
         }
-        self.take_back(&trial);
         verdicts
     }
 
@@ -145,6 +161,29 @@ impl Index {
         names
     }
 }
+
+/// Asks every machine about a unit that is alone and replaces nobody.
+fn verdicts_for_one(index: &Index, unit: UnitNo, here: MachineNo) -> (Verdicts, Answers<Rank>) {
+    let mut answers = Answers::new();
+    let ask = |machine: MachineNo| (machine, Question::new(index, unit, machine).denial());
+    let asked: Vec<(MachineNo, Option<Denial>)> = index.machines.present().map(ask).collect();
+    let mut teller = Teller::new(index, unit, &asked);
+    let mut verdicts = Vec::with_capacity(asked.len());
+    for (machine, denial) in asked {
+        let load = index.machines.slots[machine].desk.load();
+        let verdict = match denial {
+            _ if here == machine => Verdict::Here,
+            Some(denial) => {
+                answers.add(denial.rank(), load, machine);
+                Verdict::Refused(teller.tell(machine, denial))
+            }
+            None => Verdict::Eligible { load },
+        };
+        verdicts.push((machine, verdict));
+    }
+    (verdicts, answers)
+}
+
 /// A table for people: a line for each machine.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The steps of a plan: what happens to which unit, and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fleet_core::{MachineId, Refusal};
 use fleet_unitfile::UnitName;
@@ -49,7 +50,7 @@ pub enum Cause {
     /// The machine that it was on is not present.
     MachineGone,
     /// The machine that it was on no longer passes a rule.
-    Refused(Refusal),
+    Refused(Arc<Refusal>),
     /// It goes where this unit is, which it must be beside.
     FollowsPeer(UnitName),
     /// This unit, on the machine that it was on, replaces it.

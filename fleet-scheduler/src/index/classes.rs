@@ -45,6 +45,8 @@ pub(crate) struct Class {
     /// How far the trail of lifts had come when it was known that every machine refuses the class,
     /// except those named there since.
     pub(crate) refused: Option<u64>,
+    /// Whether it was asked why every machine refuses it.
+    pub(crate) was_asked: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
     /// The turn in which one of these was woken and has not been refused since.

@@ -281,6 +281,7 @@ impl Index {
             return;
         }
         let class = self.classes.remove(number);
+        self.censuses.forget(number);
         for lane in [class.lane, class.own] {
             self.leave_lane(lane, class.template);
         }

@@ -5,6 +5,7 @@
 //! not. A plan moves units about and writes down each step in a log. The log is taken back by
 //! whatever comes next, unless that is the carrying out of that very plan.
 
+mod census;
 mod classes;
 mod define;
 mod desk;
@@ -33,6 +34,8 @@ use fleet_unitfile::UnitName;
 use crate::change::{Change, Demand};
 use crate::plan::Plan;
 use crate::policy::Policy;
+pub(crate) use census::Answers;
+use census::Censuses;
 pub(crate) use classes::{Class, NOTHING};
 pub(crate) use desk::{Desk, NO_LIMIT, limit};
 use filters::Filters;
@@ -86,6 +89,7 @@ pub struct Index {
     pub(crate) classes: classes::Classes,
     pub(crate) filters: Filters,
     pub(crate) lanes: Lanes,
+    pub(crate) censuses: Censuses,
     /// The global units that are wanted.
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
     /// The wanted single units that may replace others.
@@ -128,6 +132,7 @@ impl Index {
             classes: classes::Classes::new(Filters::ALL),
             filters,
             lanes: Lanes::default(),
+            censuses: Censuses::default(),
             globals: BTreeMap::new(),
             replacers: BTreeMap::new(),
             unwanted: BTreeMap::new(),

@@ -125,6 +125,7 @@ impl Index {
         if relabelled {
             self.lanes.ranks.forget();
             self.lanes.lifts.forget();
+            self.censuses.clear();
         }
         machine
     }

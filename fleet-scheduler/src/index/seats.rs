@@ -1,5 +1,7 @@
 //! Seats: putting units on machines and taking them off, with a log by which all can be taken back.
 
+use std::sync::Arc;
+
 use fleet_core::Refusal;
 
 use super::lanes::Ground;
@@ -20,7 +22,7 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) enum Why {
     /// A rule refuses it there.
-    Refused(Box<Refusal>),
+    Refused(Arc<Refusal>),
     /// Another unit replaces it.
     ReplacedBy(UnitNo),
     /// A unit that it must be beside leaves.
@@ -48,6 +50,7 @@ pub(crate) struct Trial {
     mark: Mark,
     lifts: u64,
     ranks: u64,
+    stirs: u64,
     uses: u64,
 }
 
@@ -112,6 +115,7 @@ impl Index {
             self.patterns.slots[*pattern].seated += 1;
         }
         self.counted(unit, machine, 1);
+        self.stirred(machine);
         if self.policy.ranking == Ranking::BinPacking {
             self.ranks_better(machine);
         }
@@ -165,6 +169,12 @@ impl Index {
     pub(super) fn lifted(&mut self, machine: MachineNo) {
         self.lanes.lifts.push(machine);
         self.lanes.ranks.push(machine);
+        self.stirred(machine);
+    }
+
+    /// A machine may give another answer now, for better or worse.
+    fn stirred(&mut self, machine: MachineNo) {
+        self.censuses.stir(machine, self.machines.slots.len());
     }
 
     fn ranks_better(&mut self, machine: MachineNo) {
@@ -175,13 +185,14 @@ impl Index {
     pub(crate) fn begin(&self) -> Trial {
         let lanes = &self.lanes;
         let (lifts, ranks, uses) = (lanes.lifts.end(), lanes.ranks.end(), lanes.uses);
-        Trial { mark: self.mark(), lifts, ranks, uses }
+        Trial { mark: self.mark(), lifts, ranks, stirs: self.censuses.end(), uses }
     }
 
     /// Takes back all that was done since a trial began.
     pub(crate) fn take_back(&mut self, trial: &Trial) {
         self.undo_to(trial.mark);
         self.lanes.lifts.take_back(trial.lifts);
+        self.censuses.take_back(trial.stirs);
         if self.lanes.uses == trial.uses {
             self.lanes.ranks.take_back(trial.ranks);
         }

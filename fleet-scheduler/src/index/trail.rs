@@ -16,6 +16,11 @@ impl Trail {
         self.forgotten + self.machines.len() as u64
     }
 
+    /// How much of it is not forgotten.
+    pub(crate) fn len(&self) -> usize {
+        self.machines.len()
+    }
+
     /// Something happened to a machine.
     pub(crate) fn push(&mut self, machine: MachineNo) {
         self.machines.push(machine);

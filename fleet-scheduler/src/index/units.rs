@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fleet_core::{Epoch, Requirements};
 use fleet_unitfile::UnitName;
@@ -92,7 +92,8 @@ pub(crate) struct UnitSlot {
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     pub(crate) slots: Slots<UnitNo, UnitSlot>,
-    names: BTreeMap<UnitName, UnitNo>,
+    /// Put together when a name is first looked up: a plan from scratch may never need that.
+    names: OnceLock<BTreeMap<UnitName, UnitNo>>,
     /// Whether a lower number is an earlier name, as it is after a loading.
     in_order: bool,
 }
@@ -122,18 +123,29 @@ impl UnitSlot {
 }
 
 impl Units {
+    fn names(&self) -> &BTreeMap<UnitName, UnitNo> {
+        // Nothing was taken out yet, for that looks names up.
+        let numbered = || self.slots.numbers().map(|unit| (self.name(unit).clone(), unit));
+        self.names.get_or_init(|| numbered().collect())
+    }
+
+    fn names_mut(&mut self) -> &mut BTreeMap<UnitName, UnitNo> {
+        self.names();
+        self.names.get_mut().expect("they were just looked up")
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<UnitNo> {
-        self.names.get(name).copied()
+        self.names().get(name).copied()
     }
 
     /// The number of that name, which is given one if it has none.
     pub(crate) fn intern(&mut self, name: &UnitName) -> UnitNo {
-        if let Some(unit) = self.names.get(name) {
-            return *unit;
+        if let Some(unit) = self.find(name.as_str()) {
+            return unit;
         }
         self.in_order = false;
         let unit = self.slots.insert(UnitSlot::new(name.clone()));
-        self.names.insert(name.clone(), unit);
+        self.names_mut().insert(name.clone(), unit);
         unit
     }
 
@@ -141,8 +153,9 @@ impl Units {
     pub(crate) fn fill(&mut self, names: impl ExactSizeIterator<Item = UnitName>) {
         let slots = &mut self.slots;
         slots.reserve(names.len());
-        let numbered = names.map(|name| (name.clone(), slots.insert(UnitSlot::new(name))));
-        self.names = numbered.collect();
+        for name in names {
+            slots.insert(UnitSlot::new(name));
+        }
         self.in_order = true;
     }
 
@@ -160,15 +173,16 @@ impl Units {
         let slot = &self.slots[unit];
         let named = slot.ties.as_ref().is_some_and(|ties| !ties.followers.is_empty());
         if slot.kind == Kind::Unknown && slot.placed == MachineNo::NONE && !named {
+            self.names();
             let slot = self.slots.remove(unit);
-            self.names.remove(slot.name());
+            self.names_mut().remove(slot.name());
         }
     }
 
     /// The names that begin so, in order.
     pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&UnitName, UnitNo)> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
-        let names = self.names.range::<str, _>(from).map(|(name, unit)| (name, *unit));
+        let names = self.names().range::<str, _>(from).map(|(name, unit)| (name, *unit));
         names.take_while(move |(name, _)| name.as_str().starts_with(prefix))
     }
 

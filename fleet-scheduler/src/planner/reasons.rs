@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Nearest, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
-use crate::index::{ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
-use crate::rules::{Denial, Question};
+use crate::index::{Answers, ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
+use crate::rules::{Denial, Question, Rank};
 
 /// How many units a reason spells out at most. Of a longer circle only the next unit is told, and
 /// the units of a larger group are not listed.
@@ -45,7 +45,7 @@ impl Index {
             if let Some(reason) = shared.by_class.get(&class) {
                 return reason.clone();
             }
-            let reason = Arc::new(self.reason_by_machines(&[unit]));
+            let reason = Arc::new(self.reason_of_class(unit));
             shared.by_class.insert(class, reason.clone());
             return reason;
         }
@@ -69,9 +69,13 @@ impl Index {
 
     /// The reason of one unit that no machine takes. What is wrong with its peers comes first, for
     /// that is so on any machine.
-    pub(crate) fn reason(&mut self, unit: UnitNo) -> Reason {
+    /// What machines answer need not be asked again where it is known.
+    pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&Answers<Rank>>) -> Reason {
         if let Some(reason) = self.reason_without_machines(unit) {
             return reason;
+        }
+        if let Some(answers) = known {
+            return self.reason_from(&[unit], answers);
         }
         let group = self.group_of(unit);
         self.reason_by_machines(&group)
@@ -134,10 +138,33 @@ impl Index {
     }
 
     pub(super) fn reason_by_machines(&mut self, group: &[UnitNo]) -> Reason {
+        let answers = self.count(group);
+        self.reason_from(group, &answers)
+    }
+
+    /// The reason of units that nothing ties to others, of one class.
+    fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
+        match self.census(unit) {
+            Some(answers) => self.reason_from(&[unit], &answers),
+            None => self.reason_by_machines(&[unit]),
+        }
+    }
+
+    /// The reason that comes of what machines answer.
+    fn reason_from<R>(&mut self, group: &[UnitNo], answers: &Answers<R>) -> Reason {
         let Ok(machines @ 1..) = u32::try_from(self.machines.count()) else {
             return Reason::NoMachines;
         };
-        let (tallies, nearest) = self.count(group);
+        let tallies = answers.tallies.values().filter_map(|(machines, machine)| {
+            let (unit, refusal) = self.told(group, *machine)?;
+            let example = self.machines.id(*machine).clone();
+            Some(Tally { machines: *machines, example, unit, refusal })
+        });
+        let tallies = tallies.collect();
+        let nearest = answers.nearest.as_ref().and_then(|(_, _, machine)| {
+            let (unit, refusal) = self.told(group, *machine)?;
+            Some(Nearest { machine: self.machines.id(*machine).clone(), unit, refusal })
+        });
         if group.len() == 1 || group.len() > MOST_TOLD {
             return Reason::NoMachineFits { machines, tallies, nearest };
         }
@@ -146,35 +173,16 @@ impl Index {
         Reason::NoMachineFitsGroup { group: names, machines, tallies, nearest }
     }
 
-    /// Counts the machines by the rule by which each refuses a group, and finds the one that comes
-    /// nearest to taking it.
-    fn count(&mut self, group: &[UnitNo]) -> (Vec<Tally>, Option<Nearest>) {
-        let mut first = BTreeMap::new();
-        let mut nearest = None;
+    /// Asks all machines about a group.
+    fn count(&mut self, group: &[UnitNo]) -> Answers<Rank> {
+        let mut answers = Answers::new();
         let machines: Vec<MachineNo> = self.machines.present().collect();
         for machine in machines {
-            let Some((_, denial)) = self.answer(group, machine) else { continue };
-            let rank = denial.rank();
-            first.entry(rank).or_insert((0, machine)).0 += 1;
-            let load = self.machines.slots[machine].desk.load();
-            // Machines come in order, so of equals the first one stays.
-            let nearer =
-                nearest.is_none_or(|(best, least, _)| rank > best || rank == best && load < least);
-            if nearer {
-                nearest = Some((rank, load, machine));
+            if let Some((_, denial)) = self.answer(group, machine) {
+                answers.add(denial.rank(), self.machines.slots[machine].desk.load(), machine);
             }
         }
-        let tallies = first.into_values().filter_map(|(machines, machine)| {
-            let (unit, refusal) = self.told(group, machine)?;
-            let example = self.machines.id(machine).clone();
-            Some(Tally { machines, example, unit, refusal })
-        });
-        let tallies = tallies.collect();
-        let nearest = nearest.and_then(|(_, _, machine)| {
-            let (unit, refusal) = self.told(group, machine)?;
-            Some(Nearest { machine: self.machines.id(machine).clone(), unit, refusal })
-        });
-        (tallies, nearest)
+        answers
     }
 
     /// What a machine says to a group, with names; and to whom of it, if there are several.
@@ -203,7 +211,7 @@ impl Index {
 
     /// The unit of a group that is alone and replaces nobody: whether it is taken can be seen
     /// without trying.
-    fn alone(&self, group: &[UnitNo]) -> Option<UnitNo> {
+    pub(crate) fn alone(&self, group: &[UnitNo]) -> Option<UnitNo> {
         let [unit] = group else { return None };
         self.class(*unit).replaces.is_empty().then_some(*unit)
     }

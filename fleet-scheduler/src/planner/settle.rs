@@ -2,6 +2,8 @@
 //!
 //! Only machines where something has changed are looked at, each alone.
 
+use std::sync::Arc;
+
 use fleet_core::{Epoch, Refusal};
 
 use crate::index::{Desk, Index, Kind, MachineNo, UnitNo, Why};
@@ -39,7 +41,7 @@ impl Index {
         }
         let outcome = self.who_stays(machine);
         for (unit, refusal) in outcome.refused {
-            self.unseat(unit, machine, Why::Refused(Box::new(refusal)));
+            self.unseat(unit, machine, Why::Refused(Arc::new(refusal)));
             self.freshen(unit);
             self.wake_around(unit);
         }

@@ -152,7 +152,7 @@ impl Index {
                 Refusal::MachineOf { peer: Peer::Named(peer) } if slot.seat.some().is_some() => {
                     Cause::FollowsPeer(peer.clone())
                 }
-                refusal => Cause::Refused(refusal.clone()),
+                _ => Cause::Refused(refusal.clone()),
             },
             Some(Why::ReplacedBy(by)) => Cause::ReplacedBy(name(*by)),
             Some(Why::Follows(head)) => Cause::FollowsPeer(name(*head)),

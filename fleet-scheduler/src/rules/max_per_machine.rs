@@ -19,7 +19,7 @@ pub(super) fn told(question: &Question<'_>) -> Refusal {
 
 /// How many instances are there that do not leave, and the smallest number that these or the unit
 /// allow; `None` if nobody minds.
-fn count(question: &Question<'_>) -> Option<(u32, u32)> {
+pub(super) fn count(question: &Question<'_>) -> Option<(u32, u32)> {
     let template = question.class.template.some()?;
     let own = limit(&question.class.requirements);
     let counts = question.desk.of(template);

@@ -28,6 +28,13 @@ pub(super) fn told(question: &Question<'_>) -> Refusal {
     told.unwrap_or(Refusal::Cordon {})
 }
 
+/// The first key that does not match, and what the machine has of it.
+pub(super) fn missing<'a>(question: &Question<'a>) -> Option<(&'a str, Option<&'a str>)> {
+    let metadata = &question.facts().metadata;
+    let (key, _) = first_missing(&question.class.requirements.metadata, metadata)?;
+    Some((key, metadata.get(key).map(String::as_str)))
+}
+
 /// What the machine lacks: the first key, in order, of which it has none of the values.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;

@@ -14,6 +14,7 @@ pub(crate) mod metadata;
 pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
 mod reserve;
+mod teller;
 
 use std::sync::LazyLock;
 
@@ -21,6 +22,7 @@ use fleet_core::{Machine, Refusal, Requirements, Rule};
 use fleet_unitfile::UnitName;
 
 use crate::index::{Class, Desk, Index, MachineNo, UnitNo};
+pub(crate) use teller::Teller;
 
 /// A unit as far as the rules between two units look at it.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +66,9 @@ pub(crate) enum Denial {
     Custom(usize),
 }
 
+/// The place of a rule in the order in which rules are asked, those of an embedder told apart.
+pub(crate) type Rank = (Rule, usize);
+
 impl Denial {
     /// The rule that failed.
     pub(crate) fn rule(self) -> Rule {
@@ -82,7 +87,7 @@ impl Denial {
     }
 
     /// The place of the rule in the order in which rules are asked.
-    pub(crate) fn rank(self) -> (Rule, usize) {
+    pub(crate) fn rank(self) -> Rank {
         match self {
             Self::Custom(at) => (Rule::Custom, at),
             _ => (self.rule(), 0),

@@ -1,8 +1,9 @@
 //! An index that lives on says after each change what one says that is loaded anew.
 
-use fleet_core::{Epoch, Snapshot};
+use fleet_core::{Epoch, Machine, Requirements, Snapshot};
 use fleet_scheduler::strategies::{Carried, Event, Features, Happening, History, histories};
 use fleet_scheduler::{Action, Change, Demand, Index, Plan, Policy, Ranking, Step, apply, check};
+use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -141,7 +142,7 @@ fn put(index: &mut Index, name: &str, text: &str) {
     let name = name.parse().unwrap();
     let file = fleet_unitfile::UnitFile::parse(text).unwrap();
     let strict = fleet_core::Strictness::Refuse;
-    let parsed = fleet_core::Requirements::parse(&name, &file, strict).unwrap();
+    let parsed = Requirements::parse(&name, &file, strict).unwrap();
     index.put(Demand { name, requirements: parsed.requirements.into(), wanted: true });
 }
 
@@ -154,7 +155,7 @@ fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
     put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");
     put(&mut index, "e.service", "[X-Fleet]\nMachineOf=d@*\n");
     assert!(index.plan().is_empty());
-    index.put_machine(fleet_core::Machine::new("m1".parse().unwrap()));
+    index.put_machine(Machine::new("m1".parse().unwrap()));
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
 }
 
@@ -167,11 +168,37 @@ fn instances_on_a_machine_that_comes_back_are_counted() {
     put(&mut index, "a@2.service", spread);
     index.place("a@1.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     assert_eq!(index.plan().steps.len(), 1, "a@1 is removed");
-    let machine =
-        |id: &str, zone| fleet_core::Machine::new(id.parse().unwrap()).with_metadata("zone", zone);
+    let machine = |id: &str, zone| Machine::new(id.parse().unwrap()).with_metadata("zone", zone);
     index.put_machine(machine("m1", "one"));
     index.put_machine(machine("m2", "two"));
     let plan = index.plan();
     let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     assert_eq!(steps, ["place a@2.service on m2: it is wanted"]);
+}
+
+/// A unit that fits nowhere, and asks for a reason whenever it comes.
+fn hopeless(index: &mut Index, turn: usize) -> String {
+    let name: UnitName = format!("hopeless-{turn}.service").parse().unwrap();
+    let metadata = [("disk".into(), ["ssd".into()].into())].into();
+    let requirements = Requirements { metadata, ..Requirements::default() }.into();
+    index.put(Demand { name: name.clone(), requirements, wanted: true });
+    index.plan().unplaced[&name].to_string()
+}
+
+#[test]
+fn machines_that_come_back_in_another_order_are_told_by_their_own_ids() {
+    let machine = |id: &str| Machine::new(id.parse().unwrap());
+    let mut index = Index::new(Policy::default());
+    for id in ["m1", "m2"] {
+        index.put_machine(machine(id));
+    }
+    let told = hopeless(&mut index, 0);
+    assert_eq!(hopeless(&mut index, 1), told);
+    for id in ["m1", "m2"] {
+        index.remove_machine(id);
+    }
+    for id in ["m1", "m2"] {
+        index.put_machine(machine(id));
+    }
+    assert_eq!(hopeless(&mut index, 2), told);
 }

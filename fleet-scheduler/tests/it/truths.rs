@@ -1,5 +1,8 @@
 //! Reasons and explanations are true: what they say is found again by looking.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use fleet_core::Reason;
 use fleet_scheduler::strategies::clusters;
 use fleet_scheduler::{Policy, Verdict, apply, explain, naive, plan};
@@ -77,6 +80,23 @@ proptest! {
                 };
                 let told_of = format!("{} on {}", unit.name, machine.id);
                 prop_assert_eq!(told, letter.map(|(_, rule)| rule), "{}", told_of);
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_says_in_an_explanation_what_it_says_in_the_reason(cluster in clusters(KNOWN)) {
+        let plan = plan(&cluster);
+        let after = apply(&cluster, &plan);
+        for (name, reason) in &plan.unplaced {
+            let Reason::NoMachineFits { tallies, nearest, .. } = reason.as_ref() else { continue };
+            let machines = explain(&after, name).unwrap().machines;
+            let told: BTreeMap<_, _> = machines.into_iter().collect();
+            let examples = tallies.iter().map(|tally| (&tally.example, &tally.refusal));
+            let nearest = nearest.iter().map(|nearest| (&nearest.machine, &nearest.refusal));
+            for (machine, refusal) in examples.chain(nearest) {
+                let expected = Verdict::Refused(Arc::new(refusal.clone()));
+                prop_assert_eq!(&told[machine], &expected, "{} on {}", name, machine);
             }
         }
     }
