@@ -42,7 +42,7 @@ const MOST: usize = 200;
 /// way than it looks, or warns of itself; hints are what it takes, though there is a better way by
 /// now. Findings are in the order of the source; what is missing is told at the
 /// header of the section. At most two hundred are kept, and as many errors of those that come
-/// after them.
+/// after them. Of an empty file nothing is told but that it masks the unit.
 ///
 /// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
 /// options that begin with `X-` are left alone. Of a few options the values are not checked:
