@@ -130,6 +130,33 @@ fn systemd_complains_of_the_same_lines() {
     assert!(alone.is_empty(), "we alone complain of {alone:?}");
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
+fn every_letter_and_digit_is_a_specifier_for_both_or_for_neither() {
+    let letters: Vec<char> = ('0'..='9').chain('A'..='Z').chain('a'..='z').collect();
+    let options = letters.iter().map(|it| format!("Description=%{it}\nAfter=a%{it}.service\n"));
+    let source = format!("[Service]\nExecStart=/bin/true\n[Unit]\n{}", options.collect::<String>());
+    let (_, findings) = findings("a.service", source.as_bytes());
+    let unknown = findings.iter().filter(|it| it.code() == FindingCode::Specifier);
+    let ours: BTreeSet<usize> = unknown.map(|it| it.location().line).collect();
+    let facts = fleet_unitfile::Facts::new();
+    let name = fleet_unitfile::UnitName::parse("a.service").unwrap();
+    for (at, letter) in letters.iter().enumerate() {
+        let expanded = facts.expand(&format!("%{letter}"), &name);
+        let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NoSpecifier { .. }));
+        // Those of control groups are old; systemd warns of them, and replaces them still.
+        let is_old = ['c', 'r', 'R'].contains(letter);
+        assert_eq!(none && !is_old, ours.contains(&(at * 2 + 4)), "%{letter}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.service"), &source).unwrap();
+    let Some(report) = verify(folder.path(), &["a.service".to_owned()]) else { return };
+    let deprecated = |line: &&str| !line.contains("which is deprecated");
+    let report: String = report.lines().filter(deprecated).map(|it| format!("{it}\n")).collect();
+    let theirs: BTreeSet<usize> = lines(&report).into_iter().map(|(_, line)| line).collect();
+    assert_eq!(ours, theirs, "{report}");
+}
+
 /// Values of every sort; most options can make nothing of most of them.
 const VALUES: [&str; 28] = [
     "yes",
