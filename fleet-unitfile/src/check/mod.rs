@@ -25,7 +25,7 @@ pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
 pub use merged::{MergedFinding, check_merged};
-pub use table::{directives, directives_version};
+pub use table::{Directive, directives, directives_version};
 
 use self::flaw::Flaw;
 use crate::diagnostic::{Severity, Span};

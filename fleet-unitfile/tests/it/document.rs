@@ -101,7 +101,7 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
             &["/u"],
             [("/u/a.service".to_owned(), alone.clone())],
         );
-        let merged = merged.effective(section, name).into_iter();
+        let merged = merged.effective(section, name);
         assert!(merged.map(|it| it.option.value()).eq(found.iter().copied()), "{source}");
         found.join(" ")
     };

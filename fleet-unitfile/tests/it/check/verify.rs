@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fleet_unitfile::{Finding, FindingCode, Severity, UnitFile, directives, directives_version};
+use fleet_unitfile::{
+    Directive, Finding, FindingCode, Severity, UnitFile, directives, directives_version,
+};
 
 use super::{broken, findings};
 
@@ -208,12 +210,12 @@ fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
     let mut alarms = BTreeMap::new();
     let mut names = Vec::new();
     for (section, unit_type, start) in SOUND {
-        let known = directives().filter(|(of, name, is_newer)| {
-            let is_shared =
-                section != "Service" && directives().any(|it| it == ("Scope", *name, false));
-            *of == section && !is_newer && !is_shared && !SKIPPED.contains(name)
+        let known = directives().filter(|it| {
+            let of_scope = |other: Directive| (other.section, other.name) == ("Scope", it.name);
+            let is_shared = section != "Service" && directives().any(of_scope);
+            it.section == section && !it.is_newer && !is_shared && !SKIPPED.contains(&it.name)
         });
-        for (_, option, _) in known {
+        for Directive { name: option, .. } in known {
             let name = format!("x{}-{option}.{unit_type}", names.len());
             let source = VALUES
                 .iter()
