@@ -3,7 +3,7 @@
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
-use crate::reset::takes_back;
+use crate::reset::{names_of_list, takes_back};
 use crate::tree::UnitTree;
 
 /// The directories of the system's own units, the first of which wins.
@@ -247,8 +247,9 @@ impl MergedUnit {
             Some((number, part.file.options().rfind(takes_back)?.span().start))
         });
         self.parts.iter().enumerate().flat_map(move |(number, part)| {
-            let values = part.file.values(section, name).filter(|it| !it.value().is_empty());
-            let after = values.filter(move |it| Some((number, it.span().start)) > last);
+            let values = part.file.options().named(section, names_of_list(section, name));
+            let after = values
+                .filter(move |it| !it.value().is_empty() && Some((number, it.span().start)) > last);
             after.map(|option| MergedOption { path: &part.path, option })
         })
     }
