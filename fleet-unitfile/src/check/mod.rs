@@ -1,5 +1,6 @@
 //! Checking: what systemd would refuse, ignore, or take in another way than it looks.
 
+mod access;
 mod advice;
 mod calendar;
 mod choices;
@@ -46,8 +47,8 @@ const MOST: usize = 200;
 ///
 /// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
 /// options that begin with `X-` are left alone. Of a few options the values are not checked:
-/// those that depend on the machine, such as names of system calls and devices. That a user, a
-/// program or another unit exists is never checked.
+/// those that depend on the machine, such as names of system calls. That a user, a program, a
+/// device or another unit exists is never checked.
 ///
 /// The grammar is not checked again: what
 /// [`parse_collecting`](UnitFile::parse_collecting) found can be added as it is, see

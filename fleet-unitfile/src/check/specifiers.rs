@@ -89,6 +89,7 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::BusName
         | Kind::Calendar
         | Kind::Condition
+        | Kind::Device
         | Kind::EnvironmentFile
         | Kind::Listen
         | Kind::ListenLocal

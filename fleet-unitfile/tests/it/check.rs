@@ -1,6 +1,7 @@
 //! What checking finds: in a corpus of broken files, in the files of this machine, and in the
 //! tables themselves.
 
+mod access;
 mod ignored;
 mod verify;
 

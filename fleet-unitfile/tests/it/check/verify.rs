@@ -32,7 +32,7 @@ const SKIPPED: [&str; 3] = ["AmbientCapabilities", "CapabilityBoundingSet", "Sec
 /// What `systemd-analyze verify` says of files in a folder; `None` where it is not installed, or
 /// of another version.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn verify(folder: &Path, names: &[String]) -> Option<String> {
+pub(super) fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let run = |arguments: &[String]| {
         let mut command = std::process::Command::new("systemd-analyze");
         command.args(arguments).current_dir(folder).output().ok()
@@ -47,7 +47,7 @@ fn verify(folder: &Path, names: &[String]) -> Option<String> {
 }
 
 /// The lines of each file that systemd complains of.
-fn lines(report: &str) -> BTreeSet<(String, usize)> {
+pub(super) fn lines(report: &str) -> BTreeSet<(String, usize)> {
     let lines = report.lines().filter_map(|line| {
         let (path, rest) = line.split_once(": ").filter(|(path, _)| path.starts_with('/'))?;
         let (path, line) = path.rsplit_once(':').filter(|_| !rest.is_empty())?;
