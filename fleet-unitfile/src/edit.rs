@@ -17,7 +17,7 @@ use crate::options::Options;
 /// The option is one that can be written, and `options` are those of the source.
 pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
     let (section, name) = (option.section(), option.name());
-    match options.clone().named(section, name).next_back() {
+    match options.clone().named(section, [name]).next_back() {
         Some(old) => replaced(source, old, option),
         None => with_added(source, options, option),
     }

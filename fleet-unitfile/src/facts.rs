@@ -168,7 +168,9 @@ impl Facts {
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
-    /// A percent sign stays one at the end, and before what is no ASCII letter or digit.
+    /// A percent sign stays one at the end, and before what is no ASCII letter or digit. The old
+    /// `%c`, `%r` and `%R`, which stand for control groups and which systemd 252 warns of, are
+    /// none here.
     ///
     /// This differs from [`expand_specifiers`](crate::expand_specifiers), which follows fleet,
     /// in that `%N` and `%p` stay escaped.

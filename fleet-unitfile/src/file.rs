@@ -12,7 +12,7 @@ use crate::locate::Locator;
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 use crate::parse::{Parsed, parse};
-use crate::reset::takes_back;
+use crate::reset::{names_of_list, takes_back};
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
@@ -111,12 +111,12 @@ impl UnitFile {
         section: &'a str,
         name: &'a str,
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
-        self.options().named(section, name)
+        self.options().named(section, [name])
     }
 
     /// The value of the last option of this name in this section.
     pub fn last<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
-        self.options().named(section, name).next_back().map(OptionView::value)
+        self.options().named(section, [name]).next_back().map(OptionView::value)
     }
 
     /// The values that count of an option that is a list: those after the last empty one, which
@@ -126,6 +126,9 @@ impl UnitFile {
     /// of `Assert…=`, of `Listen…=`, the triggers of a timer, those of a path unit, and pairs such
     /// as `BindPaths=` and `BindReadOnlyPaths=`. Of dependencies, such as those of `After=`,
     /// nothing is ever taken back.
+    ///
+    /// Where a list has an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`, the
+    /// options of both names are in it, by whichever it is asked for.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;
@@ -147,7 +150,8 @@ impl UnitFile {
             it.value().is_empty() && it.section() == section && takes_back(section, it.name(), name)
         };
         let after = self.options().rfind(takes_back).map(|it| it.span().start);
-        let values = self.values(section, name).filter(|it| !it.value().is_empty());
+        let all = self.options().named(section, names_of_list(section, name));
+        let values = all.filter(|it| !it.value().is_empty());
         values.filter(move |it| Some(it.span().start) > after)
     }
 

@@ -50,11 +50,11 @@ impl fmt::Debug for UnitHash {
 }
 
 impl FromStr for UnitHash {
-    type Err = ParseHashError;
+    type Err = HashError;
 
     /// Reads what `Display` writes: exactly 40 hexadecimal digits in lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refusal = || ParseHashError(text.chars().take(48).collect());
+        let refusal = || HashError(text.chars().take(48).collect());
         let digits = text.as_bytes();
         if digits.len() != 40 {
             return Err(refusal());
@@ -71,7 +71,7 @@ impl FromStr for UnitHash {
 /// Why a text is not a hash: it is not 40 digits, or has another character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit hash: write 40 hexadecimal digits in lower case")]
-pub struct ParseHashError(String);
+pub struct HashError(String);
 
 fn digit(byte: u8) -> Option<u8> {
     match byte {

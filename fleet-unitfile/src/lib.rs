@@ -42,14 +42,15 @@ mod words;
 mod write;
 
 pub use check::{
-    Finding, FindingCode, MergedFinding, check, check_merged, directives, directives_version,
+    Directive, Finding, FindingCode, MergedFinding, check, check_merged, directives,
+    directives_version,
 };
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
 pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
 pub use facts::{Fact, Facts, PathNameError};
 pub use file::UnitFile;
-pub use hash::{ParseHashError, UnitHash};
+pub use hash::{HashError, UnitHash};
 pub use merge::{
     DependencyKind, ImpliedDependency, MergedOption, MergedUnit, UNIT_DIRECTORIES, UnitPart,
     drop_in_directories,
@@ -63,7 +64,7 @@ pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_specifiers};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use tree::{UnitEntry, UnitTree};
-pub use unit_type::{UnitType, UnknownUnitType};
+pub use unit_type::{UnitType, UnitTypeError};
 pub use value::{is_calendar, parse_bool};
 pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use write::{OptionError, OptionErrorKind};

@@ -3,7 +3,7 @@
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
-use crate::reset::takes_back;
+use crate::reset::{names_of_list, takes_back};
 use crate::tree::UnitTree;
 
 /// The directories of the system's own units, the first of which wins.
@@ -74,6 +74,7 @@ pub struct MergedUnit {
 
 /// One file of a [`MergedUnit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnitPart {
     /// Where the file was found.
     pub path: String,
@@ -89,6 +90,7 @@ impl UnitPart {
 
 /// A dependency that a link in a directory such as `web.service.wants` makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImpliedDependency {
     /// How strong it is.
     pub kind: DependencyKind,
@@ -122,6 +124,7 @@ impl DependencyKind {
 
 /// An option of a [`MergedUnit`], and where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MergedOption<'a> {
     /// The path of the file.
     pub path: &'a str,
@@ -232,18 +235,23 @@ impl MergedUnit {
 
     /// The values that count of an option that is a list, whichever files they stand in, like
     /// [`UnitFile::effective`].
-    pub fn effective<'a>(&'a self, section: &'a str, name: &'a str) -> Vec<MergedOption<'a>> {
-        let mut values = Vec::new();
-        for it in self.options().filter(|it| it.option.section() == section) {
-            if it.option.value().is_empty() {
-                if takes_back(section, it.option.name(), name) {
-                    values.clear();
-                }
-            } else if it.option.name() == name {
-                values.push(it);
-            }
-        }
-        values
+    pub fn effective<'a>(
+        &'a self,
+        section: &'a str,
+        name: &'a str,
+    ) -> impl DoubleEndedIterator<Item = MergedOption<'a>> {
+        let takes_back = |it: &OptionView<'_>| {
+            it.value().is_empty() && it.section() == section && takes_back(section, it.name(), name)
+        };
+        let last = self.parts.iter().enumerate().rev().find_map(|(number, part)| {
+            Some((number, part.file.options().rfind(takes_back)?.span().start))
+        });
+        self.parts.iter().enumerate().flat_map(move |(number, part)| {
+            let values = part.file.options().named(section, names_of_list(section, name));
+            let after = values
+                .filter(move |it| !it.value().is_empty() && Some((number, it.span().start)) > last);
+            after.map(|option| MergedOption { path: &part.path, option })
+        })
     }
 
     /// One unit file that says what all the files do, in canonical form.

@@ -45,17 +45,19 @@ impl<'a> Options<'a> {
         self.entry(place).map(|entry| OptionView::new(self.text, &entry))
     }
 
-    /// Those of this name in this section.
-    pub(crate) fn named<'n>(
+    /// Those of any of these names in this section.
+    pub(crate) fn named<'n, const N: usize>(
         self,
         section: &'n str,
-        name: &'n str,
+        names: [&'n str; N],
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
         let Self { text, left } = self;
         left.filter_map(move |place| {
-            let entry = text.options.get(place).filter(|entry| text.may_be(entry, name))?;
+            let may_be = |entry: &Entry<'_>| names.iter().any(|name| text.may_be(entry, name));
+            let entry = text.options.get(place).filter(may_be)?;
             let option = OptionView::new(text, &entry);
-            (option.name() == name && option.section() == section).then_some(option)
+            let is_one = names.contains(&option.name()) && option.section() == section;
+            is_one.then_some(option)
         })
     }
 

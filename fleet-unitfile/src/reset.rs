@@ -1,4 +1,14 @@
-//! Empty values: which options of a list each of them takes back.
+//! Lists of options: which names fill the same one, and what an empty value takes back.
+
+/// Older names of lists, each with the name that the list has by now.
+const OLD: [(&str, &str); 6] = [
+    ("BindTo", "BindsTo"),
+    ("InaccessibleDirectories", "InaccessiblePaths"),
+    ("PropagateReloadFrom", "ReloadPropagatedFrom"),
+    ("PropagateReloadTo", "PropagatesReloadTo"),
+    ("ReadOnlyDirectories", "ReadOnlyPaths"),
+    ("ReadWriteDirectories", "ReadWritePaths"),
+];
 
 /// Options that fill one list, so that an empty value of any takes back the values of all.
 const SHARED: [&[&str]; 9] = [
@@ -65,6 +75,19 @@ const KEPT: [&str; 23] = [
     "Wants",
     "WantsMountsFor",
 ];
+
+/// Both names of a list that has an older one, or the same name twice.
+pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
+    if !matches!(section, "Mount" | "Service" | "Socket" | "Swap" | "Unit") {
+        return [name; 2];
+    }
+    let other = OLD.iter().find_map(|(old, new)| match name {
+        _ if name == *old => Some(*new),
+        _ if name == *new => Some(*old),
+        _ => None,
+    });
+    [name, other.unwrap_or(name)]
+}
 
 /// Whether an empty value of one option takes back the values of another of its section.
 pub(crate) fn takes_back(section: &str, empty: &str, other: &str) -> bool {

@@ -84,21 +84,21 @@ impl fmt::Display for UnitType {
 }
 
 impl FromStr for UnitType {
-    type Err = UnknownUnitType;
+    type Err = UnitTypeError;
 
     /// Reads a suffix without its dot. Case counts: `Service` is not a type.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
             .find(|unit_type| unit_type.as_str() == text)
-            .ok_or_else(|| UnknownUnitType(text.to_owned()))
+            .ok_or_else(|| UnitTypeError(text.to_owned()))
     }
 }
 
 /// Why a word is not a unit type: it is none of the thirteen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit type: write one of {types}", types = type_list())]
-pub struct UnknownUnitType(String);
+pub struct UnitTypeError(String);
 
 /// All types, as a list for a person to read.
 pub(crate) fn type_list() -> String {

@@ -78,7 +78,7 @@ codes! {
     Choice "U0209" Warning "A value is none of the words that the option takes."
     Limit "U0210" Warning "A value is not a resource limit."
     Environment "U0211" Warning "A word is not an assignment to an environment variable."
-    Address "U0212" Warning "A value is not the address of a socket."
+    Address "U0212" Warning "A value is not an address, or not a range of addresses."
     Url "U0213" Warning "A value is not the place of a document."
     Quotes "U0214" Warning "A quote is not closed, so the value is ignored."
     Specifier "U0215" Warning "A percent sign begins no specifier, so the value is ignored."

@@ -64,16 +64,21 @@ pub(super) fn listed(words: &[&str]) -> String {
 /// The words of a list and their offsets. Quotes go around whole words and have no other meaning
 /// here: those that hold blanks are for the kinds of value that split words properly.
 pub(super) fn words(value: &str) -> impl Iterator<Item = (usize, &str)> {
+    pieces(value).map(|(start, piece)| {
+        let quotes = ['"', '\''].into_iter();
+        let inner =
+            quotes.filter_map(|quote| piece.strip_prefix(quote)?.strip_suffix(quote)).next();
+        inner.map_or((start, piece), |inner| (start + 1, inner))
+    })
+}
+
+/// What stands between the blanks of a value, with its offsets.
+pub(super) fn pieces(value: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     let pieces = value.split([' ', '\t', '\n', '\r']).map(move |piece| {
         let start = at;
         at += piece.len() + 1;
         (start, piece)
     });
-    pieces.filter(|(_, piece)| !piece.is_empty()).map(|(start, piece)| {
-        let quotes = ['"', '\''].into_iter();
-        let inner =
-            quotes.filter_map(|quote| piece.strip_prefix(quote)?.strip_suffix(quote)).next();
-        inner.map_or((start, piece), |inner| (start + 1, inner))
-    })
+    pieces.filter(|(_, piece)| !piece.is_empty())
 }

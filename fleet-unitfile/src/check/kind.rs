@@ -2,7 +2,7 @@
 
 use super::command::command;
 use super::flaw::Flaw;
-use super::{calendar, lists, numbers, specifiers, values};
+use super::{access, calendar, lists, numbers, specifiers, values};
 use crate::name::UnitName;
 use crate::unit_type::UnitType;
 
@@ -16,6 +16,8 @@ pub(super) type Words = &'static [&'static str];
 /// A kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Ranges of addresses on a network.
+    AddressRanges,
     /// Not checked: what it takes depends on the machine or the version, or hardly ever occurs.
     Any,
     /// Paths on both sides of a bind mount, with options.
@@ -40,6 +42,8 @@ pub(super) enum Kind {
     Condition,
     /// Numbers of processors or memory nodes, and ranges of them.
     CpuSet,
+    /// A device or a group of devices, and the rights to it.
+    Device,
     /// Assignments to environment variables.
     Environment,
     /// An absolute path, with a dash before it if the file may be missing.
@@ -76,6 +80,8 @@ pub(super) enum Kind {
     RelativePaths,
     /// An absolute path, without which systemd refuses the unit.
     RootPath,
+    /// The name of an architecture.
+    Personality,
     /// A signal, by name or number.
     Signal,
     /// A size in bytes.
@@ -136,13 +142,15 @@ impl Kind {
     pub(super) fn is_single(self) -> bool {
         !matches!(
             self,
-            Self::Any
+            Self::AddressRanges
+                | Self::Any
                 | Self::Binds
                 | Self::BoolOrList(_)
                 | Self::Calendar
                 | Self::Command
                 | Self::Condition
                 | Self::CpuSet
+                | Self::Device
                 | Self::Environment
                 | Self::EnvironmentFile
                 | Self::ExitStatus
@@ -177,6 +185,7 @@ impl Kind {
             Self::Command => command(value).into_iter().collect(),
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
+            Self::AddressRanges => access::address_ranges(value),
             Self::CpuSet => lists::cpu_set(value),
             Self::Paths => lists::paths(value),
             Self::PathsOnly => lists::paths_only(value),
@@ -206,6 +215,7 @@ impl Kind {
             Self::FatalBool => values::fatal_boolean(value),
             Self::BoolOr(words) => values::boolean(value, words),
             Self::BusName => values::bus_name(value),
+            Self::Device => access::device(value),
             Self::Choice(words) => values::choice(value, words),
             Self::ChoiceOrNumber(_) if value.parse::<u32>().is_ok() => None,
             Self::ChoiceOrNumber(words) => values::choice(value, words),
@@ -220,6 +230,7 @@ impl Kind {
             Self::PathList => values::path_list(value),
             Self::EnvironmentFile => values::path(value.strip_prefix('-').unwrap_or(value)),
             Self::PathTest => values::path_test(value),
+            Self::Personality => access::personality(value),
             Self::RootPath => values::root_path(value),
             Self::WorkingDirectory => values::working_directory(value),
             Self::Spans if value.contains('%') => None,

@@ -14,6 +14,7 @@ use crate::option::OptionView;
 ///
 /// `Display` is the path of the file and the finding in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MergedFinding<'a> {
     /// The file.
     pub part: &'a UnitPart,

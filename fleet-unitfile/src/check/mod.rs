@@ -1,5 +1,6 @@
 //! Checking: what systemd would refuse, ignore, or take in another way than it looks.
 
+mod access;
 mod advice;
 mod calendar;
 mod choices;
@@ -25,7 +26,7 @@ pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
 pub use merged::{MergedFinding, check_merged};
-pub use table::{directives, directives_version};
+pub use table::{Directive, directives, directives_version};
 
 use self::flaw::Flaw;
 use crate::diagnostic::{Severity, Span};
@@ -42,12 +43,12 @@ const MOST: usize = 200;
 /// way than it looks, or warns of itself; hints are what it takes, though there is a better way by
 /// now. Findings are in the order of the source; what is missing is told at the
 /// header of the section. At most two hundred are kept, and as many errors of those that come
-/// after them.
+/// after them. Of an empty file nothing is told but that it masks the unit.
 ///
 /// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
 /// options that begin with `X-` are left alone. Of a few options the values are not checked:
-/// those that depend on the machine, such as names of system calls and devices. That a user, a
-/// program or another unit exists is never checked.
+/// those that depend on the machine, such as names of system calls. That a user, a program, a
+/// device or another unit exists is never checked.
 ///
 /// The grammar is not checked again: what
 /// [`parse_collecting`](UnitFile::parse_collecting) found can be added as it is, see

@@ -8,9 +8,9 @@ use super::kind::Kind;
 use crate::command::{CommandLine, Commands};
 use crate::words::Splitter;
 
-/// The letters that systemd has a specifier for, those that it had once and those of newer
-/// versions among them, and the percent sign itself.
-const LETTERS: &str = "aAbBcCdDEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
+/// The letters that systemd 252 has a specifier for, `c`, `r` and `R` among them, which it warns of
+/// and replaces, and the percent sign itself.
+const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
 /// Those that may be part of the name of a unit: what they stand for has no blanks and slashes.
 const OF_NAMES: &str = "aAbBgGHijlmMnNopquUvwW%";
@@ -89,6 +89,7 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::BusName
         | Kind::Calendar
         | Kind::Condition
+        | Kind::Device
         | Kind::EnvironmentFile
         | Kind::Listen
         | Kind::ListenLocal
@@ -140,6 +141,7 @@ mod tests {
             ("a %z", Some((2, 'z'))),
             ("50% of all, %ä", None),
             ("date +%F", Some((6, 'F'))),
+            ("%D", Some((0, 'D'))),
         ] {
             assert_eq!(unknown(value, LETTERS), expected, "{value}");
         }

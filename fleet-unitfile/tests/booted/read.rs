@@ -301,11 +301,7 @@ impl Reading<'_> {
 
     /// The lines of a list after its last reset, those too of which only some words count.
     fn lines_in_parts(&self, known: &Known) -> Vec<&str> {
-        self.unit
-            .effective(known.section, known.option)
-            .iter()
-            .map(|it| it.option.value())
-            .collect()
+        self.unit.effective(known.section, known.option).map(|it| it.option.value()).collect()
     }
 
     /// Whether nothing is wrong with one word of a list.

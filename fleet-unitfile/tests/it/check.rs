@@ -1,6 +1,7 @@
 //! What checking finds: in a corpus of broken files, in the files of this machine, and in the
 //! tables themselves.
 
+mod access;
 mod ignored;
 mod verify;
 
@@ -134,8 +135,8 @@ fn installed() -> Option<BTreeSet<(String, String)>> {
 #[test]
 fn the_tables_are_the_list_of_systemd() {
     let ours: BTreeSet<(String, String)> = directives()
-        .filter(|(_, _, is_newer)| !is_newer)
-        .map(|(section, name, _)| (section.to_owned(), name.to_owned()))
+        .filter(|it| !it.is_newer)
+        .map(|it| (it.section.to_owned(), it.name.to_owned()))
         .collect();
     assert!(ours.len() > 1000 && ours.contains(&("Service".into(), "ExecStart".into())));
     if let Some(theirs) = installed() {
@@ -167,8 +168,8 @@ fn who_has_very_much_wrong_is_told_of_the_first_and_of_errors() {
 
 /// Lines out of real names and out of pieces on which values fall apart.
 fn source() -> impl Strategy<Value = String> {
-    let names: Vec<&str> = directives().map(|(_, name, _)| name).collect();
-    let sections: Vec<&str> = directives().map(|(section, ..)| section).collect();
+    let names: Vec<&str> = directives().map(|it| it.name).collect();
+    let sections: Vec<&str> = directives().map(|it| it.section).collect();
     let pieces = [
         "%",
         "%i",

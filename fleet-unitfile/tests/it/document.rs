@@ -101,7 +101,7 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
             &["/u"],
             [("/u/a.service".to_owned(), alone.clone())],
         );
-        let merged = merged.effective(section, name).into_iter();
+        let merged = merged.effective(section, name);
         assert!(merged.map(|it| it.option.value()).eq(found.iter().copied()), "{source}");
         found.join(" ")
     };
@@ -121,6 +121,20 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
         ("Socket", "ListenFIFO=/a ListenStream= ListenFIFO=/b", "ListenFIFO", "/b"),
         ("Service", "BindPaths=/a BindReadOnlyPaths=", "BindPaths", ""),
         ("Service", "Environment=A=1 PassEnvironment=", "Environment", "A=1"),
+        // Older names are names of the same list.
+        (
+            "Service",
+            "ReadWritePaths=/a ReadWriteDirectories=/b ReadWritePaths=/c",
+            "ReadWritePaths",
+            "/a /b /c",
+        ),
+        ("Socket", "ReadOnlyDirectories=/a ReadOnlyPaths=/b", "ReadOnlyDirectories", "/a /b"),
+        ("Swap", "InaccessiblePaths=/a InaccessibleDirectories=", "InaccessiblePaths", ""),
+        ("Mount", "InaccessiblePaths= InaccessibleDirectories=/a", "InaccessiblePaths", "/a"),
+        ("Unit", "BindTo=a BindsTo= BindsTo=b", "BindsTo", "a b"),
+        ("Unit", "PropagateReloadTo=a PropagatesReloadTo=b", "PropagatesReloadTo", "a b"),
+        ("Unit", "PropagateReloadFrom=a ReloadPropagatedFrom=b", "ReloadPropagatedFrom", "a b"),
+        ("X-Any", "BindTo=a BindsTo=b", "BindsTo", "b"),
         // Sections of others have lists of their own.
         ("X-Any", "OnCalendar=daily OnBootSec=", "OnCalendar", "daily"),
     ] {

@@ -116,11 +116,11 @@ fn an_instance_is_made_of_its_own_file_or_of_the_template() {
 fn options_know_their_file_and_a_reset_reaches_over_files() {
     let file = |path: &str, text: &str| (path.to_owned(), UnitFile::parse(text).unwrap());
     let files = [
-        file("/lib/units/a.service", "[Service]\nExecStart=/bin/a\nNice=1\n"),
+        file("/lib/units/a.service", "[Service]\nNice=1\nUser=somebody\nExecStart=/bin/a\n"),
         file("/etc/units/a.service.d/b.conf", "[Service]\nExecStart=\nExecStart=/bin/b\n"),
     ];
     let unit = MergedUnit::select(name("a.service"), &DIRECTORIES, files);
-    let effective = unit.effective("Service", "ExecStart");
+    let effective: Vec<_> = unit.effective("Service", "ExecStart").collect();
     assert_eq!(effective.len(), 1);
     assert_eq!(
         (effective[0].path, effective[0].option.value()),
@@ -129,7 +129,7 @@ fn options_know_their_file_and_a_reset_reaches_over_files() {
     assert_eq!(unit.last("Service", "Nice").unwrap().path, "/lib/units/a.service");
     assert_eq!(
         unit.to_unit_file().source_str(),
-        Some("[Service]\nExecStart=/bin/a\nNice=1\nExecStart=\nExecStart=/bin/b\n")
+        Some("[Service]\nNice=1\nUser=somebody\nExecStart=/bin/a\nExecStart=\nExecStart=/bin/b\n")
     );
     assert!(!unit.is_masked());
     let masked = [file("/etc/units/a.service", "")];

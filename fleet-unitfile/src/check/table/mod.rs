@@ -79,11 +79,33 @@ pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }
 
-/// Every directive as `(section, name, newer)`: whether only a systemd newer than the list's one
-/// knows it.
-pub fn directives() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-    section_names()
-        .flat_map(|section| names(section).map(move |name| (section, name, is_newer(name))))
+/// An option that systemd knows in a section, whatever its value.
+///
+/// What several sections have in common is a directive in each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct Directive {
+    /// The section that it belongs to, such as `Service`.
+    pub section: &'static str,
+    /// Its name, such as `ExecStart`.
+    pub name: &'static str,
+    /// Whether only a systemd newer than [`directives_version`] knows it.
+    pub is_newer: bool,
+}
+
+/// Every directive that [`check`](super::check) knows, section by section.
+///
+/// ```
+/// let names: Vec<_> = fleet_unitfile::directives()
+///     .filter(|directive| directive.section == "Automount" && !directive.is_newer)
+///     .map(|directive| directive.name)
+///     .collect();
+/// assert_eq!(names, ["DirectoryMode", "ExtraOptions", "TimeoutIdleSec", "Where"]);
+/// ```
+pub fn directives() -> impl Iterator<Item = Directive> {
+    section_names().flat_map(|section| {
+        names(section).map(move |name| Directive { section, name, is_newer: is_newer(name) })
+    })
 }
 
 /// The version of systemd whose list of directives is built in.

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fleet_unitfile::{Finding, FindingCode, Severity, UnitFile, directives, directives_version};
+use fleet_unitfile::{
+    Directive, Finding, FindingCode, Severity, UnitFile, directives, directives_version,
+};
 
 use super::{broken, findings};
 
@@ -30,7 +32,7 @@ const SKIPPED: [&str; 3] = ["AmbientCapabilities", "CapabilityBoundingSet", "Sec
 /// What `systemd-analyze verify` says of files in a folder; `None` where it is not installed, or
 /// of another version.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn verify(folder: &Path, names: &[String]) -> Option<String> {
+pub(super) fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let run = |arguments: &[String]| {
         let mut command = std::process::Command::new("systemd-analyze");
         command.args(arguments).current_dir(folder).output().ok()
@@ -45,7 +47,7 @@ fn verify(folder: &Path, names: &[String]) -> Option<String> {
 }
 
 /// The lines of each file that systemd complains of.
-fn lines(report: &str) -> BTreeSet<(String, usize)> {
+pub(super) fn lines(report: &str) -> BTreeSet<(String, usize)> {
     let lines = report.lines().filter_map(|line| {
         let (path, rest) = line.split_once(": ").filter(|(path, _)| path.starts_with('/'))?;
         let (path, line) = path.rsplit_once(':').filter(|_| !rest.is_empty())?;
@@ -130,6 +132,33 @@ fn systemd_complains_of_the_same_lines() {
     assert!(alone.is_empty(), "we alone complain of {alone:?}");
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
+fn every_letter_and_digit_is_a_specifier_for_both_or_for_neither() {
+    let letters: Vec<char> = ('0'..='9').chain('A'..='Z').chain('a'..='z').collect();
+    let options = letters.iter().map(|it| format!("Description=%{it}\nAfter=a%{it}.service\n"));
+    let source = format!("[Service]\nExecStart=/bin/true\n[Unit]\n{}", options.collect::<String>());
+    let (_, findings) = findings("a.service", source.as_bytes());
+    let unknown = findings.iter().filter(|it| it.code() == FindingCode::Specifier);
+    let ours: BTreeSet<usize> = unknown.map(|it| it.location().line).collect();
+    let facts = fleet_unitfile::Facts::new();
+    let name = fleet_unitfile::UnitName::parse("a.service").unwrap();
+    for (at, letter) in letters.iter().enumerate() {
+        let expanded = facts.expand(&format!("%{letter}"), &name);
+        let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NoSpecifier { .. }));
+        // Those of control groups are old; systemd warns of them, and replaces them still.
+        let is_old = ['c', 'r', 'R'].contains(letter);
+        assert_eq!(none && !is_old, ours.contains(&(at * 2 + 4)), "%{letter}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.service"), &source).unwrap();
+    let Some(report) = verify(folder.path(), &["a.service".to_owned()]) else { return };
+    let deprecated = |line: &&str| !line.contains("which is deprecated");
+    let report: String = report.lines().filter(deprecated).map(|it| format!("{it}\n")).collect();
+    let theirs: BTreeSet<usize> = lines(&report).into_iter().map(|(_, line)| line).collect();
+    assert_eq!(ours, theirs, "{report}");
+}
+
 /// Values of every sort; most options can make nothing of most of them.
 const VALUES: [&str; 28] = [
     "yes",
@@ -181,12 +210,12 @@ fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
     let mut alarms = BTreeMap::new();
     let mut names = Vec::new();
     for (section, unit_type, start) in SOUND {
-        let known = directives().filter(|(of, name, is_newer)| {
-            let is_shared =
-                section != "Service" && directives().any(|it| it == ("Scope", *name, false));
-            *of == section && !is_newer && !is_shared && !SKIPPED.contains(name)
+        let known = directives().filter(|it| {
+            let of_scope = |other: Directive| (other.section, other.name) == ("Scope", it.name);
+            let is_shared = section != "Service" && directives().any(of_scope);
+            it.section == section && !it.is_newer && !is_shared && !SKIPPED.contains(&it.name)
         });
-        for (_, option, _) in known {
+        for Directive { name: option, .. } in known {
             let name = format!("x{}-{option}.{unit_type}", names.len());
             let source = VALUES
                 .iter()
