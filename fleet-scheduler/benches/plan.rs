@@ -1,0 +1,72 @@
+//! How long plans take, beside those of the naive planner.
+//!
+//! `cargo bench -p fleet-scheduler --bench plan`
+//!
+//! `whole` loads a snapshot and plans it, `planned` asks a loaded index again, `change` has one unit
+//! come to a planned cluster and one go. The naive planner gets a small cluster, for it takes long;
+//! `small` is the fast one with the same. The example `scale` measures the large shapes.
+
+#[path = "../examples/scale/clusters.rs"]
+mod clusters;
+
+use divan::Bencher;
+use fleet_core::{Epoch, Requirements};
+use fleet_scheduler::{Index, Policy, naive, plan};
+
+const SHAPES: [&str; 7] =
+    ["plain", "metadata", "reserve", "conflicts", "templates", "groups", "spread"];
+
+const UNITS: usize = 8_000;
+const MACHINES: usize = 100;
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = SHAPES)]
+fn whole(bencher: Bencher, shape: &str) {
+    let cluster = clusters::cluster(shape, UNITS, MACHINES);
+    bencher.bench_local(|| plan(&cluster));
+}
+
+#[divan::bench(args = SHAPES)]
+fn planned(bencher: Bencher, shape: &str) {
+    let mut index = settled(shape);
+    bencher.bench_local(|| index.plan());
+}
+
+#[divan::bench(args = SHAPES)]
+fn change(bencher: Bencher, shape: &str) {
+    let mut index = settled(shape);
+    let unit = clusters::unit("new.service", Requirements::default());
+    bencher.bench_local(|| {
+        index.put_unit(&unit);
+        carry_out(&mut index);
+        index.remove_unit("new.service");
+        carry_out(&mut index);
+    });
+}
+
+#[divan::bench(args = ["plain", "conflicts"])]
+fn small(bencher: Bencher, shape: &str) {
+    let cluster = clusters::cluster(shape, 40, 10);
+    bencher.bench_local(|| plan(&cluster));
+}
+
+#[divan::bench(args = ["plain", "conflicts"])]
+fn small_naive(bencher: Bencher, shape: &str) {
+    let cluster = clusters::cluster(shape, 40, 10);
+    bencher.bench_local(|| naive::plan(&cluster, &Policy::default()));
+}
+
+/// An index of a cluster whose plan was carried out.
+fn settled(shape: &str) -> Index {
+    let mut index = Index::load(Policy::default(), &clusters::cluster(shape, UNITS, MACHINES));
+    carry_out(&mut index);
+    index
+}
+
+fn carry_out(index: &mut Index) {
+    let plan = index.plan();
+    index.apply(&plan, Epoch(2));
+}
