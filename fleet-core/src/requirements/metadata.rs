@@ -18,6 +18,8 @@ pub enum MetadataProblem {
     Blank,
     /// A control character, for example a tab, stands in it.
     Control,
+    /// It starts with a quotation mark, and the line does not end with one.
+    OpenQuote,
 }
 
 impl fmt::Display for MetadataProblem {
@@ -29,6 +31,7 @@ impl fmt::Display for MetadataProblem {
             Self::NoValue => "nothing stands after the \"=\"",
             Self::Blank => "a blank stands in the key or beside the \"=\"",
             Self::Control => "it holds a control character",
+            Self::OpenQuote => "its quotation mark is not closed",
         })
     }
 }
@@ -40,6 +43,7 @@ pub(super) fn split_pair(text: &str) -> Result<(&str, &str), MetadataProblem> {
     match (key, value) {
         _ if value.contains('=') => Err(MetadataProblem::SeveralEquals),
         _ if text.contains(char::is_control) => Err(MetadataProblem::Control),
+        _ if key.starts_with('"') => Err(MetadataProblem::OpenQuote),
         ("", _) => Err(MetadataProblem::NoKey),
         (_, "") => Err(MetadataProblem::NoValue),
         _ if key.contains(blank) || value.starts_with(blank) || value.ends_with(blank) => {
@@ -51,12 +55,14 @@ pub(super) fn split_pair(text: &str) -> Result<(&str, &str), MetadataProblem> {
 
 /// The text that was probably meant by one that is no condition.
 pub(super) fn suggestion(text: &str, problem: MetadataProblem) -> Option<String> {
-    if problem == MetadataProblem::Blank {
-        let (key, value) = text.split_once('=')?;
-        let pair = format!("{}={}", key.trim(), value.trim());
-        return split_pair(&pair).is_ok().then_some(pair);
-    }
     let bare = text.replace('"', " ");
+    if matches!(problem, MetadataProblem::Blank | MetadataProblem::OpenQuote) {
+        let (key, value) = bare.split_once('=')?;
+        let pair = format!("{}={}", key.trim(), value.trim());
+        if split_pair(&pair).is_ok() {
+            return Some(pair);
+        }
+    }
     let pairs: Vec<&str> = bare.split_whitespace().collect();
     let several = pairs.len() > 1 && pairs.iter().all(|pair| split_pair(pair).is_ok());
     several.then(|| pairs.iter().map(|p| format!("\"{p}\"")).collect::<Vec<_>>().join(" "))
@@ -78,6 +84,8 @@ mod tests {
             ("a = b", Err(MetadataProblem::Blank)),
             ("a=b ", Err(MetadataProblem::Blank)),
             ("a=b\tc", Err(MetadataProblem::Control)),
+            ("\"a=b", Err(MetadataProblem::OpenQuote)),
+            ("a=5\"", Ok(("a", "5\""))),
         ];
         for (text, expected) in cases {
             assert_eq!(split_pair(text), expected, "{text:?}");
@@ -91,6 +99,7 @@ mod tests {
             ("\"a=b\" \"c=d", Some("\"a=b\" \"c=d\"")),
             ("a=b\tc=d", Some("\"a=b\" \"c=d\"")),
             ("a = b", Some("a=b")),
+            ("\"a=b", Some("a=b")),
             ("a b = c", None),
             ("a=b=c", None),
             ("a=b c", None),
