@@ -11,6 +11,10 @@ mod clock;
 mod engine;
 mod grace;
 mod native;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "only who measures it reaches it from outside")
+)]
 mod planner;
 mod service_manager;
 mod shutdown;
