@@ -2,9 +2,9 @@
 //!
 //! `cargo bench -p fleet-scheduler --bench plan`
 //!
-//! `whole` loads a snapshot and plans it, `planned` asks a loaded index again, `change` has one unit
-//! come to a planned cluster and one go. The naive planner gets a small cluster, for it takes long;
-//! `small` is the fast one with the same. The example `scale` measures the large shapes.
+//! `whole` loads a snapshot and plans it, `planned` asks a loaded index again, `change` has one
+//! unit come to a planned cluster and one go. The naive planner gets a small cluster, for it takes
+//! long; `small` is the fast one with the same. The example `scale` measures the large shapes.
 
 #[path = "../examples/scale/clusters.rs"]
 mod clusters;
