@@ -5,6 +5,8 @@
 //! not. A plan moves units about and writes down each step in a log. The log is taken back by
 //! whatever comes next, unless that is the carrying out of that very plan.
 
+#[cfg(test)]
+mod bounded;
 mod census;
 mod classes;
 mod define;
@@ -15,6 +17,7 @@ mod lanes;
 mod load;
 mod lookup;
 mod machines;
+mod names;
 mod observe;
 mod patterns;
 mod pending;
@@ -51,6 +54,7 @@ pub(crate) use ties::Tie;
 use units::Units;
 pub(crate) use units::{Kind, PeerRef, Wait};
 pub use view::View;
+use wake::Fresh;
 pub(crate) use wake::Group;
 
 /// A cluster, indexed so that a plan costs little more than what has changed since the last one.
@@ -99,7 +103,7 @@ pub struct Index {
     /// The machines to be settled; none twice.
     pub(crate) dirty: Vec<MachineNo>,
     /// The units to be tried, and some that need not be any more.
-    pub(crate) fresh: Vec<UnitNo>,
+    pub(crate) fresh: Fresh,
     /// The groups that no machine takes, by the first name in each.
     pub(crate) groups: BTreeMap<UnitNo, Group>,
     /// Those of the groups that replace others, so that anything may help them.
@@ -137,7 +141,7 @@ impl Index {
             replacers: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             dirty: Vec::new(),
-            fresh: Vec::new(),
+            fresh: Fresh::default(),
             groups: BTreeMap::new(),
             restless: BTreeSet::new(),
             vain: BTreeSet::new(),

@@ -167,8 +167,8 @@ impl Index {
 
     /// A machine may take units now that it refused, and its rank may be better.
     pub(super) fn lifted(&mut self, machine: MachineNo) {
-        self.lanes.lifts.push(machine);
-        self.lanes.ranks.push(machine);
+        self.lanes.lifts.push(machine, self.machines.slots.len());
+        self.ranks_better(machine);
         self.stirred(machine);
     }
 
@@ -178,7 +178,7 @@ impl Index {
     }
 
     fn ranks_better(&mut self, machine: MachineNo) {
-        self.lanes.ranks.push(machine);
+        self.lanes.ranks.push(machine, self.machines.slots.len());
     }
 
     /// Begins something that may be taken back as if it had never been.
