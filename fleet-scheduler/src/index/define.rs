@@ -50,7 +50,6 @@ impl Index {
                 self.soil(machine);
             }
         }
-        self.replacers.remove(&name);
         self.untie(unit);
         let class = std::mem::take(&mut self.units.slots[unit].class);
         if class != ClassNo::NONE {
@@ -64,9 +63,6 @@ impl Index {
             Kind::Single => {
                 self.tie_to_peers(unit);
                 self.classify(unit);
-                if !self.class(unit).replaces.is_empty() {
-                    self.replacers.insert(self.units.name(unit).clone(), unit);
-                }
             }
             Kind::Global => {
                 self.classify(unit);

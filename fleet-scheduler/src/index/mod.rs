@@ -96,8 +96,11 @@ pub struct Index {
     pub(crate) censuses: Censuses,
     /// The global units that are wanted.
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
-    /// The wanted single units that may replace others.
-    pub(crate) replacers: BTreeMap<UnitName, UnitNo>,
+    /// The machines where somebody may replace somebody else who is there, too.
+    pub(crate) uneasy: BTreeSet<MachineNo>,
+    /// Units that had to leave for one that replaces them and that no other machine took: how far
+    /// the trail of lifts had come then.
+    pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements that should not be.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
     /// The machines to be settled; none twice.
@@ -138,7 +141,8 @@ impl Index {
             lanes: Lanes::default(),
             censuses: Censuses::default(),
             globals: BTreeMap::new(),
-            replacers: BTreeMap::new(),
+            uneasy: BTreeSet::new(),
+            stuck: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             dirty: Vec::new(),
             fresh: Fresh::default(),
