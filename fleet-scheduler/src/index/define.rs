@@ -249,7 +249,7 @@ impl Index {
             Some(template) => Some(template),
         };
         let counted = counted.filter(|pattern| matched.binary_search(pattern).is_ok());
-        let filter = self.filters.acquire(&requirements, self.machines.facts());
+        let filter = self.filters.acquire(&requirements, &self.machines);
         let pin = requirements.machine_id.as_ref().map(|id| {
             let machine = self.intern_machine(id);
             self.machines.slots[machine].named += 1;
