@@ -5,6 +5,7 @@
 //! not. A plan moves units about and writes down each step in a log. The log is taken back by
 //! whatever comes next, unless that is the carrying out of that very plan.
 
+mod anchors;
 #[cfg(test)]
 mod bounded;
 mod census;
@@ -13,8 +14,8 @@ mod define;
 mod desk;
 mod filters;
 mod heap;
-mod lanes;
 mod holders;
+mod lanes;
 mod load;
 mod lookup;
 mod machines;
