@@ -1,20 +1,28 @@
 //! The clusters that are measured.
 
-use fleet_core::{Machine, Requirements, Resources, Revision, Snapshot, Spread, TargetState, Unit};
+use fleet_core::{
+    Epoch, Machine, Requirements, Resources, Revision, Snapshot, Spread, TargetState, Unit,
+};
 use fleet_unitfile::UnitFile;
 
 const ZONES: usize = 3;
 const CORE: u64 = 1000;
 const GIGABYTE: u64 = 1 << 30;
+const NO_RESOURCES: Resources = Resources { cpu: 0, memory: 0, disk: 0 };
 
-/// A cluster of one shape in which nobody has a machine.
+/// A cluster of one shape in which nobody has a machine, or of those shapes that are about what
+/// goes on later, nobody who waits has one.
 pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(1);
     // What all units of the shape `reserve` ask for in all is nine tenths of what there is.
     let offered = units * 4 * 10 / 9 / machines.max(1) + 7;
     for index in 0..machines {
-        cluster.put_machine(machine(index, offered as u64 * CORE));
+        let machine = machine(index, offered as u64 * CORE);
+        cluster.put_machine(match shape {
+            "pinned" => machine.with_metadata("host", &format!("h{index}")),
+            _ => machine,
+        });
     }
     for index in 0..units {
         let (name, requirements) = match shape {
@@ -24,9 +32,26 @@ pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
             "templates" => instance(index, 10, |prefix| conflicting(&format!("{prefix}@*"))),
             "groups" => in_group(index),
             "spread" => instance(index, 100, |_| spreading()),
+            "pinned" => (plain_name(index), on_host(index % machines.max(1))),
+            "patterns" => (plain_name(index), conflicting(&format!("*-{index:07}.service"))),
+            "beside" => beside(index),
+            "replaced" => replacing(index, Resources::default()),
+            "stuck" => replacing(index, Resources { cpu: offered as u64 * CORE, ..NO_RESOURCES }),
+            "restart" if index.is_multiple_of(10) => (plain_name(index), too_much(index + offered)),
+            "shunned" => (plain_name(index), conflicting("shy*")),
+            "ousted" => (plain_name(index), replaces("shy*")),
             _ => (plain_name(index), Requirements::default()),
         };
+        let place = match shape {
+            "stuck" => Some(index / 2),
+            "restart" if !index.is_multiple_of(10) => Some(index),
+            _ => None,
+        };
         cluster.put_unit(unit(&name, requirements));
+        if let Some(place) = place {
+            let machine = machine_id(place % machines.max(1)).parse().expect("a machine ID");
+            cluster.place(name.parse().expect("a unit name"), machine, Epoch(1));
+        }
     }
     cluster
 }
@@ -66,6 +91,41 @@ fn reserving(index: usize) -> Requirements {
 pub(crate) fn conflicting(pattern: &str) -> Requirements {
     let conflicts = vec![pattern.parse().expect("a pattern")];
     Requirements { conflicts, ..Requirements::default() }
+}
+
+fn replaces(pattern: &str) -> Requirements {
+    let replaces = vec![pattern.parse().expect("a pattern")];
+    Requirements { replaces, ..Requirements::default() }
+}
+
+fn on_host(host: usize) -> Requirements {
+    let metadata = [(String::from("host"), [format!("h{host}")].into())].into();
+    Requirements { metadata, ..Requirements::default() }
+}
+
+fn too_much(cores: usize) -> Requirements {
+    let reserve = Resources { cpu: cores as u64 * CORE, ..NO_RESOURCES };
+    Requirements { reserve, ..Requirements::default() }
+}
+
+/// One that follows another, by a pattern of its own.
+fn beside(index: usize) -> (String, Requirements) {
+    let pair = index / 2;
+    if index.is_multiple_of(2) {
+        return (format!("lead-{pair:06}.service"), Requirements::default());
+    }
+    let machine_of = vec![format!("*ead-{pair:06}.service").parse().expect("a pattern")];
+    (format!("side-{pair:06}.service"), Requirements { machine_of, ..Requirements::default() })
+}
+
+/// One that reserves something, and one that replaces it.
+fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
+    let pair = index / 2;
+    if index.is_multiple_of(2) {
+        let wants = Requirements { reserve, ..Requirements::default() };
+        return (format!("old-{pair:06}.service"), wants);
+    }
+    (format!("new-{pair:06}.service"), replaces(&format!("old-{pair:06}.service")))
 }
 
 fn spreading() -> Requirements {

@@ -44,7 +44,7 @@ fn one_change(index: &mut Index, turn: usize, at: usize, machine_at: usize) {
     }
 }
 
-fn carry_out(index: &mut Index) -> Plan {
+pub(crate) fn carry_out(index: &mut Index) -> Plan {
     let plan = index.plan();
     index.apply(&plan, Epoch(2));
     plan
@@ -97,9 +97,23 @@ pub(crate) fn explain(cluster: &Snapshot) -> Measured {
     index.put_unit(&unit("shy.service", conflicting("unit-*")));
     carry_out(&mut index);
     let plan = explained(&mut index, "zoned.service");
-    let beside = explained(&mut index, "shy.service");
-    let more = format!(",\"conflicting_seconds\":{:.6}", beside.as_secs_f64());
+    let beside = explained(&mut index, "shy.service").as_secs_f64();
+    let machine_of = vec!["shy.service".parse().expect("a peer")];
+    let follower = Requirements { machine_of, ..Requirements::default() };
+    index.put_unit(&unit("shy-too.service", follower));
+    carry_out(&mut index);
+    let grouped = explained(&mut index, "shy-too.service").as_secs_f64();
+    let more = format!(",\"conflicting_seconds\":{beside:.6},\"grouped_seconds\":{grouped:.6}");
     Measured { plan, more, ..measured }
+}
+
+/// A unit that asks for nothing is explained where all others keep it away.
+pub(crate) fn kept_away(cluster: &Snapshot) -> Measured {
+    let (mut index, measured) = planned(cluster);
+    index.put_unit(&unit("shy.service", Requirements::default()));
+    carry_out(&mut index);
+    let plan = explained(&mut index, "shy.service");
+    Measured { plan, ..measured }
 }
 
 /// The best time of five that an explanation takes.
@@ -116,11 +130,11 @@ fn nowhere() -> Requirements {
 }
 
 /// Sorts durations. Returns what gives the one below which so many percent are.
-fn sorted(all: &mut [Duration]) -> impl Fn(usize) -> Duration {
+pub(crate) fn sorted(all: &mut [Duration]) -> impl Fn(usize) -> Duration {
     all.sort_unstable();
     |percent| all.get(all.len() * percent / 100).or(all.last()).copied().unwrap_or_default()
 }
 
-fn micros(duration: Duration) -> f64 {
+pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

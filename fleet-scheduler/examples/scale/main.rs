@@ -16,10 +16,19 @@
 //! | `templates` | ten of each template, `Conflicts=%p@*` |
 //! | `groups` | come in fives: a leader, three that follow it and one that follows a follower |
 //! | `spread` | a hundred of each template, `Spread=zone` over three zones |
+//! | `pinned` | ask for one host each, by `MachineMetadata=host=` |
+//! | `patterns` | have a `Conflicts=` pattern each that begins with a `*` |
+//! | `beside` | come in twos, of which one follows the other by such a pattern |
+//! | `restart` | are placed but for a tenth, each of which reserves more than there is |
 //! | `change` | are planned, then one thing after the other changes: measures one change |
 //! | `lost` | are planned, then a tenth of the machines are lost: measures that plan |
 //! | `hopeless` | are planned, then come that fit and that do not in turn: measures one that fits |
 //! | `explain` | are planned: measures one explanation |
+//! | `shunned`, `ousted` | keep one away by `Conflicts=`, `Replaces=`: measures explaining it |
+//! | `drain` | are planned, then a hundredth of the machines are drained: measures that plan |
+//! | `rebalance` | are planned, then five machines join: measures a hundred moves to them |
+//! | `replaced` | come in twos, of which one replaces the other: measures the coming of another |
+//! | `stuck` | come in such twos side by side on full machines: measures the coming of another |
 //!
 //! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into
 //! an index before; both are the best of three. `index_bytes_per_unit` is what the index keeps
@@ -29,6 +38,7 @@
 mod clusters;
 mod lives;
 mod memory;
+mod moves;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,7 +46,7 @@ use std::time::Duration;
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::{Index, Plan, Policy};
 
-const SHAPES: [&str; 11] = [
+const SHAPES: [&str; 21] = [
     "plain",
     "metadata",
     "reserve",
@@ -48,6 +58,16 @@ const SHAPES: [&str; 11] = [
     "lost",
     "hopeless",
     "explain",
+    "pinned",
+    "patterns",
+    "beside",
+    "restart",
+    "shunned",
+    "ousted",
+    "drain",
+    "rebalance",
+    "replaced",
+    "stuck",
 ];
 
 fn main() -> ExitCode {
@@ -83,6 +103,10 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
         "lost" => lives::lost(&cluster),
         "hopeless" => lives::hopeless(&cluster, units),
         "explain" => lives::explain(&cluster),
+        "shunned" | "ousted" => lives::kept_away(&cluster),
+        "drain" => moves::drain(&cluster),
+        "rebalance" => moves::rebalance(&cluster),
+        "replaced" | "stuck" => moves::coming(&cluster),
         _ => from_nothing(&cluster),
     };
     let ns_per_unit = plan.as_nanos() / units.max(1) as u128;

@@ -77,7 +77,7 @@ impl Censuses {
         if self.all.is_empty() {
             return;
         }
-        self.stirred.push(machine);
+        self.stirred.push(machine, machines);
         if self.stirred.len() > machines + 1024 {
             self.clear();
         }

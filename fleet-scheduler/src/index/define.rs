@@ -50,8 +50,8 @@ impl Index {
                 self.soil(machine);
             }
         }
-        self.replacers.remove(&name);
         self.untie(unit);
+        self.strike(unit);
         let class = std::mem::take(&mut self.units.slots[unit].class);
         if class != ClassNo::NONE {
             self.release(class);
@@ -64,9 +64,6 @@ impl Index {
             Kind::Single => {
                 self.tie_to_peers(unit);
                 self.classify(unit);
-                if !self.class(unit).replaces.is_empty() {
-                    self.replacers.insert(self.units.name(unit).clone(), unit);
-                }
             }
             Kind::Global => {
                 self.classify(unit);
@@ -102,14 +99,42 @@ impl Index {
     /// A unit's `MachineOf=` has a pattern. If it is the first that does, the units that the
     /// pattern matches are tied from now on, and may not go on waiting with others of their class.
     fn add_namer(&mut self, pattern: PatternNo, unit: UnitNo) {
+        let slot = &self.patterns.slots[pattern];
+        if slot.members.is_none() {
+            let takes_part = |unit: &UnitNo| self.units.slots[*unit].class != ClassNo::NONE;
+            let members = self.matching(pattern).filter(takes_part);
+            let members = members.map(|unit| (self.units.name(unit).clone(), unit)).collect();
+            self.patterns.slots[pattern].members = Some(members);
+        }
         let namers = &mut self.patterns.slots[pattern].namers;
         namers.push(unit);
         if namers.len() > 1 {
             return;
         }
         let is_parked = |unit: &UnitNo| self.units.slots[*unit].wait == Wait::Parked;
-        let parked: Vec<UnitNo> = self.matching(pattern).filter(is_parked).collect();
+        let parked: Vec<UnitNo> = self.members(pattern).filter(is_parked).collect();
         parked.into_iter().for_each(|unit| self.wake(unit));
+    }
+
+    /// A unit is in a class now: writes it down where a pattern is asked whom it matches.
+    fn enroll(&mut self, unit: UnitNo) {
+        let slot = &self.units.slots[unit];
+        for pattern in &self.classes.slots[slot.class].matched {
+            if let Some(members) = &mut self.patterns.slots[*pattern].members {
+                members.insert(slot.name().clone(), unit);
+            }
+        }
+    }
+
+    /// The opposite of [`enroll`](Self::enroll).
+    fn strike(&mut self, unit: UnitNo) {
+        let slot = &self.units.slots[unit];
+        let Some(class) = slot.class.some() else { return };
+        for pattern in &self.classes.slots[class].matched {
+            if let Some(members) = &mut self.patterns.slots[*pattern].members {
+                members.remove(slot.name());
+            }
+        }
     }
 
     fn untie(&mut self, unit: UnitNo) {
@@ -155,6 +180,7 @@ impl Index {
             return;
         }
         self.wake(unit);
+        self.strike(unit);
         let machines = self.machines_of(unit);
         machines.iter().for_each(|machine| self.detach(unit, *machine));
         self.classify(unit);
@@ -191,6 +217,7 @@ impl Index {
         };
         self.classes.slots[class].users += 1;
         self.units.slots[unit].class = class;
+        self.enroll(unit);
     }
 
     fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
@@ -253,7 +280,7 @@ impl Index {
             Some(template) => Some(template),
         };
         let counted = counted.filter(|pattern| matched.binary_search(pattern).is_ok());
-        let filter = self.filters.acquire(&requirements, self.machines.facts());
+        let filter = self.filters.acquire(&requirements, &self.machines);
         let pin = requirements.machine_id.as_ref().map(|id| {
             let machine = self.intern_machine(id);
             self.machines.slots[machine].named += 1;

@@ -20,6 +20,8 @@ pub(crate) struct Desk {
     /// How many of the units name others by `MachineOf=`.
     pub(crate) tied: u32,
     used: Sum,
+    /// Of how many patterns units are there that one replaces by it and that it matches.
+    uneasy: u32,
 }
 
 /// How many units are there that have to do with a pattern.
@@ -31,6 +33,8 @@ pub(crate) struct Counts {
     pub(crate) keepers: u32,
     /// Those that have it in `Replaces=`.
     pub(crate) replacers: u32,
+    /// Those of these that it matches themselves.
+    own: u32,
     /// Of a template, the smallest `MaxPerMachine=` of its instances there.
     pub(crate) limit: u32,
 }
@@ -43,7 +47,14 @@ pub(crate) struct Sum([u128; 3]);
 pub(crate) const NO_LIMIT: u32 = u32::MAX;
 
 impl Counts {
-    const NONE: Self = Self { matching: 0, keepers: 0, replacers: 0, limit: NO_LIMIT };
+    const NONE: Self = Self { matching: 0, keepers: 0, replacers: 0, own: 0, limit: NO_LIMIT };
+
+    /// Whether by this pattern somebody there may replace somebody else there. Units that it
+    /// matches and that all have it themselves do not replace each other.
+    fn is_uneasy(self) -> bool {
+        let alike = self.own == self.matching && self.own == self.replacers;
+        self.matching > 0 && self.replacers > 0 && !alike
+    }
 }
 
 impl Sum {
@@ -92,6 +103,11 @@ impl Desk {
         self.counts.is_empty()
     }
 
+    /// Whether somebody there may replace somebody else there; if not, nobody does.
+    pub(crate) fn is_uneasy(&self) -> bool {
+        self.uneasy > 0
+    }
+
     /// What all that are there reserve.
     pub(crate) fn used(&self) -> Sum {
         self.used
@@ -102,17 +118,21 @@ impl Desk {
         self.tied += u32::from(tied);
         self.used.add(&class.requirements.reserve);
         for pattern in &class.matched {
-            self.entry(*pattern).matching += 1;
+            self.change(*pattern, |counts| counts.matching += 1);
         }
         for pattern in &class.conflicts {
-            self.entry(*pattern).keepers += 1;
+            self.change(*pattern, |counts| counts.keepers += 1);
         }
-        for pattern in &class.replaces {
-            self.entry(*pattern).replacers += 1;
+        for pattern in each_once(&class.replaces) {
+            let own = u32::from(class.matched.binary_search(&pattern).is_ok());
+            self.change(pattern, |counts| {
+                counts.replacers += 1;
+                counts.own += own;
+            });
         }
         if let Some(template) = class.template.some() {
-            let entry = self.entry(template);
-            entry.limit = entry.limit.min(limit(&class.requirements));
+            let own = limit(&class.requirements);
+            self.change(template, |counts| counts.limit = counts.limit.min(own));
         }
     }
 
@@ -124,30 +144,40 @@ impl Desk {
         let own = limit(&class.requirements);
         let template = class.template.some().filter(|_| own != NO_LIMIT);
         if let Some(template) = template.filter(|template| self.of(*template).limit == own) {
-            self.entry(template).limit = others();
+            let others = others();
+            self.change(template, |counts| counts.limit = others);
         }
         for pattern in &class.matched {
-            self.drop_one(*pattern, |counts| &mut counts.matching);
+            self.change(*pattern, |counts| counts.matching -= 1);
         }
         for pattern in &class.conflicts {
-            self.drop_one(*pattern, |counts| &mut counts.keepers);
+            self.change(*pattern, |counts| counts.keepers -= 1);
         }
-        for pattern in &class.replaces {
-            self.drop_one(*pattern, |counts| &mut counts.replacers);
+        for pattern in each_once(&class.replaces) {
+            let own = u32::from(class.matched.binary_search(&pattern).is_ok());
+            self.change(pattern, |counts| {
+                counts.replacers -= 1;
+                counts.own -= own;
+            });
         }
     }
 
-    fn entry(&mut self, pattern: PatternNo) -> &mut Counts {
-        self.counts.get_or_insert(pattern, Counts::NONE)
-    }
-
-    fn drop_one(&mut self, pattern: PatternNo, which: impl FnOnce(&mut Counts) -> &mut u32) {
-        let Some(counts) = self.counts.get_mut(&pattern) else { return };
-        *which(counts) -= 1;
+    /// Changes what is counted of a pattern.
+    fn change(&mut self, pattern: PatternNo, change: impl FnOnce(&mut Counts)) {
+        let counts = self.counts.get_or_insert(pattern, Counts::NONE);
+        self.uneasy -= u32::from(counts.is_uneasy());
+        change(counts);
+        self.uneasy += u32::from(counts.is_uneasy());
         if counts.matching == 0 && counts.keepers == 0 && counts.replacers == 0 {
             self.counts.remove(&pattern);
         }
     }
+}
+
+/// Patterns without those that are written twice.
+fn each_once(patterns: &[PatternNo]) -> impl Iterator<Item = PatternNo> {
+    let is_first = |(at, pattern): &(usize, &PatternNo)| !patterns[..*at].contains(pattern);
+    patterns.iter().enumerate().filter(is_first).map(|(_, pattern)| *pattern)
 }
 
 /// The limit that a unit sets to the instances of its template.

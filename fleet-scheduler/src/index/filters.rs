@@ -1,24 +1,26 @@
 //! Filters: what units ask of a machine alone. Each machine is asked once for all units that ask
-//! the same.
+//! the same, unless only few machines can pass.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
-use fleet_core::{Expression, Machine, Metadata, Requirements, Rule};
+use fleet_core::{Expression, Metadata, Requirements, Rule};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
+use super::holders::{Holders, Wanted};
+use super::machines::Machines;
 use super::slots::{FilterNo, MachineNo, Slots};
 use crate::rules;
 
 /// `MachineMetadata=` and `MachineMetadataExpr=` of some units.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    metadata: BTreeMap<String, BTreeSet<String>>,
+    metadata: Wanted,
     expression: Option<Expression>,
     users: u32,
-    /// What it says of each machine, by the machine's number.
-    verdicts: Vec<Verdict>,
+    /// What it says of each machine, by the machine's number, if that is written down.
+    verdicts: Option<Vec<Verdict>>,
 }
 
 /// What a filter says of a machine.
@@ -35,25 +37,32 @@ enum Verdict {
 pub(crate) struct Filters {
     slots: Slots<FilterNo, Filter>,
     table: HashTable<FilterNo>,
+    /// The filters of which it is written down what they say of each machine.
+    written: BTreeSet<FilterNo>,
+    holders: Holders,
 }
 
 impl Filters {
     /// The filter that every machine passes.
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
+    /// How many machines, of more than twice as many, are so few that they are asked whenever
+    /// somebody wants to know.
+    const FEW: usize = 32;
+
+    /// How many filters are written down: each takes a byte for every machine, and is asked again
+    /// when a machine changes. Those beyond are asked whenever somebody wants to know.
+    const MOST_WRITTEN: usize = 1024;
+
     pub(crate) fn new() -> Self {
         let mut slots = Slots::default();
         slots.insert(Filter { users: 1, ..Filter::default() });
-        Self { slots, table: HashTable::new() }
+        let (table, written, holders) = Default::default();
+        Self { slots, table, written, holders }
     }
 
-    /// The filter of a unit's requirements, which gets one more user. `machines` are those that are
-    /// present.
-    pub(crate) fn acquire<'a>(
-        &mut self,
-        wants: &Requirements,
-        machines: impl Iterator<Item = (MachineNo, &'a Machine)>,
-    ) -> FilterNo {
+    /// The filter of a unit's requirements, which gets one more user.
+    pub(crate) fn acquire(&mut self, wants: &Requirements, machines: &Machines) -> FilterNo {
         if wants.metadata.is_empty() && wants.metadata_expr.is_none() {
             return Self::ALL;
         }
@@ -66,17 +75,39 @@ impl Filters {
             self.slots[number].users += 1;
             return number;
         }
-        let mut filter = Filter {
+        self.holders.acquire(&wants.metadata, machines);
+        let number = self.slots.insert(Filter {
             metadata: wants.metadata.clone(),
             expression: wants.metadata_expr.clone(),
             users: 1,
-            verdicts: Vec::new(),
-        };
-        machines.for_each(|(number, machine)| filter.judge(number, &machine.metadata));
-        let number = self.slots.insert(filter);
+            verdicts: None,
+        });
         let slots = &self.slots;
         self.table.insert_unique(hash, number, |number| slots[*number].hash());
+        self.write_down(number, machines);
         number
+    }
+
+    /// Writes down what a filter says of each machine, unless few can pass: there may be more of
+    /// them now than when the filter was new.
+    pub(crate) fn write_down(&mut self, number: FilterNo, machines: &Machines) {
+        if number == Self::ALL
+            || self.slots[number].verdicts.is_some()
+            || self.written.len() >= Self::MOST_WRITTEN
+            || self.few(number, machines).is_some()
+        {
+            return;
+        }
+        let filter = &mut self.slots[number];
+        filter.verdicts = Some(Vec::new());
+        machines.facts().for_each(|(number, machine)| filter.write(number, &machine.metadata));
+        self.written.insert(number);
+    }
+
+    /// Machines among which are all that pass a filter, if there are few.
+    pub(crate) fn few(&self, number: FilterNo, machines: &Machines) -> Option<Vec<MachineNo>> {
+        let most = Self::FEW.min(machines.count() / 2);
+        self.holders.few(&self.slots[number].metadata, most)
     }
 
     /// Takes a user away.
@@ -92,24 +123,41 @@ impl Filters {
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
-        self.slots.remove(number);
+        self.written.remove(&number);
+        let filter = self.slots.remove(number);
+        self.holders.release(&filter.metadata);
     }
 
-    /// A machine has come, or its metadata has changed.
-    pub(crate) fn judge(&mut self, machine: MachineNo, metadata: &Metadata) {
-        for number in self.slots.numbers().skip(1) {
-            if self.slots[number].users > 0 {
-                self.slots[number].judge(machine, metadata);
-            }
+    /// A machine has come, its metadata has changed, or it has gone.
+    pub(crate) fn change(
+        &mut self,
+        machine: MachineNo,
+        old: Option<&Metadata>,
+        new: Option<&Metadata>,
+    ) {
+        self.holders.change(machine, old, new);
+        let Some(metadata) = new else { return };
+        for number in &self.written {
+            self.slots[*number].write(machine, metadata);
         }
     }
 
     /// The rule by which the filter refuses a machine that is present.
-    pub(crate) fn refusal(&self, number: FilterNo, machine: MachineNo) -> Option<Rule> {
+    pub(crate) fn refusal(
+        &self,
+        number: FilterNo,
+        machine: MachineNo,
+        metadata: &Metadata,
+    ) -> Option<Rule> {
         if number == Self::ALL {
             return None;
         }
-        match self.slots[number].verdicts[machine.at()] {
+        let filter = &self.slots[number];
+        let verdict = match &filter.verdicts {
+            Some(verdicts) => verdicts[machine.at()],
+            None => filter.verdict(metadata),
+        };
+        match verdict {
             Verdict::Passes => None,
             Verdict::Metadata => Some(Rule::MachineMetadata),
             Verdict::Expression => Some(Rule::MachineMetadataExpr),
@@ -118,18 +166,25 @@ impl Filters {
 }
 
 impl Filter {
-    fn judge(&mut self, machine: MachineNo, metadata: &Metadata) {
-        if self.verdicts.len() <= machine.at() {
-            self.verdicts.resize(machine.at() + 1, Verdict::Passes);
+    /// Writes down what it says of a machine.
+    fn write(&mut self, machine: MachineNo, metadata: &Metadata) {
+        let verdict = self.verdict(metadata);
+        let Some(verdicts) = &mut self.verdicts else { return };
+        if verdicts.len() <= machine.at() {
+            verdicts.resize(machine.at() + 1, Verdict::Passes);
         }
+        verdicts[machine.at()] = verdict;
+    }
+
+    fn verdict(&self, metadata: &Metadata) -> Verdict {
         let fails = |expression: &Expression| !expression.eval(metadata);
-        self.verdicts[machine.at()] = if rules::metadata::lacks(&self.metadata, metadata) {
+        if rules::metadata::lacks(&self.metadata, metadata) {
             Verdict::Metadata
         } else if self.expression.as_ref().is_some_and(fails) {
             Verdict::Expression
         } else {
             Verdict::Passes
-        };
+        }
     }
 
     fn hash(&self) -> u64 {
@@ -137,7 +192,7 @@ impl Filter {
     }
 }
 
-fn hash(metadata: &BTreeMap<String, BTreeSet<String>>, expression: Option<&Expression>) -> u64 {
+fn hash(metadata: &Wanted, expression: Option<&Expression>) -> u64 {
     let key: (_, Option<&str>) = (metadata, expression.map(Expression::as_str));
     FxBuildHasher.hash_one(hashed(key))
 }

@@ -3,6 +3,7 @@
 //! A key ends with the machine's number, so the key alone is the entry. Where a machine is in its
 //! heap is kept outside, for a machine is in at most one of several heaps.
 
+use super::lookup::Lookup;
 use super::slots::MachineNo;
 
 /// The place of who is in no heap.
@@ -13,8 +14,13 @@ const OUT: u32 = u32::MAX;
 pub(super) struct Heap(Vec<u128>);
 
 /// Where each machine is in its heap.
-#[derive(Debug, Default)]
-pub(super) struct Places(Vec<u32>);
+#[derive(Debug)]
+pub(super) enum Places {
+    /// By the machine's number, for heaps that hold many of them.
+    Many(Vec<u32>),
+    /// Of those alone that are in a heap.
+    Few(Lookup<MachineNo, u32>),
+}
 
 /// The machine of a key.
 #[expect(clippy::cast_possible_truncation, reason = "the lowest 32 bits are the machine")]
@@ -22,10 +28,21 @@ pub(super) fn machine_of(key: u128) -> MachineNo {
     MachineNo(key as u32)
 }
 
+impl Default for Places {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl Places {
     /// Room for that many machines, all of them out.
     pub(super) fn new(count: usize) -> Self {
-        Self(vec![OUT; count])
+        Self::Many(vec![OUT; count])
+    }
+
+    /// Places that take memory only for the machines that are in.
+    pub(super) fn of_few() -> Self {
+        Self::Few(Lookup::default())
     }
 
     pub(super) fn is_in(&self, machine: MachineNo) -> bool {
@@ -33,20 +50,34 @@ impl Places {
     }
 
     fn get(&self, machine: MachineNo) -> Option<usize> {
-        let place = *self.0.get(machine.at())?;
+        let place = match self {
+            Self::Many(places) => *places.get(machine.at())?,
+            Self::Few(places) => *places.get(&machine)?,
+        };
         (place != OUT).then_some(place as usize)
     }
 
     fn set(&mut self, key: u128, place: usize) {
-        let machine = machine_of(key);
-        if self.0.len() <= machine.at() {
-            self.0.resize(machine.at() + 1, OUT);
+        let (machine, place) = (machine_of(key), u32::try_from(place).unwrap_or(OUT));
+        match self {
+            Self::Many(places) => {
+                if places.len() <= machine.at() {
+                    places.resize(machine.at() + 1, OUT);
+                }
+                places[machine.at()] = place;
+            }
+            Self::Few(places) => {
+                places.insert(machine, place);
+            }
         }
-        self.0[machine.at()] = u32::try_from(place).unwrap_or(OUT);
     }
 
     fn clear(&mut self, key: u128) {
-        self.0[machine_of(key).at()] = OUT;
+        let machine = machine_of(key);
+        match self {
+            Self::Many(places) => places[machine.at()] = OUT,
+            Self::Few(places) => places.remove(&machine),
+        }
     }
 }
 

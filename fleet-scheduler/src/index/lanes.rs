@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::{Preference, Spread};
+use fleet_core::{Machine, Preference, Spread};
 
 use super::filters::Filters;
 use super::heap::{Heap, Places, machine_of};
@@ -155,8 +155,10 @@ impl Ground<'_> {
     /// Whether a machine is present, takes units and passes a filter.
     pub(crate) fn takes(&self, filter: FilterNo, machine: MachineNo) -> bool {
         let facts = &self.machines.slots[machine].facts;
-        facts.as_ref().is_some_and(|facts| !facts.cordoned)
-            && self.filters.refusal(filter, machine).is_none()
+        facts.as_ref().is_some_and(|facts| {
+            let refusal = || self.filters.refusal(filter, machine, &facts.metadata);
+            !facts.cordoned && refusal().is_none()
+        })
     }
 
     /// A number that is lower the earlier a machine comes in the ranking. `template` is that of the
@@ -292,15 +294,25 @@ impl Lane {
         self.is_built = true;
         self.buckets.clear();
         self.by_taste.clear();
-        self.places = Places::new(ground.machines.slots.len());
         self.bucket_of = Vec::new();
         self.tallies.clear();
         for spread in &mut self.spread {
             spread.build(ground.machines);
         }
+        if let Some(few) = ground.filters.few(self.filter, ground.machines) {
+            self.places = Places::of_few();
+            few.into_iter().for_each(|machine| self.put_in(machine, ground));
+            return;
+        }
+        self.places = Places::new(ground.machines.slots.len());
         for machine in ground.machines.present() {
             self.put_in(machine, ground);
         }
+    }
+
+    /// The filter of its units.
+    pub(crate) fn filter(&self) -> FilterNo {
+        self.filter
     }
 
     /// Something may have changed about a machine.
@@ -347,9 +359,7 @@ impl Lane {
 
     /// The bucket that a machine belongs to.
     fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
-        let metadata = &machines.slots[machine].machine().metadata;
-        let liked = self.prefer.iter().filter(|preference| preference.wants.eval(metadata));
-        let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
+        let liked = liked(&self.prefer, machines.slots[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         let taste = (liked, values.collect::<Vec<u32>>());
         if let Some(bucket) = self.by_taste.get(&taste) {
@@ -397,9 +407,7 @@ impl Lane {
         template: PatternNo,
         ground: Ground<'_>,
     ) -> (i64, u128) {
-        let metadata = &ground.machines.slots[machine].machine().metadata;
-        let liked = self.prefer.iter().filter(|preference| preference.wants.eval(metadata));
-        let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
+        let liked = liked(&self.prefer, ground.machines.slots[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         (self.crowding(template, values) - liked, ground.key(self.ranked, machine))
     }
@@ -431,6 +439,12 @@ impl Lane {
             heap.update(key, &mut self.places);
         }
     }
+}
+
+/// The weights of the preferences that are true of a machine.
+pub(crate) fn liked(prefer: &[Preference], machine: &Machine) -> i64 {
+    let liked = prefer.iter().filter(|preference| preference.wants.eval(&machine.metadata));
+    liked.map(|preference| i64::from(preference.weight)).sum()
 }
 
 impl Spreading {

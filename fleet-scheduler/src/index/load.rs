@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use fleet_core::Snapshot;
+use fleet_core::{Peer, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::units::Kind;
-use super::{Index, UnitNo};
+use super::{Index, PatternNo, UnitNo};
 
 impl Index {
     /// Reads a snapshot. The index must be empty.
@@ -23,7 +23,28 @@ impl Index {
         self.units.fill(names.iter().map(|name| (*name).clone()));
         self.fresh.reserve(names.len());
         self.read_placements(snapshot, &names);
+        let patterns = self.read_patterns(snapshot);
         self.read_units(snapshot, &names);
+        patterns.into_iter().for_each(|pattern| self.patterns.release(pattern));
+    }
+
+    /// Takes in all patterns before any unit has a class: one that is new later has to be compared
+    /// with all names. Returns what the loading has to release once the units use them.
+    fn read_patterns(&mut self, snapshot: &Snapshot) -> Vec<PatternNo> {
+        let mut held = Vec::new();
+        for unit in snapshot.units().filter(|unit| unit.is_wanted()) {
+            let wants = &unit.requirements;
+            for pattern in wants.conflicts.iter().chain(&wants.replaces) {
+                held.push(self.patterns.acquire(pattern).0);
+            }
+            for peer in &wants.machine_of {
+                let Peer::Matching(pattern) = peer else { continue };
+                let number = self.patterns.acquire(pattern).0;
+                self.patterns.slots[number].members.get_or_insert_default();
+                held.push(number);
+            }
+        }
+        held
     }
 
     fn read_placements(&mut self, snapshot: &Snapshot, names: &[&UnitName]) {

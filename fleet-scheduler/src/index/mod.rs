@@ -5,16 +5,21 @@
 //! not. A plan moves units about and writes down each step in a log. The log is taken back by
 //! whatever comes next, unless that is the carrying out of that very plan.
 
+mod anchors;
+#[cfg(test)]
+mod bounded;
 mod census;
 mod classes;
 mod define;
 mod desk;
 mod filters;
 mod heap;
+mod holders;
 mod lanes;
 mod load;
 mod lookup;
 mod machines;
+mod names;
 mod observe;
 mod patterns;
 mod pending;
@@ -40,7 +45,7 @@ pub(crate) use classes::{Class, NOTHING};
 pub(crate) use desk::{Desk, NO_LIMIT, limit};
 use filters::Filters;
 pub(crate) use lanes::Ground;
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{Lanes, liked};
 pub(crate) use lookup::Lookup;
 use machines::Machines;
 use patterns::Patterns;
@@ -51,6 +56,7 @@ pub(crate) use ties::Tie;
 use units::Units;
 pub(crate) use units::{Kind, PeerRef, Wait};
 pub use view::View;
+use wake::Fresh;
 pub(crate) use wake::Group;
 
 /// A cluster, indexed so that a plan costs little more than what has changed since the last one.
@@ -92,14 +98,17 @@ pub struct Index {
     pub(crate) censuses: Censuses,
     /// The global units that are wanted.
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
-    /// The wanted single units that may replace others.
-    pub(crate) replacers: BTreeMap<UnitName, UnitNo>,
+    /// The machines where somebody may replace somebody else who is there, too.
+    pub(crate) uneasy: BTreeSet<MachineNo>,
+    /// Units that had to leave for one that replaces them and that no other machine took: how far
+    /// the trail of lifts had come then.
+    pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements that should not be.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
     /// The machines to be settled; none twice.
     pub(crate) dirty: Vec<MachineNo>,
     /// The units to be tried, and some that need not be any more.
-    pub(crate) fresh: Vec<UnitNo>,
+    pub(crate) fresh: Fresh,
     /// The groups that no machine takes, by the first name in each.
     pub(crate) groups: BTreeMap<UnitNo, Group>,
     /// Those of the groups that replace others, so that anything may help them.
@@ -134,10 +143,11 @@ impl Index {
             lanes: Lanes::default(),
             censuses: Censuses::default(),
             globals: BTreeMap::new(),
-            replacers: BTreeMap::new(),
+            uneasy: BTreeSet::new(),
+            stuck: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             dirty: Vec::new(),
-            fresh: Vec::new(),
+            fresh: Fresh::default(),
             groups: BTreeMap::new(),
             restless: BTreeSet::new(),
             vain: BTreeSet::new(),

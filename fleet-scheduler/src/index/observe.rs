@@ -138,9 +138,11 @@ impl Index {
                 && old.offers == facts.offers
                 && old.cordoned == facts.cordoned
         };
-        let is_same = self.machines.slots[machine].facts.as_ref().is_some_and(same);
+        let old = self.machines.slots[machine].facts.as_ref();
+        let is_same = old.is_some_and(same);
         if !is_same {
-            self.filters.judge(machine, &facts.metadata);
+            let old = old.map(|old| &old.metadata);
+            self.filters.change(machine, old, Some(&facts.metadata));
         }
         self.machines.set(machine, Some(facts));
         if is_same {
@@ -174,6 +176,8 @@ impl Index {
             self.machines.slots[machine].stranded.insert(*unit);
             self.strand(*unit);
         }
+        let old = self.machines.slots[machine].machine();
+        self.filters.change(machine, Some(&old.metadata), None);
         self.machines.set(machine, None);
         self.lanes.facts += 1;
         self.lifted(machine);

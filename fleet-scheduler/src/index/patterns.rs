@@ -1,13 +1,14 @@
 //! Patterns over unit names. Each is compared with a name once; after that, numbers are compared.
 //!
-//! A name is compared only with the patterns that begin as it does, and a pattern only with the
-//! names that begin as it does.
+//! A name is compared only with the patterns that are filed under a piece of it, their
+//! [anchor](super::anchors), and a new pattern only with the names that begin as it does.
 
 use std::collections::BTreeMap;
 
 use fleet_core::Pattern;
 use fleet_unitfile::UnitName;
 
+use super::anchors::{Anchor, Anchors};
 use super::lookup::Lookup;
 use super::slots::{LaneNo, PatternNo, Slots, UnitNo};
 
@@ -15,8 +16,11 @@ use super::slots::{LaneNo, PatternNo, Slots, UnitNo};
 #[derive(Debug, Default)]
 pub(crate) struct PatternSlot {
     pattern: Option<Pattern>,
+    anchor: Anchor,
     /// How long the text is up to the first wildcard.
     literal: usize,
+    /// How long it is after the last one.
+    tail: usize,
     kind: Shape,
     /// How many users it has: options of classes, peers of units, counters of templates.
     users: u32,
@@ -26,6 +30,8 @@ pub(crate) struct PatternSlot {
     pub(crate) seated: u32,
     /// The units whose `MachineOf=` has it.
     pub(crate) namers: Vec<UnitNo>,
+    /// Who it matches of those that take part or could, once some `MachineOf=` has it.
+    pub(crate) members: Option<BTreeMap<UnitName, UnitNo>>,
     /// The lanes that count the units that it matches by their machines.
     pub(crate) lanes: Vec<LaneNo>,
 }
@@ -47,9 +53,7 @@ enum Shape {
 pub(crate) struct Patterns {
     pub(crate) slots: Slots<PatternNo, PatternSlot>,
     by_text: Lookup<Box<str>, PatternNo>,
-    by_literal: Lookup<Box<str>, Vec<PatternNo>>,
-    /// How many patterns have a literal beginning of that length.
-    lengths: BTreeMap<usize, u32>,
+    anchors: Anchors,
 }
 
 impl PatternSlot {
@@ -61,7 +65,8 @@ impl PatternSlot {
             "*" => Shape::Beginning,
             _ => Shape::Glob,
         };
-        Self { pattern: Some(pattern), literal, kind, ..Self::default() }
+        let tail = text.rfind(['*', '?', ']']).map_or(text.len(), |at| text.len() - at - 1);
+        Self { pattern: Some(pattern), literal, tail, kind, ..Self::default() }
     }
 
     pub(crate) fn pattern(&self) -> &Pattern {
@@ -73,12 +78,16 @@ impl PatternSlot {
         &self.pattern().as_str()[..self.literal]
     }
 
-    /// Whether it covers a name that begins as it does.
+    /// Whether it covers a name.
     pub(crate) fn covers(&self, name: &UnitName) -> bool {
+        let (text, name_text) = (self.pattern().as_str(), name.as_str());
         match self.kind {
-            Shape::Exact => name.as_str().len() == self.literal,
-            Shape::Beginning => true,
-            Shape::Glob => self.pattern().matches(name),
+            Shape::Exact => name_text == text,
+            Shape::Beginning => name_text.starts_with(self.literal()),
+            // The tail is seen at a glance, and many patterns differ in nothing else.
+            Shape::Glob => {
+                name_text.ends_with(&text[text.len() - self.tail..]) && self.pattern().matches(name)
+            }
         }
     }
 }
@@ -91,11 +100,9 @@ impl Patterns {
         }
         let mut slot = PatternSlot::new(pattern.clone());
         slot.users = 1;
-        let literal: Box<str> = slot.literal().into();
-        *self.lengths.entry(literal.len()).or_default() += 1;
         let number = self.slots.insert(slot);
+        self.slots[number].anchor = self.anchors.insert(pattern.as_str(), number);
         self.by_text.insert(pattern.as_str().into(), number);
-        self.by_literal.get_or_insert(literal, Vec::new()).push(number);
         (number, true)
     }
 
@@ -132,37 +139,21 @@ impl Patterns {
         }
         let slot = self.slots.remove(number);
         self.by_text.remove(slot.pattern().as_str());
-        let literal = slot.literal();
-        if let Some(alike) = self.by_literal.get_mut(literal) {
-            alike.retain(|other| *other != number);
-            if alike.is_empty() {
-                self.by_literal.remove(literal);
-            }
-        }
-        if let Some(count) = self.lengths.get_mut(&literal.len()) {
-            *count -= 1;
-            if *count == 0 {
-                self.lengths.remove(&literal.len());
-            }
-        }
+        self.anchors.remove(slot.pattern().as_str(), slot.anchor, number);
     }
 
     /// All patterns that cover a name, in the order of their numbers.
     pub(crate) fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
-        let text = name.as_str();
-        let mut found = Vec::new();
-        for length in self.lengths.keys().take_while(|length| **length <= text.len()) {
-            // Unit names are ASCII, so every length is a boundary.
-            let alike = self.by_literal.get(&text[..*length]).into_iter().flatten();
-            found.extend(alike.filter(|number| self.slots[**number].covers(name)));
-        }
+        let mut found = self.anchors.of(name.as_str());
+        found.retain(|number| self.slots[*number].covers(name));
         found.sort_unstable();
+        found.dedup();
         found
     }
 
     /// Whether there are no patterns at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
+        self.anchors.is_empty()
     }
 
     /// The number of a pattern that has one.

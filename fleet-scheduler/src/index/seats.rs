@@ -110,7 +110,11 @@ impl Index {
             desk.units.push(unit);
         }
         let class = &self.classes.slots[slot.class];
+        let was_uneasy = desk.is_uneasy();
         desk.count_in(class, tied);
+        if desk.is_uneasy() && !was_uneasy {
+            self.uneasy.insert(machine);
+        }
         for pattern in &class.matched {
             self.patterns.slots[*pattern].seated += 1;
         }
@@ -139,8 +143,13 @@ impl Index {
         let class = &self.classes.slots[class];
         let mut desk = std::mem::take(&mut self.machines.slots[machine].desk);
         let there = std::mem::take(&mut desk.units);
+        let was_uneasy = desk.is_uneasy();
         desk.count_out(class, tied, || self.smallest_limit(&there, class.template));
         desk.units = there;
+        if was_uneasy && !desk.is_uneasy() {
+            self.uneasy.remove(&machine);
+        }
+        self.stuck.remove(&unit);
         self.machines.slots[machine].desk = desk;
         for pattern in &class.matched {
             self.patterns.slots[*pattern].seated -= 1;
@@ -167,8 +176,8 @@ impl Index {
 
     /// A machine may take units now that it refused, and its rank may be better.
     pub(super) fn lifted(&mut self, machine: MachineNo) {
-        self.lanes.lifts.push(machine);
-        self.lanes.ranks.push(machine);
+        self.lanes.lifts.push(machine, self.machines.slots.len());
+        self.ranks_better(machine);
         self.stirred(machine);
     }
 
@@ -178,7 +187,7 @@ impl Index {
     }
 
     fn ranks_better(&mut self, machine: MachineNo) {
-        self.lanes.ranks.push(machine);
+        self.lanes.ranks.push(machine, self.machines.slots.len());
     }
 
     /// Begins something that may be taken back as if it had never been.

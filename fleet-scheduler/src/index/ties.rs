@@ -62,7 +62,7 @@ impl Index {
             return Tie::Loose;
         }
         let mut tie = Tie::Vain;
-        for unit in self.matching(pattern).filter(|unit| *unit != from) {
+        for unit in self.members(pattern).filter(|unit| *unit != from) {
             let slot = &self.units.slots[unit];
             match slot.kind {
                 Kind::Single if slot.is_waiting() => return Tie::To(unit),
@@ -78,6 +78,12 @@ impl Index {
         let slot = &self.patterns.slots[pattern];
         let alike = self.units.beginning(slot.literal());
         alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
+    }
+
+    /// Those of these that take part or could, of a pattern that some `MachineOf=` has.
+    pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
+        let members = self.patterns.slots[pattern].members.iter();
+        members.flat_map(|members| members.values().copied())
     }
 
     /// The waiting units that a waiting unit names.

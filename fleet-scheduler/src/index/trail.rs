@@ -2,7 +2,7 @@
 
 use super::slots::MachineNo;
 
-/// The machines that something happened to, in order. An old trail is forgotten at its beginning.
+/// The machines that something happened to, in order. A long trail is forgotten at its beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     /// How many entries are forgotten.
@@ -21,8 +21,14 @@ impl Trail {
         self.machines.len()
     }
 
-    /// Something happened to a machine.
-    pub(crate) fn push(&mut self, machine: MachineNo) {
+    /// Something happened to one of so many machines. Of a trail that has become longer than it
+    /// takes to look at all of them twice, the older half is forgotten.
+    pub(crate) fn push(&mut self, machine: MachineNo, machines: usize) {
+        if self.machines.len() > 2 * machines + 1024 {
+            let older = self.machines.len() / 2;
+            self.machines.drain(..older);
+            self.forgotten += older as u64;
+        }
         self.machines.push(machine);
     }
 
@@ -30,13 +36,6 @@ impl Trail {
     pub(crate) fn take_back(&mut self, point: u64) {
         let kept = usize::try_from(point.saturating_sub(self.forgotten));
         self.machines.truncate(kept.unwrap_or(usize::MAX));
-    }
-
-    /// Forgets a trail that is longer than that.
-    pub(crate) fn trim(&mut self, bound: usize) {
-        if self.machines.len() > bound {
-            self.forget();
-        }
     }
 
     /// Everybody who has not caught up must look at everything.

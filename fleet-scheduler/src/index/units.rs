@@ -1,12 +1,11 @@
 //! The units of an index: everything that has a name.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fleet_core::{Epoch, Requirements};
 use fleet_unitfile::UnitName;
 
+use super::names::Names;
 use super::slots::{ClassNo, MachineNo, PatternNo, Slots, UnitNo};
 
 /// What kind of thing a name stands for.
@@ -92,8 +91,7 @@ pub(crate) struct UnitSlot {
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     pub(crate) slots: Slots<UnitNo, UnitSlot>,
-    /// Put together when a name is first looked up: a plan from scratch may never need that.
-    names: OnceLock<BTreeMap<UnitName, UnitNo>>,
+    names: Names,
     /// Whether a lower number is an earlier name, as it is after a loading.
     in_order: bool,
 }
@@ -123,19 +121,8 @@ impl UnitSlot {
 }
 
 impl Units {
-    fn names(&self) -> &BTreeMap<UnitName, UnitNo> {
-        // Nothing was taken out yet, for that looks names up.
-        let numbered = || self.slots.numbers().map(|unit| (self.name(unit).clone(), unit));
-        self.names.get_or_init(|| numbered().collect())
-    }
-
-    fn names_mut(&mut self) -> &mut BTreeMap<UnitName, UnitNo> {
-        self.names();
-        self.names.get_mut().expect("they were just looked up")
-    }
-
     pub(crate) fn find(&self, name: &str) -> Option<UnitNo> {
-        self.names().get(name).copied()
+        self.names.find(name, &self.slots)
     }
 
     /// The number of that name, which is given one if it has none.
@@ -145,7 +132,7 @@ impl Units {
         }
         self.in_order = false;
         let unit = self.slots.insert(UnitSlot::new(name.clone()));
-        self.names_mut().insert(name.clone(), unit);
+        self.names.insert(unit, &self.slots);
         unit
     }
 
@@ -156,6 +143,7 @@ impl Units {
         for name in names {
             slots.insert(UnitSlot::new(name));
         }
+        self.names = Names::of(slots);
         self.in_order = true;
     }
 
@@ -173,16 +161,14 @@ impl Units {
         let slot = &self.slots[unit];
         let named = slot.ties.as_ref().is_some_and(|ties| !ties.followers.is_empty());
         if slot.kind == Kind::Unknown && slot.placed == MachineNo::NONE && !named {
-            self.names();
-            let slot = self.slots.remove(unit);
-            self.names_mut().remove(slot.name());
+            self.names.remove(unit, &self.slots);
+            self.slots.remove(unit);
         }
     }
 
     /// The names that begin so, in order.
     pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&UnitName, UnitNo)> {
-        let from = (Bound::Included(prefix), Bound::Unbounded);
-        let names = self.names().range::<str, _>(from).map(|(name, unit)| (name, *unit));
+        let names = self.names.from(prefix, &self.slots).map(|unit| (self.name(unit), unit));
         names.take_while(move |(name, _)| name.as_str().starts_with(prefix))
     }
 

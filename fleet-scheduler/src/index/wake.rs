@@ -16,6 +16,43 @@ pub(crate) struct Group {
     pub(crate) touchy: bool,
 }
 
+/// Units that are to be tried, none of them twice. However often units change before the next plan,
+/// there are no more than there are numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    units: Vec<UnitNo>,
+    /// Whether a number is there. It may belong to another unit by now, which does no harm.
+    is_there: Vec<bool>,
+}
+
+impl Fresh {
+    pub(crate) fn push(&mut self, unit: UnitNo) {
+        if self.is_there.len() <= unit.at() {
+            self.is_there.resize(unit.at() + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_there[unit.at()], true) {
+            self.units.push(unit);
+        }
+    }
+
+    /// Takes all of them out.
+    pub(crate) fn take(&mut self) -> Vec<UnitNo> {
+        let units = std::mem::take(&mut self.units);
+        units.iter().for_each(|unit| self.is_there[unit.at()] = false);
+        units
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// Makes room for the units of a loading.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.units.reserve(count);
+        self.is_there.reserve(count);
+    }
+}
+
 impl Index {
     /// A unit that waits is to be tried.
     pub(crate) fn freshen(&mut self, unit: UnitNo) {

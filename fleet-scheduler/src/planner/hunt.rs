@@ -20,6 +20,9 @@ impl Index {
         if !self.policy.rules.is_empty() {
             return self.hunt(unit, |index, machine| index.denial(unit, machine).is_none());
         }
+        if let Some(found) = self.among_few(unit) {
+            return found;
+        }
         if let Some(found) = self.among_lifted(unit) {
             return found;
         }
@@ -178,6 +181,8 @@ impl Index {
     }
 
     fn catch_up(&mut self, lane: LaneNo, template: PatternNo) {
+        let filter = self.lanes.slots[lane].filter();
+        self.filters.write_down(filter, &self.machines);
         let (lanes, ground) = self.with_ground();
         lanes.catch_up(lane, template, ground);
         if lanes.slots[lane].spreads() {

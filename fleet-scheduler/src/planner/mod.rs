@@ -7,6 +7,7 @@ mod company;
 mod drain;
 mod globals;
 mod hunt;
+mod few;
 mod place;
 mod queue;
 mod reasons;

@@ -46,7 +46,7 @@ impl Index {
     fn absorb(&mut self, queue: &mut Queue) {
         self.wake_lifted();
         while !self.fresh.is_empty() {
-            let mut fresh = std::mem::take(&mut self.fresh);
+            let mut fresh = self.fresh.take();
             fresh.retain(|unit| self.take_in(*unit, queue));
             if queue.first.is_empty() {
                 self.units.sort(&mut fresh);
@@ -109,10 +109,6 @@ impl Index {
         self.learn(machines.as_deref());
         self.wake_classes(machines.as_deref());
         self.wake_groups(machines.as_deref());
-        let bound = 2 * self.machines.slots.len() + 1024;
-        self.lanes.lifts.trim(bound);
-        self.lanes.ranks.trim(bound);
-        self.lifts_seen = self.lanes.lifts.end();
     }
 
     /// Finds out which classes no machine can take, now that some machines may be others.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Nearest, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
+use super::few::Crowd;
 use crate::index::{Answers, ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
 use crate::rules::{Denial, Question, Rank};
 
@@ -18,6 +19,7 @@ pub(crate) const MOST_TOLD: usize = 64;
 struct Shared {
     by_class: Lookup<ClassNo, Arc<Reason>>,
     by_group: Lookup<UnitNo, Arc<Reason>>,
+    crowd: Option<Crowd>,
 }
 
 /// Who of a group a machine refuses first, and why.
@@ -45,7 +47,7 @@ impl Index {
             if let Some(reason) = shared.by_class.get(&class) {
                 return reason.clone();
             }
-            let reason = Arc::new(self.reason_of_class(unit));
+            let reason = Arc::new(self.reason_of_class(unit, &mut shared.crowd));
             shared.by_class.insert(class, reason.clone());
             return reason;
         }
@@ -143,7 +145,10 @@ impl Index {
     }
 
     /// The reason of units that nothing ties to others, of one class.
-    fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
+    fn reason_of_class(&mut self, unit: UnitNo, crowd: &mut Option<Crowd>) -> Reason {
+        if let Some(answers) = self.count_few(unit, crowd) {
+            return self.reason_from(&[unit], &answers);
+        }
         match self.census(unit) {
             Some(answers) => self.reason_from(&[unit], &answers),
             None => self.reason_by_machines(&[unit]),

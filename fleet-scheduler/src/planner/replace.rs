@@ -168,9 +168,10 @@ impl Index {
     /// Moves away the placed units that are beside one that replaces them, where they can go
     /// somewhere; whether any did.
     ///
-    /// Who is to leave itself makes nobody leave before, for it may be gone by the time.
+    /// Who is to leave itself makes nobody leave before, for it may be gone by the time. Nobody who
+    /// moves comes to be beside one who replaces it, so no other machine becomes uneasy meanwhile.
     pub(super) fn part_side_by_side(&mut self) -> bool {
-        let replacers: Vec<UnitNo> = self.replacers.values().copied().collect();
+        let replacers = self.uneasy_replacers();
         let mut moved = false;
         for only_who_stays in [true, false] {
             for unit in &replacers {
@@ -189,13 +190,26 @@ impl Index {
         moved
     }
 
+    /// The units that may replace somebody beside them, by name.
+    fn uneasy_replacers(&self) -> Vec<UnitNo> {
+        let there = |machine: &MachineNo| &self.machines.slots[*machine].desk.units;
+        let replaces = |unit: &&UnitNo| !self.class(**unit).replaces.is_empty();
+        let replacers = self.uneasy.iter().flat_map(there).filter(replaces);
+        let mut replacers: Vec<UnitNo> = replacers.copied().collect();
+        self.units.sort(&mut replacers);
+        replacers
+    }
+
     /// Moves a unit away for the sake of a placed one, if it can go and nobody lacks it.
     fn part(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
-        if self.units.slots[other].seat != machine {
+        if self.units.slots[other].seat != machine || self.is_still_stuck(other, machine) {
             return false;
         }
         let trial = self.begin();
         if !self.move_away(other, machine, by, &[]) {
+            if !self.is_tied(other) && !self.policy.is_moody() {
+                self.stuck.insert(other, self.lanes.lifts.end());
+            }
             return false;
         }
         self.refit(machine);
@@ -204,5 +218,24 @@ impl Index {
         }
         self.take_back(&trial);
         false
+    }
+
+    /// Whether it is known that no other machine takes a unit that is to leave this one. If nothing
+    /// ties it to others, only a machine where something was lifted since may have become one.
+    fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
+        let Some(seen) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
+            return false;
+        };
+        let Some(lifted) = self.lanes.lifts.since(*seen) else { return false };
+        let takes = |machine: &MachineNo| {
+            *machine != from
+                && self.machines.slots[*machine].is_present()
+                && self.denial(unit, *machine).is_none()
+        };
+        if lifted.iter().any(takes) {
+            return false;
+        }
+        self.stuck.insert(unit, self.lanes.lifts.end());
+        true
     }
 }

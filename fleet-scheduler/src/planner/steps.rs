@@ -123,7 +123,7 @@ impl Index {
             PeerRef::Matching(pattern) => {
                 let seat = self.units.slots[unit].seat;
                 let beside = |other: &UnitNo| self.units.slots[*other].seat == seat;
-                self.matching(pattern).filter(beside).any(comes_late)
+                self.members(pattern).filter(beside).any(comes_late)
             }
         }
     }

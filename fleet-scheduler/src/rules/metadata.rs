@@ -12,7 +12,8 @@ type Wanted = BTreeMap<String, BTreeSet<String>>;
 /// Whether the machine lacks what the unit asks for, here or by an expression.
 pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
     let filters = &question.index.filters;
-    match filters.refusal(question.class.filter, question.machine)? {
+    let metadata = &question.facts().metadata;
+    match filters.refusal(question.class.filter, question.machine, metadata)? {
         Rule::MachineMetadata => Some(Denial::Metadata),
         _ => Some(Denial::Expression),
     }

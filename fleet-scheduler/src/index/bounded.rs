@@ -1,0 +1,67 @@
+//! Tests: what an index keeps for its next plan is bounded, though no plan is ever made.
+
+use fleet_core::{Epoch, Machine, Requirements};
+use fleet_unitfile::UnitName;
+
+use super::Index;
+use crate::change::{Change, Demand};
+use crate::policy::{Policy, Ranking};
+
+/// More than any of the bounds below.
+const MANY: u32 = 4000;
+
+fn name(number: u32) -> UnitName {
+    format!("u{number}.service").parse().unwrap()
+}
+
+fn demand(number: u32, max_per_machine: Option<u32>) -> Demand {
+    let requirements = Requirements { max_per_machine, ..Requirements::default() };
+    Demand { name: name(number), requirements: requirements.into(), wanted: true }
+}
+
+fn index(ranking: Ranking) -> Index {
+    let mut index = Index::new(Policy { ranking, ..Policy::default() });
+    index.put_machine(Machine::new("m1".parse().unwrap()));
+    index.put_machine(Machine::new("m2".parse().unwrap()));
+    index
+}
+
+fn assert_bounded(index: &mut Index) {
+    let bound = 2 * index.machines.slots.len() + 1024;
+    assert!(index.lanes.lifts.len() <= bound + 1, "{}", index.lanes.lifts.len());
+    assert!(index.lanes.ranks.len() <= bound + 1, "{}", index.lanes.ranks.len());
+    let (fresh, units) = (index.fresh.take().len(), index.units.slots.len());
+    assert!(fresh <= units, "{fresh} of {units}");
+}
+
+#[test]
+fn changes_that_no_plan_follows_do_not_pile_up() {
+    let mut index = index(Ranking::BinPacking);
+    for turn in 0..MANY {
+        index.put(demand(turn % 3, Some(turn)));
+        let machine = ["m1", "m2"][turn as usize % 2].parse().unwrap();
+        index.place(name(3), machine, Epoch(u64::from(turn)));
+        index.put(demand(3, Some(turn)));
+        index.put(demand(4, None));
+        index.remove_unit(name(4).as_str());
+    }
+    assert_bounded(&mut index);
+}
+
+#[test]
+fn questions_that_no_plan_follows_do_not_pile_up() {
+    let mut index = index(Ranking::LeastLoaded);
+    (0..9).for_each(|number| index.put(demand(number, None)));
+    for turn in 0..MANY {
+        index.what_if(&[Change::RemoveMachine("m1".parse().unwrap())]);
+        index.explain(&name(turn % 9));
+    }
+    assert_bounded(&mut index);
+}
+
+#[test]
+fn who_waits_after_many_changes_is_placed_by_the_plan_that_comes_at_last() {
+    let mut index = index(Ranking::LeastLoaded);
+    (0..MANY).for_each(|turn| index.put(demand(turn % 7, Some(turn))));
+    assert_eq!(index.plan().steps.len(), 7);
+}

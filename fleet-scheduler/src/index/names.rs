@@ -1,0 +1,154 @@
+//! Names in order: finds the number of a name, and the names that begin alike.
+//!
+//! The names themselves are in the slots; here are only their numbers, in runs. So to take in the
+//! names of a snapshot, which come in order, costs next to nothing, and no later change has to make
+//! up for it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use fleet_unitfile::UnitName;
+
+use super::slots::{Slots, UnitNo};
+use super::units::UnitSlot;
+
+/// How many numbers a run has at most: so many are moved about when a name comes or goes.
+const MOST: usize = 128;
+
+type UnitSlots = Slots<UnitNo, UnitSlot>;
+
+/// The numbers of names, in the order of the names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// The runs, none of them empty. The key of a run is not after its first name, and after all
+    /// names of the run before it. Runs are not merged: one with a single name costs no more than
+    /// an entry of a map.
+    runs: BTreeMap<UnitName, Vec<UnitNo>>,
+}
+
+impl Names {
+    /// The names of all slots, which must be in the order of their numbers.
+    pub(super) fn of(slots: &UnitSlots) -> Self {
+        let all: Vec<UnitNo> = slots.numbers().collect();
+        // Half full, for the next name may belong anywhere.
+        let runs = all.chunks(MOST / 2);
+        let runs = runs.map(|run| (slots[run[0]].name().clone(), run.to_vec()));
+        Self { runs: runs.collect() }
+    }
+
+    pub(super) fn find(&self, name: &str, slots: &UnitSlots) -> Option<UnitNo> {
+        let (_, run) = self.runs.range::<str, _>((Unbounded, Included(name))).next_back()?;
+        Some(run[place(run, name, slots).ok()?])
+    }
+
+    /// Takes in a name that is not there yet.
+    pub(super) fn insert(&mut self, unit: UnitNo, slots: &UnitSlots) {
+        let name = slots[unit].name();
+        let before = (Unbounded, Included(name));
+        if let Some((_, run)) = self.runs.range_mut::<UnitName, _>(before).next_back() {
+            let at = place(run, name.as_str(), slots).unwrap_or_else(|at| at);
+            run.insert(at, unit);
+            if run.len() > MOST {
+                let rest = run.split_off(MOST / 2);
+                self.runs.insert(slots[rest[0]].name().clone(), rest);
+            }
+            return;
+        }
+        // It comes before all others: the first run begins with it from now on, if there is room.
+        let first = self.runs.first_entry().filter(|run| run.get().len() < MOST);
+        let mut run = first.map_or_else(Vec::new, OccupiedEntry::remove);
+        run.insert(0, unit);
+        self.runs.insert(name.clone(), run);
+    }
+
+    /// Takes out a name that is still in its slot.
+    pub(super) fn remove(&mut self, unit: UnitNo, slots: &UnitSlots) {
+        let name = slots[unit].name();
+        let before = (Unbounded, Included(name));
+        let Some((key, run)) = self.runs.range_mut::<UnitName, _>(before).next_back() else {
+            return;
+        };
+        if let Ok(at) = place(run, name.as_str(), slots) {
+            run.remove(at);
+        }
+        if run.is_empty() {
+            let key = key.clone();
+            self.runs.remove(&key);
+        }
+    }
+
+    /// The numbers of the names that are not before a text, in order.
+    pub(super) fn from(&self, text: &str, slots: &UnitSlots) -> impl Iterator<Item = UnitNo> {
+        let first = self.runs.range::<str, _>((Unbounded, Included(text))).next_back();
+        let first = first.map(|(_, run)| {
+            let at = place(run, text, slots).unwrap_or_else(|at| at);
+            &run[at..]
+        });
+        let others = self.runs.range::<str, _>((Excluded(text), Unbounded));
+        first.into_iter().chain(others.map(|(_, run)| &run[..])).flatten().copied()
+    }
+}
+
+/// Where a name is in a run, or would be.
+fn place(run: &[UnitNo], name: &str, slots: &UnitSlots) -> Result<usize, usize> {
+    run.binary_search_by(|unit| slots[*unit].name().as_str().cmp(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(number: u16) -> UnitName {
+        format!("u{number:03}.service").parse().unwrap()
+    }
+
+    fn read(names: &Names, text: &str, slots: &UnitSlots) -> Vec<String> {
+        names.from(text, slots).map(|unit| slots[unit].name().to_string()).collect()
+    }
+
+    proptest! {
+        /// Names come and go as in an ordinary map.
+        #[test]
+        fn names_are_found_as_in_a_map(
+            loaded in 0..300_u16,
+            events in proptest::collection::vec((any::<bool>(), 0..600_u16), 0..600),
+            text in 0..600_u16,
+        ) {
+            let mut slots = UnitSlots::default();
+            let mut twin = BTreeMap::new();
+            for number in 0..loaded {
+                let unit = slots.insert(UnitSlot::new(name(number * 2)));
+                twin.insert(name(number * 2), unit);
+            }
+            let mut names = Names::of(&slots);
+            for (comes, number) in events {
+                let name = name(number);
+                let found = names.find(name.as_str(), &slots);
+                prop_assert_eq!(found, twin.get(&name).copied());
+                match found {
+                    None if comes => {
+                        let unit = slots.insert(UnitSlot::new(name.clone()));
+                        names.insert(unit, &slots);
+                        twin.insert(name, unit);
+                    }
+                    Some(unit) if !comes => {
+                        names.remove(unit, &slots);
+                        slots.remove(unit);
+                        twin.remove(&name);
+                    }
+                    _ => {}
+                }
+            }
+            let text = format!("u{text:03}");
+            let expected = twin.range::<str, _>((Included(text.as_str()), Unbounded));
+            let expected: Vec<String> = expected.map(|(name, _)| name.to_string()).collect();
+            prop_assert_eq!(read(&names, &text, &slots), expected);
+            prop_assert!(names.runs.values().all(|run| !run.is_empty() && run.len() <= MOST));
+        }
+    }
+}
