@@ -24,7 +24,8 @@ impl Machine {
         let path = home.path().display();
         let config = format!(
             "store = \"embedded\"\nlisten = [\"unix://{path}/fleet.sock\"]\n\
-             data_dir = \"{path}/data\"\n[metadata]\nrack = \"7\"\n"
+             data_dir = \"{path}/data\"\nagent_ttl = \"3s\"\n\
+             public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
         Self { home, daemon: None }
@@ -113,6 +114,29 @@ fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     assert_eq!(second.status.code(), Some(1), "{}", told(&second));
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("store.redb") && said.contains("in use"), "{said}");
+    machine.end();
+}
+
+#[test]
+fn a_machine_whose_identity_is_taken_is_told_by_whom() {
+    let mut machine = Machine::new();
+    machine.start();
+    let mut daemon = machine.daemon.take().expect("the daemon runs");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // The claim of the daemon that was killed stands for a while, and what comes now is a stranger.
+    std::fs::remove_file(machine.path("data/machine/token")).unwrap();
+    machine.start();
+    let said = wait_for("the daemon tells of the refusal", || {
+        let said = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+        said.contains("in use by another machine").then_some(said)
+    });
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [&*host, "at 192.0.2.7", version, "since ", " GMT", "machine_id"] {
+        assert!(said.contains(part), "{part} is missing: {said}");
+    }
     machine.end();
 }
 

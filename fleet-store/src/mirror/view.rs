@@ -364,7 +364,7 @@ impl View {
     /// A machine that is present, with its configured metadata overridden by what was set at run
     /// time; an empty value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let MachineRecord { id, address, mut metadata, version, offers, cordoned } =
+        let MachineRecord { id, address, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {

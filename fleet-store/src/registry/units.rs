@@ -4,7 +4,7 @@ use fleet_core::{Generation, Revision, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::{Registry, RegistryError, unchanged};
-use crate::codec::{UnitRecord, decode_unit, encode_unit};
+use crate::codec::{UnitRecord, decode_unit, encode_content, encode_unit};
 use crate::{CodecError, Commit, Condition, ContentId, Entry, Key, Transaction};
 
 /// A unit as it is to be stored. Whether its requirements make sense is the caller's to check.
@@ -201,7 +201,7 @@ impl Registry {
         // The content is written even if it is there, so that nobody collects it as unused.
         Ok(Transaction::new()
             .when(unchanged(&key, found))
-            .put(self.key(&Key::Content(content)), unit.file.source())
+            .put(self.key(&Key::Content(content)), encode_content(unit.file.source()))
             .put(key, encode_unit(&record)))
     }
 }
