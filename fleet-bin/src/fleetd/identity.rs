@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fleet_agent::wall_time;
 use fleet_core::MachineId;
-use fleet_store::Registry;
+use fleet_store::{Lineage, Registry};
 
 use super::error::{Context as _, StartError};
 
@@ -60,7 +61,9 @@ pub(crate) fn host() -> String {
 /// Sees to it that the cluster's memory has a lineage. If that cannot be, the next daemon to start
 /// does it: only a restored store could be missed for want of one.
 pub(crate) async fn settle_lineage(registry: &Registry) -> Result<(), StartError> {
-    let fresh = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    let fresh: Lineage = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    // Later than any order that this machine may remember of a cluster that it was in before.
+    let fresh = fresh.beginning_at(wall_time().as_millis() * 1000);
     if let Err(error) = registry.lineage(&fresh).await {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "cannot say which lineage the store is of");

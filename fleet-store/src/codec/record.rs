@@ -79,6 +79,13 @@ struct WireTerm {
 struct WireLineage {
     v: u32,
     id: String,
+    /// What epochs and generations are counted from.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    beginning: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -176,11 +183,12 @@ pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
 }
 
 pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
-    encode(&WireLineage { v: FORMAT, id: lineage.to_string() })
+    encode(&WireLineage { v: FORMAT, id: lineage.to_string(), beginning: lineage.beginning() })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
-    parse(&decode::<WireLineage>(bytes)?.id, "a lineage")
+    let wire: WireLineage = decode(bytes)?;
+    Ok(parse::<Lineage>(&wire.id, "a lineage")?.beginning_at(wire.beginning))
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {

@@ -50,6 +50,7 @@ struct Faults {
     cuts: broadcast::Sender<()>,
     reads: AtomicUsize,
     commits: AtomicUsize,
+    renewals: AtomicUsize,
 }
 
 /// The cause of every scripted failure.
@@ -70,6 +71,7 @@ impl FaultyStore {
             cuts: broadcast::Sender::new(1),
             reads: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
+            renewals: AtomicUsize::new(0),
         };
         Self { inner, faults: Arc::new(faults) }
     }
@@ -119,6 +121,12 @@ impl FaultyStore {
     #[must_use]
     pub fn commits(&self) -> usize {
         self.faults.commits.load(Ordering::SeqCst)
+    }
+
+    /// How often leases were renewed, failed attempts included.
+    #[must_use]
+    pub fn renewals(&self) -> usize {
+        self.faults.renewals.load(Ordering::SeqCst)
     }
 }
 
@@ -181,6 +189,7 @@ impl Store for FaultyStore {
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.faults.renewals.fetch_add(1, Ordering::SeqCst);
         self.faults.pass().await?;
         self.inner.renew(lease).await
     }
