@@ -10,16 +10,16 @@ use tempfile::TempDir;
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 
 /// The unit that the machine runs.
-const UNIT: &str = "steady.service";
+pub(crate) const UNIT: &str = "steady.service";
 
 /// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
-struct Machine {
+pub(crate) struct Machine {
     home: TempDir,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().display();
         let config = format!(
@@ -31,11 +31,11 @@ impl Machine {
         Self { home, daemon: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
             .arg("--config")
             .arg(self.path("fleet.conf"))
@@ -51,21 +51,21 @@ impl Machine {
     }
 
     /// Tells the daemon to end, which leaves its units as they are.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         let status = daemon.wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}");
     }
 
-    fn fleetctl(&self, args: &[&str]) -> Output {
+    pub(crate) fn fleetctl(&self, args: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.path("fleet.sock").display());
         let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
         fleetctl.args(["--endpoint", &endpoint]).args(args).stdin(Stdio::null());
         fleetctl.output().unwrap()
     }
 
-    fn row(&self) -> Option<Value> {
+    pub(crate) fn row(&self) -> Option<Value> {
         let listed = self.fleetctl(&["list-units", "-o", "json"]);
         let rows: Vec<Value> = serde_json::from_slice(&listed.stdout).ok()?;
         rows.into_iter().find(|row| row["active"] == "active")

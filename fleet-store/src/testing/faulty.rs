@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use fleet_core::Revision;
 use tokio::sync::broadcast;
 
+use super::Trouble;
 use crate::clock::wait;
-use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
 /// A [`Store`] over another one that can be cut off, slowed down and made to lose answers.
 ///
@@ -197,6 +198,37 @@ impl Store for FaultyStore {
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         self.faults.pass().await?;
         self.inner.revoke(lease).await
+    }
+}
+
+/// How much longer everything takes in a store that was slowed down.
+const SLOW: Duration = Duration::from_millis(20);
+
+#[async_trait]
+impl Trouble for FaultyStore {
+    async fn cut_off(&self) {
+        self.set_away(true);
+    }
+
+    async fn slow_down(&self) {
+        self.set_delay(SLOW);
+    }
+
+    async fn end(&self) {
+        self.set_away(false);
+        self.set_delay(Duration::ZERO);
+    }
+
+    /// Makes so many changes that a [`Keyspace`] forgets those before.
+    async fn compact(&self) {
+        let most = Transaction::MAX_OPERATIONS;
+        for round in 0..=Keyspace::HISTORY / most + 1 {
+            let put = |transaction: Transaction, key| {
+                transaction.put(format!("compaction/{key}"), round.to_string())
+            };
+            let filling = (0..most).fold(Transaction::new(), put);
+            self.inner.commit(filling).await.expect("the store below can be written");
+        }
     }
 }
 
