@@ -32,9 +32,9 @@ use crate::Watch;
 /// * **Errors** never mean *absent*. [`StoreError::Unknown`] says that a commit may or may not have
 ///   happened; everything else says that it did not. A store that cannot be reached, or not
 ///   in time, answers [`StoreError::Unavailable`], never with an empty listing or an ended lease.
-/// * **Repeating**: reads, renewals, revocations and watches may be repeated after any error, and so
-///   may a grant: a lease that nobody was told of ends in its time. A commit may be repeated after
-///   [`StoreError::Unavailable`]; after [`StoreError::Unknown`] look first.
+/// * **Repeating**: reads, renewals, revocations and watches may be repeated after any error, and
+///   so may a grant: a lease that nobody was told of ends in its time. A commit may be repeated
+///   after [`StoreError::Unavailable`]; after [`StoreError::Unknown`] look first.
 ///
 /// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these.
 #[async_trait]

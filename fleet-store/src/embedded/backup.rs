@@ -53,7 +53,8 @@ impl EmbeddedStore {
     /// # Errors
     ///
     /// [`StoreError::Format`] when `backup` is damaged or no backup, or its lineage cannot be read;
-    /// [`StoreError::Exists`] when there is a file at `to`; [`StoreError::Unavailable`] when one cannot be read or written.
+    /// [`StoreError::Exists`] when there is a file at `to`; [`StoreError::Unavailable`] when one
+    /// cannot be read or written.
     pub async fn restore(
         backup: impl AsRef<Path>,
         to: impl AsRef<Path>,

@@ -193,8 +193,8 @@ impl Mirror {
         self.wait_until(|progress| progress.is_current).await
     }
 
-    /// Waits until `candidate` may hope to lead: the mirror is current, and nobody else leads as far
-    /// as it shows. So a candidate need not ask the store again and again.
+    /// Waits until `candidate` may hope to lead: the mirror is current, and nobody else leads as
+    /// far as it shows. So a candidate need not ask the store again and again.
     ///
     /// # Errors
     ///

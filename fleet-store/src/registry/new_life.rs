@@ -13,8 +13,8 @@ use crate::{CodecError, Entry, Key, Layout};
 ///
 /// Whatever is compared with what agents and engines remember of the lost life is made to come
 /// after it: every placement gets an epoch as if it were made at `revision`, so that no agent takes
-/// it for overtaken, and the last term becomes `revision`, which is at least as high as any term. No
-/// generation is higher than the revision that it was made at, so restarts to come are higher by
+/// it for overtaken, and the last term becomes `revision`, which is at least as high as any term.
+/// No generation is higher than the revision that it was made at, so restarts to come are higher by
 /// themselves. The new lineage begins no earlier than the one before it.
 pub(crate) fn new_life(
     entries: Vec<Entry>,
