@@ -1,6 +1,6 @@
 //! The one module that owns the real clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use fleet_core::Timestamp;
@@ -48,6 +48,14 @@ impl Clock for SystemClock {
             None => std::future::pending().await,
         }
     }
+}
+
+/// The present moment as people tell it, counted from the beginning of 1970 in UTC: for what a
+/// person reads, since it may be wrong and may be set back.
+#[must_use]
+pub fn wall_time() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(0).after(since)
 }
 
 /// Returns at `at`; never, if there is no such moment.

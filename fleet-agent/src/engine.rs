@@ -64,8 +64,15 @@ impl Engine {
 
     /// Runs until told to end; a leader then resigns, so that another can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
-        let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
+        let EngineConfig { candidate, ttl, registry, mirror, clock } = &self.config;
         loop {
+            // Whoever cannot see the cluster could not decide on anything, and whoever sees that
+            // another leads need not ask.
+            tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                vacant = mirror.wait_vacant(candidate) => if vacant.is_err() { return },
+            }
             let mut pause = *ttl / 3;
             match registry.campaign(candidate, *ttl).await {
                 Ok(Some(leadership)) => {

@@ -24,7 +24,7 @@ mod wake;
 pub mod testing;
 
 pub use agent::{Agent, AgentConfig};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{NativeConfig, NativeManager};
 pub use service_manager::{

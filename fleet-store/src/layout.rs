@@ -3,7 +3,7 @@
 //! | key, after the prefix | value |
 //! |---|---|
 //! | `units/<unit>` | what is wanted of the unit, and which content it has |
-//! | `contents/<id>` | the bytes of a unit file, once for all units that have it |
+//! | `contents/<id>` | a format, then the bytes of a unit file, once for all units that have it |
 //! | `placements/<unit>` | the machine that runs it, and since which epoch |
 //! | `reasons/<unit>` | why it has no machine |
 //! | `states/<machine>/<unit>` | its state there; bound to the presence of the machine |

@@ -30,8 +30,13 @@ use crate::Watch;
 ///   every lease has its whole time to live again.
 /// * **Bounds**: a transaction within those of [`Transaction::check`] is never too large.
 /// * **Errors** never mean *absent*. [`StoreError::Unknown`] says that a commit may or may not have
-///   happened; everything else says that it did not. Reads, renewals and watches may be repeated
-///   after any error; a commit may be repeated after [`StoreError::Unavailable`].
+///   happened; everything else says that it did not. A store that cannot be reached, or not
+///   in time, answers [`StoreError::Unavailable`], never with an empty listing or an ended lease.
+/// * **Repeating**: reads, renewals, revocations and watches may be repeated after any error, and
+///   so may a grant: a lease that nobody was told of ends in its time. A commit may be repeated
+///   after [`StoreError::Unavailable`]; after [`StoreError::Unknown`] look first.
+///
+/// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// All entries whose key starts with `prefix`, in order of their keys, at the present revision.

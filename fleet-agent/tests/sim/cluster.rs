@@ -188,7 +188,7 @@ impl Cluster {
 }
 
 impl Daemon {
-    fn start(machine: usize, host: &Host) -> Self {
+    pub(crate) fn start(machine: usize, host: &Host) -> Self {
         let registry = Registry::new(Arc::new(host.wire().clone()), Layout::DEFAULT_PREFIX);
         // Each loop has a mirror of its own here. Which of two tasks that wait for one signal wakes
         // first is chance that no seed governs.

@@ -2,4 +2,5 @@
 
 mod decisions;
 mod machines;
+mod rest;
 mod units;

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fleet_agent::wall_time;
 use fleet_core::{
     Metadata, Parsed, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
     replaces_cycle,
@@ -112,6 +113,8 @@ fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         metadata,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: identity::host(),
+        started: Some(wall_time()),
         ..MachineRecord::new(identity::kept_in(&directory)?)
     };
     Ok(MachineSetup { machine, token: identity::token(&directory)?, directory })

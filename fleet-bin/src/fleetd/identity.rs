@@ -3,13 +3,17 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fleet_agent::wall_time;
 use fleet_core::MachineId;
-use fleet_store::Registry;
+use fleet_store::{Lineage, Registry};
 
 use super::error::{Context as _, StartError};
 
 /// Where the identity of a Linux machine is kept.
 const MACHINE_ID: &str = "/etc/machine-id";
+
+/// What Linux calls the time between two starts of a machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The identity of the machine that this process runs on; where it has none, as in a container, the
 /// one that is kept in `directory`.
@@ -35,10 +39,31 @@ pub(crate) fn token(directory: &Path) -> Result<String, StartError> {
     kept(&directory.join("token"))
 }
 
+/// What tells a daemon from that of a copied disk as well: the copy runs on a machine that was
+/// booted for itself. After a reboot the machine's own claim is a stranger's, until its time is
+/// over.
+pub(crate) fn token_of_this_boot(directory: &Path) -> Result<String, StartError> {
+    let kept = token(directory)?;
+    match std::fs::read_to_string(BOOT_ID) {
+        Ok(boot) => Ok(format!("{kept} {}", boot.trim())),
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell this machine from a copy of its disk: {BOOT_ID}");
+            Ok(kept)
+        }
+    }
+}
+
+/// The name of this host, for people.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Sees to it that the cluster's memory has a lineage. If that cannot be, the next daemon to start
 /// does it: only a restored store could be missed for want of one.
 pub(crate) async fn settle_lineage(registry: &Registry) -> Result<(), StartError> {
-    let fresh = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    let fresh: Lineage = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    // Later than any order that this machine may remember of a cluster that it was in before.
+    let fresh = fresh.beginning_at(wall_time().as_millis() * 1000);
     if let Err(error) = registry.lineage(&fresh).await {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "cannot say which lineage the store is of");
@@ -86,5 +111,8 @@ mod tests {
         assert_eq!(id.as_str().len(), 32);
         assert_eq!(kept_in(dir.path()).unwrap(), id);
         assert_eq!(token(dir.path()).unwrap(), token(dir.path()).unwrap());
+        let (kept, boot) = (token(dir.path()).unwrap(), token_of_this_boot(dir.path()).unwrap());
+        assert_eq!(boot, token_of_this_boot(dir.path()).unwrap());
+        assert!(boot.starts_with(&format!("{kept} ")), "{boot} says nothing of the boot");
     }
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fleet_agent::{Clock, SystemClock};
+use fleet_agent::{Clock, SystemClock, wall_time};
 use fleet_http::{Listen, ListenError, Listener};
 use fleet_store::MachineRecord;
 use listenfd::ListenFd;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::config::{self, Config, ConfigError, Low};
+use super::config::{self, Config, ConfigError, Low, StoreKind};
 use super::error::{Context as _, StartError};
 use super::identity;
 use super::wire_up::{MachineSetup, Wiring};
@@ -59,9 +59,15 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
         address: config.public_ip,
         metadata: config.metadata.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: identity::host(),
+        started: Some(wall_time()),
         ..MachineRecord::new(id)
     };
-    let token = identity::token(&directory)?;
+    let token = match config.store {
+        StoreKind::Etcd(_) => identity::token_of_this_boot(&directory)?,
+        // Nobody else can have joined a store that is this daemon's own.
+        StoreKind::Embedded | StoreKind::Memory => identity::token(&directory)?,
+    };
     Ok(Wiring {
         store: config.store.clone(),
         service_manager: config.service_manager,

@@ -4,5 +4,6 @@ mod crash;
 mod daemon;
 mod dev;
 mod etcd;
+mod lineage;
 mod refusals;
 mod run;

@@ -10,31 +10,32 @@ use tempfile::TempDir;
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 
 /// The unit that the machine runs.
-const UNIT: &str = "steady.service";
+pub(crate) const UNIT: &str = "steady.service";
 
 /// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
-struct Machine {
+pub(crate) struct Machine {
     home: TempDir,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().display();
         let config = format!(
             "store = \"embedded\"\nlisten = [\"unix://{path}/fleet.sock\"]\n\
-             data_dir = \"{path}/data\"\n[metadata]\nrack = \"7\"\n"
+             data_dir = \"{path}/data\"\nagent_ttl = \"3s\"\n\
+             public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
         Self { home, daemon: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
             .arg("--config")
             .arg(self.path("fleet.conf"))
@@ -50,21 +51,21 @@ impl Machine {
     }
 
     /// Tells the daemon to end, which leaves its units as they are.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         let status = daemon.wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}");
     }
 
-    fn fleetctl(&self, args: &[&str]) -> Output {
+    pub(crate) fn fleetctl(&self, args: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.path("fleet.sock").display());
         let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
         fleetctl.args(["--endpoint", &endpoint]).args(args).stdin(Stdio::null());
         fleetctl.output().unwrap()
     }
 
-    fn row(&self) -> Option<Value> {
+    pub(crate) fn row(&self) -> Option<Value> {
         let listed = self.fleetctl(&["list-units", "-o", "json"]);
         let rows: Vec<Value> = serde_json::from_slice(&listed.stdout).ok()?;
         rows.into_iter().find(|row| row["active"] == "active")
@@ -113,6 +114,29 @@ fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     assert_eq!(second.status.code(), Some(1), "{}", told(&second));
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("store.redb") && said.contains("in use"), "{said}");
+    machine.end();
+}
+
+#[test]
+fn a_machine_whose_identity_is_taken_is_told_by_whom() {
+    let mut machine = Machine::new();
+    machine.start();
+    let mut daemon = machine.daemon.take().expect("the daemon runs");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // The claim of the daemon that was killed stands for a while, and what comes now is a stranger.
+    std::fs::remove_file(machine.path("data/machine/token")).unwrap();
+    machine.start();
+    let said = wait_for("the daemon tells of the refusal", || {
+        let said = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+        said.contains("in use by another machine").then_some(said)
+    });
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [&*host, "at 192.0.2.7", version, "since ", " GMT", "machine_id"] {
+        assert!(said.contains(part), "{part} is missing: {said}");
+    }
     machine.end();
 }
 

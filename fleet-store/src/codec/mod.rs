@@ -3,8 +3,10 @@
 //! The wire types here mirror the nouns of `fleet_core` and are free to change without them. Each
 //! value says its format in the field `v`. A value of a newer format is an error, and so is a
 //! damaged one: it is never guessed at, and it never keeps another value from being read. The
-//! encoding of one format never changes: some values are compared byte for byte in conditions.
+//! encoding of one format never changes: some values are compared byte for byte in conditions. The
+//! content of a unit is its bytes as they are, after a first line that says the format.
 
+mod content;
 mod reason;
 mod record;
 mod refusal;
@@ -69,6 +71,7 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
+pub(crate) use content::{decode_content, encode_content};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
     decode_claim, decode_leader, decode_lineage, decode_placement, decode_term, decode_text,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use fleet_core::Resources;
+use fleet_core::{Resources, Timestamp};
 
 use super::{
     Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, Lineage, MachineRecord, Metadata,
@@ -40,6 +40,11 @@ struct WireClaim {
     offers: WireResources,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cordoned: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    host: String,
+    /// Milliseconds since the beginning of 1970 in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
 }
 
 /// Amounts of resources; what is not there is nothing.
@@ -74,6 +79,13 @@ struct WireTerm {
 struct WireLineage {
     v: u32,
     id: String,
+    /// What epochs and generations are counted from.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    beginning: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,6 +141,8 @@ pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
             disk: machine.offers.disk,
         },
         cordoned: machine.cordoned,
+        host: machine.host.clone(),
+        started: machine.started.map(Timestamp::as_millis),
     })
 }
 
@@ -145,6 +159,8 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
             disk: wire.offers.disk,
         },
         cordoned: wire.cordoned,
+        host: wire.host,
+        started: wire.started.map(Timestamp::from_millis),
     };
     Ok(Claim { machine, token: wire.token, joined: wire.joined })
 }
@@ -167,11 +183,12 @@ pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
 }
 
 pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
-    encode(&WireLineage { v: FORMAT, id: lineage.to_string() })
+    encode(&WireLineage { v: FORMAT, id: lineage.to_string(), beginning: lineage.beginning() })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
-    parse(&decode::<WireLineage>(bytes)?.id, "a lineage")
+    let wire: WireLineage = decode(bytes)?;
+    Ok(parse::<Lineage>(&wire.id, "a lineage")?.beginning_at(wire.beginning))
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {
@@ -208,6 +225,8 @@ mod tests {
         let new = claim(MachineRecord {
             offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
             cordoned: true,
+            host: "web-1".to_owned(),
+            started: Some(Timestamp::from_millis(7)),
             ..MachineRecord::new("m-1".parse().unwrap())
         });
         let bytes = encode_claim(&new);

@@ -7,7 +7,7 @@ use fleet_core::Revision;
 use super::EmbeddedStore;
 use super::disk::{Kept, Kind, read_backup, write_new};
 use crate::registry::new_life;
-use crate::{Layout, LeaseId, Lineage, StoreError};
+use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 
 /// How far a restored store is ahead of its backup: further than any store gets between a backup
 /// and its loss, at a thousand revisions a second for eleven days. So no daemon of the life that
@@ -52,8 +52,9 @@ impl EmbeddedStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Format`] when `backup` is damaged or no backup; [`StoreError::Exists`] when
-    /// there is a file at `to`; [`StoreError::Unavailable`] when one cannot be read or written.
+    /// [`StoreError::Format`] when `backup` is damaged or no backup, or its lineage cannot be read;
+    /// [`StoreError::Exists`] when there is a file at `to`; [`StoreError::Unavailable`] when one
+    /// cannot be read or written.
     pub async fn restore(
         backup: impl AsRef<Path>,
         to: impl AsRef<Path>,
@@ -65,7 +66,8 @@ impl EmbeddedStore {
         blocking(backup.clone(), move || {
             let kept = read_backup(&backup)?;
             let revision = Revision(kept.revision.0 + LEAP);
-            let entries = new_life(kept.entries, &layout, revision, &lineage);
+            let entries = new_life(kept.entries, &layout, revision, &lineage)
+                .map_err(|error| foreign(&backup, &error))?;
             let last_lease = LeaseId(kept.last_lease.0 + LEAP);
             let leases = Vec::new();
             write_new(&to, Kind::Store, &Kept { revision, last_lease, entries, leases })?;
@@ -73,6 +75,11 @@ impl EmbeddedStore {
         })
         .await
     }
+}
+
+/// Where the lost life began is needed to begin after it.
+fn foreign(backup: &Path, error: &CodecError) -> StoreError {
+    StoreError::Format(format!("{}: the lineage cannot be read: {error}", backup.display()))
 }
 
 /// Runs what waits for the disk. What the file's library takes for impossible, it answers with a

@@ -6,6 +6,7 @@ use fleet_core::{Fault, Revision};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::view::fault;
+use crate::codec::decode_content;
 use crate::{ContentId, UnusedContent};
 
 /// The unit files by their identities.
@@ -98,17 +99,16 @@ impl Contents {
         }
     }
 
-    /// The file of a content that was read before, if these are its bytes.
+    /// The file of a content that was read before, if this was and is read as its bytes.
     fn with_bytes(&self, id: ContentId, value: &[u8]) -> Option<&UnitFile> {
         let file = self.files.get(&id)?.file.as_ref().ok()?;
-        (file.source() == value).then_some(file)
+        decode_content(id, value).is_ok_and(|source| source == file.source()).then_some(file)
     }
 }
 
 /// Reads a stored unit file: what it is kept under must be what it is.
 fn read(id: ContentId, value: &[u8]) -> Result<UnitFile, Fault> {
-    if ContentId::of(value) != id {
-        return Err(Fault { message: format!("the content {id} of the unit is damaged") });
-    }
-    UnitFile::parse(value).map_err(|error| fault("the unit's content", &error))
+    let what = "the unit's content";
+    let source = decode_content(id, value).map_err(|error| fault(what, &error))?;
+    UnitFile::parse(source).map_err(|error| fault(what, &error))
 }

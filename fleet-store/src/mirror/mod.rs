@@ -9,7 +9,7 @@ mod view;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use fleet_core::{Revision, Snapshot, Timestamp};
+use fleet_core::{MachineId, Revision, Snapshot, Timestamp};
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
@@ -191,6 +191,17 @@ impl Mirror {
     /// [`MirrorClosed`] when it was shut down before.
     pub async fn wait_current(&self) -> Result<Arc<Snapshot>, MirrorClosed> {
         self.wait_until(|progress| progress.is_current).await
+    }
+
+    /// Waits until `candidate` may hope to lead: the mirror is current, and nobody else leads as
+    /// far as it shows. So a candidate need not ask the store again and again.
+    ///
+    /// # Errors
+    ///
+    /// [`MirrorClosed`] when it was shut down before.
+    pub async fn wait_vacant(&self, candidate: &MachineId) -> Result<(), MirrorClosed> {
+        let is_open = || self.shared.read(|state| state.view.is_open_to(candidate));
+        self.wait_until(|progress| progress.is_current && is_open()).await.map(drop)
     }
 
     /// Wakes a loop whenever the snapshot, or its being current, has changed. The receiver fails

@@ -15,8 +15,8 @@ use super::contents::Contents;
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_lineage, decode_placement, decode_reason, decode_state,
-    decode_text, decode_unit,
+    UnitRecord, decode_claim, decode_leader, decode_lineage, decode_placement, decode_reason,
+    decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
 use crate::{Change, Changes, CodecError, Entry, Key, Layout, Listing, UnusedContent};
@@ -35,9 +35,19 @@ pub(super) struct View {
     demands: Demands,
     /// Which history this is, as it is stored.
     lineage: Option<Vec<u8>>,
+    leader: Leader,
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
+}
+
+/// Who leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Leader {
+    Nobody,
+    Engine(MachineId),
+    /// Somebody whose claim cannot be understood.
+    Unknown,
 }
 
 impl View {
@@ -52,6 +62,7 @@ impl View {
             claims: BTreeMap::new(),
             demands: Demands::default(),
             lineage: None,
+            leader: Leader::Nobody,
             decisive: Revision::ZERO,
             feed: Feed::new(),
         }
@@ -74,6 +85,15 @@ impl View {
     /// Whether what is stored as the lineage is that of this view, which may have none yet.
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
         self.lineage.is_none() || self.lineage.as_deref() == lineage
+    }
+
+    /// Whether nobody leads but, perhaps, the candidate itself.
+    pub(super) fn is_open_to(&self, candidate: &MachineId) -> bool {
+        match &self.leader {
+            Leader::Nobody => true,
+            Leader::Engine(machine) => machine == candidate,
+            Leader::Unknown => false,
+        }
     }
 
     /// The view of a whole listing. What this view has read already is not read once more.
@@ -163,7 +183,11 @@ impl View {
                 self.put_metadata(machine, name, value, known, touched);
             }
             Key::Lineage => self.lineage = Some(value.to_owned()),
-            Key::Leader | Key::Term | Key::Placed => {}
+            Key::Leader => {
+                let claim = decode_leader(value);
+                self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Engine(claim.machine));
+            }
+            Key::Term | Key::Placed => {}
         }
     }
 
@@ -193,7 +217,8 @@ impl View {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
             }
-            Key::Leader | Key::Term | Key::Placed | Key::Lineage => {}
+            Key::Leader => self.leader = Leader::Nobody,
+            Key::Term | Key::Placed | Key::Lineage => {}
         }
     }
 
@@ -364,7 +389,7 @@ impl View {
     /// A machine that is present, with its configured metadata overridden by what was set at run
     /// time; an empty value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let MachineRecord { id, address, mut metadata, version, offers, cordoned } =
+        let MachineRecord { id, address, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {

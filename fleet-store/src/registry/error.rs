@@ -1,11 +1,11 @@
 //! Why the registry refuses.
 
-use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
 
 use fleet_core::{MachineId, Term};
 use fleet_unitfile::UnitName;
 
-use crate::{CodecError, StoreError};
+use crate::{CodecError, MachineRecord, StoreError};
 
 /// Why a write to the registry did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -29,14 +29,15 @@ pub enum RegistryError {
     /// Another living machine has this identity.
     #[error(
         "machine ID {id} is in use by another machine{}: give one of them an identity of its own \
-         (/etc/machine-id), or wait until the other one has left",
-        at(*address)
+         (machine_id in the configuration, or /etc/machine-id), or wait until the other one has \
+         left",
+        described(holder.as_deref())
     )]
     MachineTaken {
         /// The identity.
         id: MachineId,
-        /// Where the other machine says that it is.
-        address: Option<IpAddr>,
+        /// What the other machine says of itself; nothing if this version cannot read it.
+        holder: Option<Box<MachineRecord>>,
     },
     /// The machine's presence has ended; join again.
     #[error("machine {id} is no longer present in the cluster")]
@@ -67,6 +68,29 @@ pub enum RegistryError {
     Store(#[from] StoreError),
 }
 
-fn at(address: Option<IpAddr>) -> String {
-    address.map_or_else(String::new, |address| format!(" at {address}"))
+/// What tells a person which machine it is: its host, address and version, and since when it is
+/// there, as far as it says so.
+fn described(holder: Option<&MachineRecord>) -> String {
+    let Some(MachineRecord { address, version, host, started, .. }) = holder else {
+        return ", of which this version of fleet cannot read more".to_owned();
+    };
+    let mut text = String::new();
+    if !host.is_empty() {
+        text.push_str(&format!(", {host}"));
+    }
+    if let Some(address) = address {
+        text.push_str(&format!(" at {address}"));
+    }
+    if !version.is_empty() {
+        text.push_str(&format!(", with fleet {version}"));
+    }
+    if let Some(started) = started.filter(|started| started.as_millis() < YEAR_10000) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(started.as_millis());
+        text.push_str(&format!(", since {}", httpdate::HttpDate::from(time)));
+    }
+    text
 }
+
+/// The first moment that cannot be shown as a date, in milliseconds since 1970: no clock is right
+/// that says so, and nobody may fail for it.
+const YEAR_10000: u64 = 253_402_300_800_000;

@@ -25,6 +25,8 @@ pub struct Leadership {
     term: Term,
     lease: LeaseId,
     elected: Revision,
+    /// What the epochs of this lineage are counted from.
+    beginning: u64,
     /// The stored claim, which no other leadership ever has: the term is in it.
     claim: Vec<u8>,
     /// When placements were last written by a leader, locked while they are.
@@ -55,7 +57,8 @@ pub struct Place {
     pub unit: UnitName,
     /// The machine that is to run it.
     pub machine: MachineId,
-    /// The revision that this was decided on.
+    /// The revision that this was decided on. The epoch that is stored is so much later than where
+    /// the store's [lineage](crate::Lineage) begins.
     pub epoch: Epoch,
     /// The placement that the decision saw, and that this one takes the place of. Nothing says
     /// that at that revision there was none.
@@ -88,8 +91,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Value`] when the stored term cannot be read: then nobody may lead, since
-    /// nobody knows which term would be a new one.
+    /// [`RegistryError::Value`] when the stored term or lineage cannot be read: then nobody may
+    /// lead, since nobody knows which term or epoch would be a new one.
     pub async fn campaign(
         &self,
         candidate: &MachineId,
@@ -102,6 +105,7 @@ impl Registry {
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
+        let beginning = self.beginning().await?;
         let before = entries.iter().find(|entry| entry.key == term_key);
         let placed = entries.iter().find(|entry| entry.key == placed_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
@@ -124,7 +128,8 @@ impl Registry {
             self.give_back(before).await;
         }
         let placed = Mutex::new(placed.map(|entry| entry.modified));
-        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim, placed }))
+        let registry = self.clone();
+        Ok(Some(Leadership { registry, term, lease, elected, beginning, claim, placed }))
     }
 }
 
@@ -265,7 +270,8 @@ impl Leadership {
             Some(was) => Condition::value(&key, encode_placement(was)),
             None => self.exists(&place.unit),
         };
-        let placement = Placement { machine: place.machine.clone(), epoch: place.epoch };
+        let epoch = Epoch(self.beginning + place.epoch.0);
+        let placement = Placement { machine: place.machine.clone(), epoch };
         Transaction::new().when(as_seen).put(key, encode_placement(&placement))
     }
 

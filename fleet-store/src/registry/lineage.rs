@@ -5,12 +5,18 @@ use std::str::FromStr;
 
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
-use crate::{Commit, Key, Transaction};
+use crate::{Commit, Entry, Key, Transaction};
 
 /// The identity of an unbroken history of revisions. A store has one from its first daemon on; when
 /// a backup is restored, a new one begins. Two revisions can be compared only within one lineage.
+///
+/// Epochs and generations can be compared across lineages, because agents remember them: those of
+/// a lineage are counted from where it [begins](Self::beginning_at), and its revisions are added.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lineage(Box<str>);
+pub struct Lineage {
+    id: Box<str>,
+    beginning: u64,
+}
 
 /// A text that is no lineage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,13 +31,31 @@ impl FromStr for Lineage {
         if text.is_empty() || text.len() > 64 || !text.bytes().all(allowed) {
             return Err(LineageError(text.to_owned()));
         }
-        Ok(Self(text.into()))
+        Ok(Self { id: text.into(), beginning: 0 })
+    }
+}
+
+impl Lineage {
+    /// The same lineage, with its epochs and generations counted from `beginning` instead of zero.
+    ///
+    /// Let it be more than any earlier lineage has come to whose orders the machines may remember,
+    /// and no agent takes the first orders of this one for overtaken. The microseconds since 1970
+    /// are: no store makes a million revisions in a second.
+    #[must_use]
+    pub fn beginning_at(self, beginning: u64) -> Self {
+        Self { beginning, ..self }
+    }
+
+    /// What its epochs and generations are counted from.
+    #[must_use]
+    pub fn beginning(&self) -> u64 {
+        self.beginning
     }
 }
 
 impl fmt::Display for Lineage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.id.fmt(f)
     }
 }
 
@@ -43,11 +67,8 @@ impl Registry {
     /// [`RegistryError::Value`] when the stored one cannot be read, and is left as it is;
     /// [`RegistryError::Conflict`] when someone else gave it one at this very moment.
     pub async fn lineage(&self, fresh: &Lineage) -> Result<Lineage, RegistryError> {
-        let (found, _) = self.get(&Key::Lineage).await?;
-        if let Some(entry) = found {
-            let key = entry.key;
-            return decode_lineage(&entry.value)
-                .map_err(|source| RegistryError::Value { key, source });
+        if let Some(found) = self.stored_lineage().await? {
+            return Ok(found);
         }
         let key = self.key(&Key::Lineage);
         let put = Transaction::new().when(unchanged(&key, None)).put(key, encode_lineage(fresh));
@@ -55,5 +76,25 @@ impl Registry {
             Commit::Applied(_) => Ok(fresh.clone()),
             Commit::Refused { .. } => Err(RegistryError::Conflict),
         }
+    }
+    /// What the epochs and generations of this store are counted from: zero if it has no lineage.
+    pub(super) async fn beginning(&self) -> Result<u64, RegistryError> {
+        if let Some(known) = self.beginning.get() {
+            return Ok(*known);
+        }
+        match self.stored_lineage().await? {
+            // It stays what it is while the store is the same, and mirrors follow no other.
+            Some(lineage) => Ok(*self.beginning.get_or_init(|| lineage.beginning)),
+            None => Ok(0),
+        }
+    }
+
+    async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {
+        let (found, _) = self.get(&Key::Lineage).await?;
+        let read = |entry: Entry| {
+            let key = entry.key;
+            decode_lineage(&entry.value).map_err(|source| RegistryError::Value { key, source })
+        };
+        found.map(read).transpose()
     }
 }

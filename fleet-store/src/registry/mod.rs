@@ -14,7 +14,7 @@ mod new_life;
 mod presence;
 mod units;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fleet_core::Revision;
@@ -38,13 +38,15 @@ pub use units::{ExpectUnit, NewUnit, UnusedContent};
 pub struct Registry {
     store: Arc<dyn Store>,
     layout: Arc<Layout>,
+    /// What epochs and generations are counted from, once that is known.
+    beginning: Arc<OnceLock<u64>>,
 }
 
 impl Registry {
     /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self { store, layout: Arc::new(Layout::new(prefix)) }
+        Self { store, layout: Arc::new(Layout::new(prefix)), beginning: Arc::default() }
     }
 
     /// The store below.

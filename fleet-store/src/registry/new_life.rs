@@ -3,44 +3,52 @@
 use fleet_core::{Epoch, Placement, Revision};
 
 use super::Lineage;
-use crate::codec::{decode_placement, encode_lineage, encode_placement, encode_term};
-use crate::{Entry, Key, Layout};
+use crate::codec::{
+    decode_lineage, decode_placement, encode_lineage, encode_placement, encode_term,
+};
+use crate::{CodecError, Entry, Key, Layout};
 
 /// The entries of a backup as the beginning of a new life at `revision`, which is higher than any
 /// that the lost life can have come to.
 ///
 /// Whatever is compared with what agents and engines remember of the lost life is made to come
-/// after it: every placement gets `revision` as its epoch, so that no agent takes it for overtaken,
-/// and the last term becomes `revision`, which is at least as high as any term. No generation is
-/// higher than the revision that it was made at, so restarts to come are higher by themselves.
+/// after it: every placement gets an epoch as if it were made at `revision`, so that no agent takes
+/// it for overtaken, and the last term becomes `revision`, which is at least as high as any term.
+/// No generation is higher than the revision that it was made at, so restarts to come are higher by
+/// themselves. The new lineage begins no earlier than the one before it.
 pub(crate) fn new_life(
     entries: Vec<Entry>,
     layout: &Layout,
     revision: Revision,
     lineage: &Lineage,
-) -> Vec<Entry> {
+) -> Result<Vec<Entry>, CodecError> {
     let lineage_key = layout.key(&Key::Lineage);
+    let before = entries.iter().find(|entry| entry.key == lineage_key);
+    let before = before.map(|entry| decode_lineage(&entry.value)).transpose()?;
+    let beginning = before.map_or(0, |before| before.beginning()).max(lineage.beginning());
+    let lineage = lineage.clone().beginning_at(beginning);
+    let epoch = Epoch(beginning + revision.0);
     let mut entries: Vec<Entry> = entries
         .into_iter()
         .filter(|entry| entry.key != lineage_key)
-        .map(|entry| match reborn(layout, &entry, revision) {
+        .map(|entry| match reborn(layout, &entry, revision, epoch) {
             Some(value) => Entry { value, modified: revision, ..entry },
             None => entry,
         })
         .collect();
     let at = entries.partition_point(|entry| entry.key < lineage_key);
-    let value = encode_lineage(lineage);
+    let value = encode_lineage(&lineage);
     entries.insert(at, Entry { key: lineage_key, value, modified: revision, lease: None });
-    entries
+    Ok(entries)
 }
 
 /// The value that an entry gets in its new life, if it gets another.
-fn reborn(layout: &Layout, entry: &Entry, revision: Revision) -> Option<Vec<u8>> {
+fn reborn(layout: &Layout, entry: &Entry, revision: Revision, epoch: Epoch) -> Option<Vec<u8>> {
     match layout.parse(&entry.key)? {
         Key::Placement(_) => {
             // One that cannot be understood stays what it is: a fault of its unit.
             let Placement { machine, .. } = decode_placement(&entry.value).ok()?;
-            Some(encode_placement(&Placement { machine, epoch: Epoch(revision.0) }))
+            Some(encode_placement(&Placement { machine, epoch }))
         }
         Key::Term => Some(encode_term(revision.0)),
         _ => None,

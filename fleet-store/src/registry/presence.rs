@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fleet_core::{MachineId, Metadata, Resources, Revision, UnitState};
+use fleet_core::{MachineId, Metadata, Resources, Revision, Timestamp, UnitState};
 use fleet_unitfile::UnitName;
 use tokio::sync::RwLock;
 
@@ -27,6 +27,10 @@ pub struct MachineRecord {
     pub offers: Resources,
     /// Whether its own configuration keeps units away that are not placed there already.
     pub cordoned: bool,
+    /// The name of its host; empty if it has none.
+    pub host: String,
+    /// When its daemon was started, since the beginning of 1970 in UTC; nothing if it does not say.
+    pub started: Option<Timestamp>,
 }
 
 impl MachineRecord {
@@ -40,6 +44,8 @@ impl MachineRecord {
             version: String::new(),
             offers: Resources::ZERO,
             cordoned: false,
+            host: String::new(),
+            started: None,
         }
     }
 }
@@ -208,8 +214,8 @@ fn refuse_stranger(id: &MachineId, token: &str, entry: &Entry) -> Result<(), Reg
     if claim.as_ref().is_some_and(|claim| claim.token == token) {
         return Ok(());
     }
-    let address = claim.and_then(|claim| claim.machine.address);
-    Err(RegistryError::MachineTaken { id: id.clone(), address })
+    let holder = claim.map(|claim| Box::new(claim.machine));
+    Err(RegistryError::MachineTaken { id: id.clone(), holder })
 }
 
 fn claim_bytes(machine: &MachineRecord, token: &str, lease: LeaseId) -> Vec<u8> {

@@ -4,7 +4,7 @@ use fleet_core::{Generation, Revision, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::{Registry, RegistryError, unchanged};
-use crate::codec::{UnitRecord, decode_unit, encode_unit};
+use crate::codec::{UnitRecord, decode_unit, encode_content, encode_unit};
 use crate::{CodecError, Commit, Condition, ContentId, Entry, Key, Transaction};
 
 /// A unit as it is to be stored. Whether its requirements make sense is the caller's to check.
@@ -106,10 +106,12 @@ impl Registry {
         &self,
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
+        let beginning = self.beginning().await?;
         let raise = |found: &Found| {
             // No generation is higher than the revision it was made at. So this one is higher than
-            // those of a destroyed unit of the same name, which a machine may still remember.
-            let next = found.record.generation.next().0.max(found.revision.0);
+            // those of a destroyed unit of the same name, which a machine may still remember, be
+            // it from an earlier lineage.
+            let next = found.record.generation.next().0.max(beginning + found.revision.0);
             UnitRecord { generation: Generation(next), ..found.record }
         };
         let (revision, record) = self.change_unit(name, raise).await?;
@@ -201,7 +203,7 @@ impl Registry {
         // The content is written even if it is there, so that nobody collects it as unused.
         Ok(Transaction::new()
             .when(unchanged(&key, found))
-            .put(self.key(&Key::Content(content)), unit.file.source())
+            .put(self.key(&Key::Content(content)), encode_content(unit.file.source()))
             .put(key, encode_unit(&record)))
     }
 }

@@ -35,6 +35,36 @@ pub async fn a_read_sees_its_prefix_in_order(store: Arc<dyn Store>) {
     assert_eq!(keys("").await.len(), 8);
 }
 
+/// A read is one state, whatever is written meanwhile: no half of a transaction, and the revision
+/// is that of the state.
+pub async fn a_read_is_one_state(store: Arc<dyn Store>) {
+    const LAST: u32 = 200;
+    let both =
+        |i: u32| Transaction::new().put("both/1", i.to_string()).put("both/2", i.to_string());
+    apply(&store, both(0)).await;
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for i in 1..=LAST {
+                apply(&store, both(i)).await;
+            }
+        }
+    });
+    let mut last = Revision::ZERO;
+    loop {
+        let listing = read(&store, "both/").await;
+        let [one, two] = &listing.entries[..] else { panic!("{:?}", listing.entries) };
+        assert_eq!((&one.value, one.modified), (&two.value, two.modified), "half of one is read");
+        assert!(last <= listing.revision && one.modified <= listing.revision);
+        last = listing.revision;
+        if one.value == LAST.to_string().as_bytes() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    writer.await.expect("the writer does not panic");
+}
+
 /// Keys may have any characters and values any bytes, none at all too.
 pub async fn keys_and_values_are_kept_as_they_are(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..=255).collect();
@@ -183,4 +213,41 @@ pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
     assert_eq!(winners.len(), 1, "{winners:?} have all won");
     let claim = value(&store, "claim").await;
     assert_eq!(claim, Some(winners[0].to_string().into_bytes()));
+}
+
+/// Writers that change what they have read, each on condition that it is still so, lose nothing:
+/// whoever comes too late is refused, and nothing of it is done.
+pub async fn no_update_of_writers_that_conflict_is_lost(store: Arc<dyn Store>) {
+    const WRITERS: usize = 4;
+    const TIMES: usize = 10;
+    put(&store, "count", "0").await;
+    let writers = (0..WRITERS).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..TIMES {
+                while !try_to_count(&store).await {}
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("a writer does not panic");
+    }
+    let count = value(&store, "count").await;
+    assert_eq!(count, Some((WRITERS * TIMES).to_string().into_bytes()));
+}
+
+/// Adds one to a number; false if another did so meanwhile.
+async fn try_to_count(store: &Arc<dyn Store>) -> bool {
+    let found = entry(store, "count").await.expect("it is there");
+    let count: usize = String::from_utf8_lossy(&found.value).parse().expect("it is a number");
+    let same = Condition::modified_at("count", found.modified);
+    let add = Transaction::new().when(same).put("count", (count + 1).to_string());
+    match store.commit(add).await.expect("the store takes a transaction") {
+        Commit::Applied(_) => true,
+        Commit::Refused { condition, found: now } => {
+            assert_eq!(condition, 0);
+            assert!(now.is_some_and(|now| now.modified > found.modified), "nothing was changed");
+            false
+        }
+    }
 }

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use fleet_core::Revision;
 use tokio::sync::broadcast;
 
+use super::Trouble;
 use crate::clock::wait;
-use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
 /// A [`Store`] over another one that can be cut off, slowed down and made to lose answers.
 ///
@@ -50,6 +51,7 @@ struct Faults {
     cuts: broadcast::Sender<()>,
     reads: AtomicUsize,
     commits: AtomicUsize,
+    renewals: AtomicUsize,
 }
 
 /// The cause of every scripted failure.
@@ -70,6 +72,7 @@ impl FaultyStore {
             cuts: broadcast::Sender::new(1),
             reads: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
+            renewals: AtomicUsize::new(0),
         };
         Self { inner, faults: Arc::new(faults) }
     }
@@ -119,6 +122,12 @@ impl FaultyStore {
     #[must_use]
     pub fn commits(&self) -> usize {
         self.faults.commits.load(Ordering::SeqCst)
+    }
+
+    /// How often leases were renewed, failed attempts included.
+    #[must_use]
+    pub fn renewals(&self) -> usize {
+        self.faults.renewals.load(Ordering::SeqCst)
     }
 }
 
@@ -181,6 +190,7 @@ impl Store for FaultyStore {
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.faults.renewals.fetch_add(1, Ordering::SeqCst);
         self.faults.pass().await?;
         self.inner.renew(lease).await
     }
@@ -188,6 +198,37 @@ impl Store for FaultyStore {
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         self.faults.pass().await?;
         self.inner.revoke(lease).await
+    }
+}
+
+/// How much longer everything takes in a store that was slowed down.
+const SLOW: Duration = Duration::from_millis(20);
+
+#[async_trait]
+impl Trouble for FaultyStore {
+    async fn cut_off(&self) {
+        self.set_away(true);
+    }
+
+    async fn slow_down(&self) {
+        self.set_delay(SLOW);
+    }
+
+    async fn end(&self) {
+        self.set_away(false);
+        self.set_delay(Duration::ZERO);
+    }
+
+    /// Makes so many changes that a [`Keyspace`] forgets those before.
+    async fn compact(&self) {
+        let most = Transaction::MAX_OPERATIONS;
+        for round in 0..=Keyspace::HISTORY / most + 1 {
+            let put = |transaction: Transaction, key| {
+                transaction.put(format!("compaction/{key}"), round.to_string())
+            };
+            let filling = (0..most).fold(Transaction::new(), put);
+            self.inner.commit(filling).await.expect("the store below can be written");
+        }
     }
 }
 

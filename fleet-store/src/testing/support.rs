@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::{Changes, Commit, Entry, Listing, Store, StoreError, Transaction, Watch};
 
 /// How long a store may take for anything, before it is taken to hang. Stores may lengthen leases.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn read(store: &Arc<dyn Store>, prefix: &str) -> Listing {
     store.read(prefix).await.expect("the store can be read")

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use super::support::{
-    apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
+    PATIENCE, apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
 };
-use crate::{Store, Transaction};
+use crate::{Store, StoreError, Transaction};
 
 /// Every revision arrives once, in order, with all of its changes.
 pub async fn a_watch_delivers_each_revision_once_and_whole(store: Arc<dyn Store>) {
@@ -106,4 +108,23 @@ pub async fn many_watches_see_the_same(store: Arc<dyn Store>) {
     }
     assert!(seen.iter().all(|changes| *changes == seen[0]));
     assert!(seen[0].is_sorted_by(|a, b| a.revision < b.revision));
+}
+
+/// A reader that takes nothing holds no writer up. What it then takes has no gap: it gets all, or
+/// as much as was kept for it and then an error.
+pub async fn a_slow_reader_holds_nobody_up_and_has_no_gap(store: Arc<dyn Store>) {
+    const WRITES: usize = 1500;
+    let mut watch = watch(&store, "slow").await;
+    let mut made = Vec::new();
+    for i in 0..WRITES {
+        let revision = timeout(PATIENCE, put(&store, "slow", &i.to_string())).await;
+        made.push(revision.expect("a writer is not held up"));
+    }
+    for revision in made {
+        match timeout(PATIENCE, watch.next()).await.expect("no watch falls silent") {
+            Ok(changes) => assert_eq!(changes.revision, revision, "a revision is missing"),
+            Err(StoreError::WatchLost) => break,
+            Err(error) => panic!("{error} is not how a watch ends"),
+        }
+    }
 }

@@ -11,6 +11,9 @@ use fleet_store::{
 
 use crate::support::{TTL, id, join, mirror, name, soon, state, submit};
 
+/// Where the lineage that is backed up begins.
+const BEGINNING: u64 = 1 << 50;
+
 struct Files {
     folder: tempfile::TempDir,
 }
@@ -46,7 +49,8 @@ async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
 async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     let store = open(&files.path("store")).await;
     let registry = registry(&store);
-    assert_eq!(registry.lineage(&lineage("first")).await.unwrap(), lineage("first"));
+    let first = lineage("first").beginning_at(BEGINNING);
+    assert_eq!(registry.lineage(&first).await.unwrap(), first);
     submit(&registry, "a.service").await;
     submit(&registry, "b.service").await;
     let presence = join(&registry, "m-1").await;
@@ -80,14 +84,16 @@ async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
     let units: Vec<&str> = snapshot.units().map(|unit| unit.name.as_str()).collect();
     assert_eq!(units, ["a.service", "b.service"]);
     let placement = snapshot.placement("a.service").unwrap();
-    assert_eq!((placement.machine.as_str(), placement.epoch), ("m-1", Epoch(begun.0)));
+    let epoch = Epoch(BEGINNING + begun.0);
+    assert_eq!((placement.machine.as_str(), placement.epoch), ("m-1", epoch));
     // Nobody is there yet, and nobody leads.
     assert_eq!((snapshot.machines().len(), snapshot.states().count()), (0, 0));
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     assert!(leader.term() > Term(lost.0));
     assert!(store.grant(TTL).await.unwrap() > last_lease);
-    assert_eq!(mirror.lineage(), Some(lineage("second")));
-    assert_eq!(registry.lineage(&lineage("third")).await.unwrap(), lineage("second"));
+    let second = lineage("second").beginning_at(BEGINNING);
+    assert_eq!(mirror.lineage(), Some(second.clone()));
+    assert_eq!(registry.lineage(&lineage("third")).await.unwrap(), second);
 }
 
 #[tokio::test]

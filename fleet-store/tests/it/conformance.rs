@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fleet_store::testing::{FaultyStore, PROMISES, conformance};
+use fleet_store::testing::{
+    FaultyStore, PROMISES, PROMISES_IN_TROUBLE, Trouble, conformance, conformance_in_trouble,
+};
 use fleet_store::{MemoryStore, Store};
 
 use crate::support::memory;
@@ -35,6 +37,29 @@ async fn the_embedded_store_keeps_the_contract() {
         Arc::new(store) as Arc<dyn Store>
     };
     conformance(make).await;
+}
+
+fn troubled(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn Trouble>) {
+    let store = FaultyStore::new(store);
+    (Arc::new(store.clone()), Arc::new(store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_store_keeps_the_contract_in_trouble() {
+    conformance_in_trouble(|| async { troubled(memory()) }).await;
+}
+
+#[cfg(feature = "embedded")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_embedded_store_keeps_the_contract_in_trouble() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let make = || async {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = folder.path().join(format!("{number}.redb"));
+        troubled(Arc::new(fleet_store::EmbeddedStore::open(path).await.unwrap()))
+    };
+    conformance_in_trouble(make).await;
 }
 
 /// A store that breaks one promise: its leases never end.
@@ -85,8 +110,7 @@ async fn the_suite_names_the_promise_that_is_broken() {
 
 #[test]
 fn no_promise_is_listed_twice() {
-    let mut names = PROMISES.to_vec();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), PROMISES.len());
+    let all = [PROMISES, PROMISES_IN_TROUBLE].concat();
+    let names: std::collections::BTreeSet<_> = all.iter().collect();
+    assert_eq!(names.len(), all.len());
 }

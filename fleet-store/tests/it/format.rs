@@ -22,7 +22,8 @@ async fn what_is_stored_keeps_its_form() {
       {"v":1,
       "id":"first"}
     /fleet/contents/86943ac9f3754cb90f8dd38bf6da7b0cad074592
-      [Service]
+      {"v":1}
+    [Service]
     ExecStart=/bin/true
 
     /fleet/engine/leader (leased)

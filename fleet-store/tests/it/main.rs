@@ -11,6 +11,7 @@ mod embedded;
 mod format;
 mod keyspace;
 mod leadership;
+mod lineage;
 mod mirror;
 mod mirror_away;
 mod mirror_news;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::{Revision, Snapshot};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Difference, Layout, Mirror, Registry};
+use fleet_store::{Difference, Key, Layout, Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -104,6 +104,30 @@ proptest! {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().start_paused(true).build().unwrap().block_on(play(steps));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_is_told_when_nobody_else_leads() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let (one, other) = (id("m-1"), id("m-2"));
+    soon(mirror.wait_vacant(&one)).await.unwrap();
+    let leader = registry.campaign(&one, TTL).await.unwrap().unwrap();
+    soon(mirror.wait_for(leader.elected())).await.unwrap();
+    soon(mirror.wait_vacant(&one)).await.unwrap(); // it may take over from its earlier life
+    tokio::time::timeout(TTL / 2, mirror.wait_vacant(&other)).await.unwrap_err();
+    soon(mirror.wait_vacant(&other)).await.unwrap(); // the leader has fallen silent
+    // Of a claim that cannot be read nobody knows whose it is.
+    let key = registry.layout().key(&Key::Leader);
+    let newer = Transaction::new().put(key.as_str(), br#"{"v":2}"#.to_vec());
+    registry.store().commit(newer).await.unwrap();
+    let revision = registry.store().read("").await.unwrap().revision;
+    soon(mirror.wait_for(revision)).await.unwrap();
+    tokio::time::timeout(TTL * 2, mirror.wait_vacant(&one)).await.unwrap_err();
+    registry.store().commit(Transaction::new().delete(key)).await.unwrap();
+    soon(mirror.wait_vacant(&one)).await.unwrap();
+    mirror.shutdown();
+    assert!(soon(mirror.wait_vacant(&one)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

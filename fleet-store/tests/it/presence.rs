@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fleet_core::{Revision, SystemdState, UnitState};
-use fleet_store::RegistryError;
+use fleet_core::{Revision, SystemdState, Timestamp, UnitState};
+use fleet_store::{MachineRecord, RegistryError};
 
 use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, state};
 
@@ -48,15 +48,31 @@ async fn a_machine_that_falls_silent_is_gone_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_of_a_machine_is_refused_and_told_where_the_other_is() {
+async fn a_copy_of_a_machine_is_refused_and_told_who_the_other_is() {
     let registry = registry();
-    let _presence = join(&registry, "m-1").await;
+    let (host, started) = ("web-1".to_owned(), Some(Timestamp::from_millis(1_795_310_000_000)));
+    let record = MachineRecord { host, started, ..machine("m-1") };
+    let presence = registry.join(record.clone(), "token", TTL).await.unwrap();
     let refused = registry.join(machine("m-1"), "another token", TTL).await.unwrap_err();
-    insta::assert_snapshot!(refused.to_string().replace(": ", ":\n"), @r"
-    machine ID m-1 is in use by another machine at 192.0.2.7:
-    give one of them an identity of its own (/etc/machine-id), or wait until the other one has left
+    insta::assert_snapshot!(refused.to_string().replace(", ", ",\n").replace(": ", ":\n"), @r"
+    machine ID m-1 is in use by another machine,
+    web-1 at 192.0.2.7,
+    with fleet 1.0.0,
+    since Sun,
+    22 Nov 2026 01:13:20 GMT:
+    give one of them an identity of its own (machine_id in the configuration,
+    or /etc/machine-id),
+    or wait until the other one has left
     ");
-    assert!(matches!(refused, RegistryError::MachineTaken { address: Some(_), .. }));
+    let RegistryError::MachineTaken { holder, .. } = refused else { panic!("{refused}") };
+    assert_eq!(holder.as_deref(), Some(&record));
+
+    // Whoever says little is told of with little, and no clock that is wrong does any harm.
+    let started = Some(Timestamp::from_millis(u64::MAX));
+    let bare = MachineRecord { started, ..MachineRecord::new(id("m-1")) };
+    presence.update_machine(bare).await.unwrap();
+    let refused = registry.join(machine("m-1"), "another token", TTL).await.unwrap_err();
+    assert!(refused.to_string().contains("by another machine: give one"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,104 @@
+//! A machine whose cluster gets another store: a restored one, or one that was made anew.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::wall_time;
+use fleet_core::{Epoch, MachineId, TargetState};
+use fleet_store::{
+    EmbeddedStore, ExpectUnit, Layout, Lineage, NewUnit, Place, PlacementWrites, Registry, Store,
+};
+use fleet_unitfile::UnitFile;
+
+use crate::daemon::{told, wait_for};
+use crate::run::{Machine, UNIT};
+
+/// Runs what works on the store of a daemon that does not run.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
+
+fn file(seconds: u32) -> String {
+    format!("[Service]\nExecStart=/bin/sleep {seconds}\n")
+}
+
+/// A machine that runs the unit, sleeping so long, and then another content of it, so that it
+/// remembers more than one order.
+fn run_one_after_the_other(machine: &mut Machine, contents: &[u32]) {
+    machine.start();
+    for seconds in contents {
+        let path = machine.path(UNIT);
+        std::fs::write(&path, file(*seconds)).unwrap();
+        let started = machine.fleetctl(&["start", "--replace", path.to_str().unwrap()]);
+        assert!(started.status.success(), "{}", told(&started));
+        wait_until_it_sleeps(machine, *seconds);
+    }
+    machine.end();
+}
+
+fn wait_until_it_sleeps(machine: &Machine, seconds: u32) {
+    wait_for(&format!("the unit sleeps for {seconds} seconds"), || {
+        let pid = machine.row()?["mainPID"].as_i64()?;
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        command.contains(&seconds.to_string()).then_some(())
+    });
+}
+
+async fn open(path: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(path).await.unwrap()
+}
+
+#[test]
+fn a_machine_follows_a_store_that_was_restored() {
+    let mut machine = Machine::new();
+    let (store, backup) = (machine.path("data/store.redb"), machine.path("backup"));
+    run_one_after_the_other(&mut machine, &[1001]);
+    block_on(async {
+        let store = open(&store).await;
+        store.backup(&backup).await.unwrap();
+        store.close().await;
+    });
+    run_one_after_the_other(&mut machine, &[1002, 1003]);
+    std::fs::remove_file(&store).unwrap();
+    let second: Lineage = "second".parse().unwrap();
+    block_on(EmbeddedStore::restore(&backup, &store, &Layout::default(), &second)).unwrap();
+    machine.start();
+    wait_until_it_sleeps(&machine, 1001);
+}
+
+/// The new store's revisions are lower than those that the machine remembers of the old one.
+#[test]
+fn a_machine_follows_a_store_that_was_made_anew() {
+    let mut machine = Machine::new();
+    run_one_after_the_other(&mut machine, &[1001, 1002, 1003]);
+    machine.start();
+    let id = machine.row().expect("the unit runs")["machine"].as_str().unwrap().parse().unwrap();
+    machine.end();
+    let path = machine.path("data/store.redb");
+    std::fs::remove_file(&path).unwrap();
+    block_on(make_anew(&path, id));
+    machine.start();
+    wait_until_it_sleeps(&machine, 1004);
+}
+
+/// A store in which the unit, with another content, is on this machine.
+async fn make_anew(path: &Path, machine: MachineId) {
+    let store = Arc::new(open(path).await);
+    let registry = Registry::new(store.clone() as Arc<dyn Store>, Layout::DEFAULT_PREFIX);
+    let lineage: Lineage = "second".parse().unwrap();
+    let beginning = wall_time().as_millis() * 1000;
+    registry.lineage(&lineage.beginning_at(beginning)).await.unwrap();
+    let file = UnitFile::parse(file(1004)).unwrap();
+    let unit = NewUnit { name: UNIT.parse().unwrap(), file, desired: TargetState::Launched };
+    registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+    let ttl = Duration::from_secs(60);
+    let leader = registry.campaign(&machine, ttl).await.unwrap().unwrap();
+    let epoch = Epoch(leader.elected().0);
+    let place = Place { unit: UNIT.parse().unwrap(), machine, epoch, was: None };
+    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    leader.commit(&writes).await.unwrap();
+    leader.resign().await.unwrap();
+    drop(registry);
+    Arc::into_inner(store).expect("nobody else has it").close().await;
+}

@@ -1,0 +1,56 @@
+//! What machines remember of one lineage is compared with the orders of the next.
+
+use fleet_core::{Epoch, Generation};
+use fleet_store::{Lineage, Place, PlacementWrites, Registry};
+
+use crate::support::{TTL, id, mirror, name, registry, soon, submit};
+
+/// The epoch and the generation of a unit that is placed and restarted in a store of a lineage.
+async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
+    if let Some(lineage) = lineage {
+        assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
+    }
+    submit(registry, "a.service").await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let epoch = Epoch(leader.elected().0);
+    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
+    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    leader.commit(&writes).await.unwrap();
+    let (revision, generation) = registry.request_restart(&name("a.service")).await.unwrap();
+    let snapshot = soon(mirror(registry).await.wait_for(revision)).await.unwrap();
+    (snapshot.placement("a.service").unwrap().epoch, generation)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_orders_of_a_later_lineage_come_after_the_last_of_an_earlier_one() {
+    let lineage = |id: &str| id.parse::<Lineage>().unwrap();
+    let (none, first, later) = (registry(), registry(), registry());
+    for number in 0..100 {
+        submit(&first, &format!("u{number}.service")).await; // revisions that the later one lacks
+    }
+    let (epoch, generation) = orders(&none, None).await;
+    assert_eq!((epoch, generation), (Epoch(2), Generation(3)));
+    let before = orders(&first, Some(lineage("first"))).await;
+    let after = orders(&later, Some(lineage("later").beginning_at(1_000))).await;
+    assert!(before.0 < after.0 && before.1 < after.1, "{before:?} {after:?}");
+    assert_eq!(after, (Epoch(1_003), Generation(1_004)));
+}
+
+/// A leader that has just placed a unit sees its own write as no other than it was decided on.
+#[tokio::test(start_paused = true)]
+async fn what_a_decision_saw_is_compared_by_revisions_whatever_the_lineage() {
+    let registry = registry();
+    let lineage: Lineage = "later".parse().unwrap();
+    registry.lineage(&lineage.beginning_at(1_000)).await.unwrap();
+    submit(&registry, "a.service").await;
+    submit(&registry, "b.service").await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let old = Epoch(leader.elected().0);
+    let place = |unit: &str| {
+        let place = Place { unit: name(unit), machine: id("m-1"), epoch: old, was: None };
+        PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+    };
+    leader.commit(&place("a.service")).await.unwrap();
+    // It was decided before the write that it knows of.
+    assert!(leader.commit(&place("b.service")).await.is_err());
+}
