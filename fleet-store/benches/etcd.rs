@@ -1,8 +1,8 @@
 //! What the etcd store costs over etcd itself.
 //!
 //! `cargo bench -p fleet-store --features etcd --bench etcd` starts an etcd of its own and prints
-//! one JSON line for each figure. Beside each stands, in the same run, what a bare gRPC client
-//! takes for the same: one connection, one stream, and nothing looked at.
+//! one JSON line for each figure. Beside each stands, in the same run, what the client library
+//! alone takes for the same: one endpoint, one stream, and nothing looked at.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,15 +10,10 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use etcd_client::{Client, GetOptions, KvClient, WatchOptions, WatchStream};
 use fleet_store::{EtcdConfig, EtcdStore, Store as _, Transaction, Watch};
-use prost::Message;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tonic::Streaming;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
 
 /// How many changes are watched, and how many are written one after the other.
 const CHANGES: usize = 3000;
@@ -34,8 +29,8 @@ async fn main() {
     }
     let server = Server::start();
     let store = EtcdStore::new(&EtcdConfig::new([server.url.clone()])).expect("a good URL");
-    let raw = Raw::connect(&server.url);
     wait_ready(&store).await;
+    let raw = Raw::connect(&server.url).await;
     watching(&store, &raw).await;
     writing(&store, &raw).await;
     listing(&store, &raw).await;
@@ -89,8 +84,7 @@ async fn wait_ready(store: &EtcdStore) {
 async fn watching(store: &EtcdStore, raw: &Raw) {
     let revision = store.read("").await.expect("etcd answers").revision;
     let watch = store.watch("", revision).await.expect("etcd answers");
-    let (_asks, stream) = raw.watch().await;
-    let (mut ours, mut bare) = (arrivals(watch), bare_arrivals(stream));
+    let (mut ours, mut bare) = (arrivals(watch), bare_arrivals(raw.watch().await));
     let (mut behind, mut whole, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..CHANGES {
         let start = Instant::now();
@@ -114,7 +108,7 @@ fn arrivals(mut watch: Watch) -> mpsc::UnboundedReceiver<Instant> {
     receiver
 }
 
-fn bare_arrivals(mut stream: Streaming<Answer>) -> mpsc::UnboundedReceiver<Instant> {
+fn bare_arrivals(mut stream: WatchStream) -> mpsc::UnboundedReceiver<Instant> {
     let (sender, receiver) = mpsc::unbounded_channel();
     drop(tokio::spawn(async move {
         while stream.message().await.is_ok_and(|answer| answer.is_some())
@@ -147,7 +141,7 @@ async fn listing(store: &EtcdStore, raw: &Raw) {
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..30 {
         let start = Instant::now();
-        raw.call::<Key, Answer>("/etcdserverpb.KV/Range", Key::list()).await;
+        raw.list().await;
         bare.push(start.elapsed());
         let start = Instant::now();
         let listing = store.read("list/").await.expect("etcd answers");
@@ -166,80 +160,32 @@ fn report(name: &str, times: &mut [Duration]) {
     std::io::stdout().write_all(line.as_bytes()).expect("somebody reads the figures");
 }
 
-/// A gRPC client and nothing else.
-struct Raw(Channel);
+/// The client library and nothing else.
+struct Raw(Client);
 
 impl Raw {
-    fn connect(url: &str) -> Self {
-        Self(Endpoint::from_shared(url.to_owned()).expect("a good URL").connect_lazy())
+    async fn connect(url: &str) -> Self {
+        Self(Client::connect([url], None).await.expect("a good URL"))
+    }
+
+    fn kv(&self) -> KvClient {
+        self.0.kv_client().max_decoding_message_size(64 << 20)
     }
 
     async fn put(&self) {
-        let put = Key { key: b"key".to_vec(), range_end: b"value".to_vec() };
-        self.call::<Key, Answer>("/etcdserverpb.KV/Put", put).await;
+        self.kv().put("key", "value", None).await.expect("etcd answers");
     }
 
-    async fn watch(&self) -> (mpsc::Sender<()>, Streaming<Answer>) {
-        // The stream of requests has to stay open as long as the watch is to last.
-        let (open, held) = mpsc::channel::<()>(1);
-        let first = Create { create: Some(Key { key: vec![0], range_end: vec![0] }) };
-        let requests = futures_util::stream::unfold((Some(first), held), |(first, mut held)| {
-            Box::pin(async move {
-                match first {
-                    Some(first) => Some((first, (None, held))),
-                    None => held.recv().await.map(|()| (Create { create: None }, (None, held))),
-                }
-            })
-        });
-        let mut grpc = self.ready().await;
-        let codec = ProstCodec::<Create, Answer>::default();
-        let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
-        let opened = grpc.streaming(tonic::Request::new(requests), path, codec).await;
-        let mut stream = opened.expect("etcd answers").into_inner();
-        stream.message().await.expect("etcd answers");
-        (open, stream)
+    async fn list(&self) {
+        let all = GetOptions::new().with_prefix();
+        self.kv().get("list/", Some(all)).await.expect("etcd answers");
     }
 
-    async fn call<Q, A>(&self, path: &'static str, request: Q)
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        let mut grpc = self.ready().await;
-        let codec = ProstCodec::<Q, A>::default();
-        let path = PathAndQuery::from_static(path);
-        grpc.unary(tonic::Request::new(request), path, codec).await.expect("etcd answers");
-    }
-
-    async fn ready(&self) -> Grpc<Channel> {
-        let mut grpc = Grpc::new(self.0.clone());
-        grpc.ready().await.expect("etcd answers");
-        grpc
+    async fn watch(&self) -> WatchStream {
+        let all = WatchOptions::new().with_all_keys();
+        let opened = self.0.watch_client().watch("", Some(all)).await;
+        let mut stream = opened.expect("etcd answers");
+        stream.message().await.expect("etcd answers"); // that it has begun
+        stream
     }
 }
-
-/// What a range, a put and a watch begin with: the second field is the end of the range, or the
-/// value.
-#[derive(Clone, PartialEq, Message)]
-struct Key {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    range_end: Vec<u8>,
-}
-
-impl Key {
-    fn list() -> Self {
-        Self { key: b"list/".to_vec(), range_end: b"list0".to_vec() }
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Create {
-    #[prost(message, optional, tag = "1")]
-    create: Option<Key>,
-}
-
-/// An answer that is read and thrown away.
-#[derive(Clone, PartialEq, Message)]
-struct Answer {}

@@ -17,7 +17,10 @@ pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> 
         Ok(EtcdIdentity { certificate: read(certificate)?, key: read(key)? })
     });
     let ca = settings.ca.as_deref().map(read).transpose()?;
+    // By chance, so that the daemons of a cluster share its members.
+    let spread = getrandom::u64().map_err(|error| StartError::new(error.to_string()))?;
     Ok(EtcdConfig {
+        spread: Some(spread),
         tls: EtcdTls { ca, identity: identity.transpose()? },
         user: user.transpose()?,
         time_limit: settings.time_limit,

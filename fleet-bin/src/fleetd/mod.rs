@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod dev;
 mod error;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod identity;
 mod journals;

@@ -10,15 +10,16 @@ use fleet_agent::{
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
-use fleet_store::{
-    EmbeddedStore, EtcdStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store,
-};
+#[cfg(feature = "etcd")]
+use fleet_store::EtcdStore;
+use fleet_store::{EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
+#[cfg(feature = "etcd")]
 use super::etcd;
 use super::identity;
 use super::journals::LocalJournals;
@@ -80,6 +81,7 @@ impl Wiring {
 
     async fn open_store(&self) -> Result<Arc<dyn Store>, StartError> {
         Ok(match &self.store {
+            #[cfg(feature = "etcd")]
             StoreKind::Etcd(settings) => {
                 let config = etcd::config(settings)?;
                 let store = EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?;
@@ -96,6 +98,7 @@ impl Wiring {
 
     fn key_prefix(&self) -> &str {
         match &self.store {
+            #[cfg(feature = "etcd")]
             StoreKind::Etcd(settings) => &settings.key_prefix,
             StoreKind::Embedded | StoreKind::Memory => Layout::DEFAULT_PREFIX,
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use etcd_client::EventType;
+use etcd_client::proto::{PbEvent, PbWatchResponse};
 use fleet_core::Revision;
 
 use super::space::{Space, lease_of, unsigned};
-use super::wire::{Event, EventType, WatchResponse};
 use crate::{Change, Changes, StoreError};
 
 /// What a watch has delivered, and the revision that it has not yet got all of.
@@ -39,7 +40,7 @@ impl Assembler {
     pub(super) fn take(
         &mut self,
         space: &Space,
-        answer: WatchResponse,
+        answer: PbWatchResponse,
     ) -> Result<Vec<Changes>, StoreError> {
         let mut whole = Vec::new();
         for event in answer.events {
@@ -54,7 +55,7 @@ impl Assembler {
     fn take_event(
         &mut self,
         space: &Space,
-        event: Event,
+        event: PbEvent,
         whole: &mut Vec<Changes>,
     ) -> Result<(), StoreError> {
         let is_put = event.r#type == i32::from(EventType::Put);
@@ -95,23 +96,25 @@ impl Assembler {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::KeyValue;
+    use etcd_client::proto::PbKeyValue;
+
     use super::*;
 
-    fn answer(fragment: bool, events: &[(i64, &str)]) -> WatchResponse {
-        let event = |&(revision, key): &(i64, &str)| Event {
+    fn answer(fragment: bool, events: &[(i64, &str)]) -> PbWatchResponse {
+        let event = |&(revision, key): &(i64, &str)| PbEvent {
             r#type: EventType::Put.into(),
-            kv: Some(KeyValue {
+            kv: Some(PbKeyValue {
                 key: key.as_bytes().to_vec(),
                 mod_revision: revision,
-                ..KeyValue::default()
+                ..PbKeyValue::default()
             }),
+            prev_kv: None,
         };
         let events = events.iter().map(event).collect();
-        WatchResponse { fragment, events, ..WatchResponse::default() }
+        PbWatchResponse { fragment, events, ..PbWatchResponse::default() }
     }
 
-    fn take(assembler: &mut Assembler, answer: WatchResponse) -> Vec<String> {
+    fn take(assembler: &mut Assembler, answer: PbWatchResponse) -> Vec<String> {
         let whole = assembler.take(&Space::new(""), answer).unwrap();
         let keys = |changes: &Changes| {
             let keys: Vec<_> = changes.changes.iter().map(|change| &*change.key).collect();

@@ -3,7 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use futures_util::FutureExt as _;
+use tonic::transport::Uri;
+
+/// How often a connection in use is asked for a sign of life: etcd's server cuts off whoever asks
+/// more often than every five seconds.
+const PINGS: Duration = Duration::from_secs(10);
 
 /// Where an etcd cluster is, and how to talk to it.
 ///
@@ -22,6 +28,10 @@ pub struct EtcdConfig {
     /// The members' client URLs, such as `http://127.0.0.1:2379`. The first one that answers is
     /// used until it fails.
     pub endpoints: Vec<String>,
+    /// A number by chance, which chooses the order in which this client prefers the endpoints, so
+    /// that many clients with one configuration share all members. Without it the order is the
+    /// one given.
+    pub spread: Option<u64>,
     /// Certificates for endpoints of `https`; without any, the server's must be one that this
     /// machine trusts.
     pub tls: EtcdTls,
@@ -87,6 +97,7 @@ impl EtcdConfig {
     pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
+            spread: None,
             tls: EtcdTls::default(),
             user: None,
             key_prefix: String::new(),
@@ -94,41 +105,59 @@ impl EtcdConfig {
         }
     }
 
-    /// A channel for each endpoint, which connects when it is first used.
-    pub(super) fn channels(&self) -> Result<Vec<(String, Channel)>, EtcdConfigError> {
+    /// A client for each endpoint, which connects when it is first used, in the order in which
+    /// they are preferred.
+    pub(super) fn clients(&self) -> Result<Vec<(String, Client)>, EtcdConfigError> {
         if self.endpoints.is_empty() {
             return Err(EtcdConfigError::NoEndpoint);
         }
-        let channel = |url: &String| Ok((url.clone(), self.endpoint(url)?.connect_lazy()));
-        self.endpoints.iter().map(channel).collect()
+        let client = |url: &String| Ok((url.clone(), self.client(url)?));
+        self.order().into_iter().map(client).collect()
     }
 
-    fn endpoint(&self, url: &str) -> Result<Endpoint, EtcdConfigError> {
+    /// Each number below the count of all orders chooses another one, and larger ones begin anew.
+    fn order(&self) -> Vec<&String> {
+        let mut order: Vec<_> = self.endpoints.iter().collect();
+        let mut left = self.spread.unwrap_or(0);
+        for taken in 0..order.len().saturating_sub(1) {
+            let count = order.len() - taken;
+            let chosen = left % count as u64;
+            left /= count as u64;
+            order[taken..=taken + chosen as usize].rotate_right(1);
+        }
+        order
+    }
+
+    fn client(&self, url: &str) -> Result<Client, EtcdConfigError> {
+        let options = self.options(url)?;
+        let making = tokio::task::unconstrained(Client::connect([url], Some(options)));
+        // A client that is told of no user yet has nothing to wait for.
+        let made = making.now_or_never();
+        let made = made.unwrap_or_else(|| Err(Error::Internal("it waits".to_owned())));
+        made.map_err(|error| match error {
+            Error::InvalidUri(_) => EtcdConfigError::Endpoint(url.to_owned()),
+            Error::TransportError(error) => EtcdConfigError::Certificates(Box::new(error)),
+            error => EtcdConfigError::Certificates(Box::new(error)),
+        })
+    }
+
+    fn options(&self, url: &str) -> Result<ConnectOptions, EtcdConfigError> {
         let wrong = || EtcdConfigError::Endpoint(url.to_owned());
-        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| wrong())?;
-        endpoint.uri().host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
-        let endpoint = match endpoint.uri().scheme_str() {
-            Some("http") if self.tls.is_empty() => endpoint,
-            Some("http") => return Err(EtcdConfigError::NotEncrypted(url.to_owned())),
-            Some("https") => {
-                let certificates = |error| EtcdConfigError::Certificates(Box::new(error));
-                endpoint.tls_config(self.tls.client()).map_err(certificates)?
-            }
-            _ => return Err(wrong()),
-        };
-        Ok(tuned(endpoint, self.time_limit))
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        let options = ConnectOptions::new()
+            .with_connect_timeout(self.time_limit)
+            .with_keep_alive(PINGS, self.time_limit)
+            .with_keep_alive_while_idle(false)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        match url.split_once("://") {
+            Some(("http", _)) if self.tls.is_empty() => Ok(options),
+            Some(("http", _)) => Err(EtcdConfigError::NotEncrypted(url.to_owned())),
+            Some(("https", _)) => Ok(options.with_tls(self.tls.options())),
+            _ => Err(wrong()),
+        }
     }
-}
-
-/// Values that fit etcd's server, which cuts off whoever pings more often than every five seconds.
-fn tuned(endpoint: Endpoint, limit: Duration) -> Endpoint {
-    const PINGS: Duration = Duration::from_secs(10);
-    endpoint
-        .connect_timeout(limit)
-        .http2_keep_alive_interval(PINGS)
-        .keep_alive_timeout(limit)
-        .initial_stream_window_size(1 << 21)
-        .initial_connection_window_size(1 << 23)
 }
 
 impl EtcdTls {
@@ -136,8 +165,8 @@ impl EtcdTls {
         self.ca.is_none() && self.identity.is_none()
     }
 
-    fn client(&self) -> ClientTlsConfig {
-        let mut tls = ClientTlsConfig::new();
+    fn options(&self) -> TlsOptions {
+        let mut tls = TlsOptions::new();
         tls = match &self.ca {
             Some(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
             None => tls.with_native_roots(),
@@ -162,5 +191,59 @@ impl fmt::Debug for EtcdUser {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdUser").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn order(spread: Option<u64>) -> String {
+        let config = EtcdConfig { spread, ..EtcdConfig::new(["a", "b", "c"]) };
+        config.order().into_iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn each_number_spreads_clients_over_the_endpoints_in_another_order() {
+        assert_eq!(order(None), "abc");
+        let orders: BTreeSet<String> = (0..6).map(|number| order(Some(number))).collect();
+        assert_eq!(orders.len(), 6, "{orders:?}");
+        assert_eq!(order(Some(6)), order(Some(0)));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_reached_is_refused_before_anything_is_sent() {
+        let broken = b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n".to_vec();
+        let certificate = EtcdTls { ca: Some(broken), identity: None };
+        let none = EtcdTls::default;
+        let refused = |urls: &[&str], tls| {
+            let config = EtcdConfig { tls, ..EtcdConfig::new(urls.iter().copied()) };
+            config.clients().err().map_or_else(String::new, |error| error.to_string())
+        };
+        let table = [
+            (&[][..], none(), "no endpoint of etcd is given"),
+            (&["http://a:1", "https://b:1"], none(), ""),
+            (
+                &["http://a:1", "a:1"],
+                none(),
+                "\"a:1\" is no endpoint of etcd: write a URL such as https://10.0.0.1:2379",
+            ),
+            (
+                &["http://"],
+                none(),
+                "\"http://\" is no endpoint of etcd: write a URL such as https://10.0.0.1:2379",
+            ),
+            (
+                &["http://a:1"],
+                certificate.clone(),
+                "\"http://a:1\" is not encrypted, though certificates are given: write https://",
+            ),
+            (&["https://a:1"], certificate, "the certificates for etcd cannot be used"),
+        ];
+        for (urls, tls, complaint) in table {
+            assert_eq!(refused(urls, tls), complaint, "of {urls:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use etcd_client::Error as ClientError;
 use tonic::{Code, ConnectError, Status};
 
 use crate::StoreError;
@@ -67,25 +68,32 @@ impl Error for At {
     }
 }
 
+/// What the client library says for want of an answer that it understands.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from etcd at {endpoint}")]
+struct NoAnswer {
+    endpoint: String,
+    #[source]
+    error: ClientError,
+}
+
 /// etcd said something that its protocol does not allow for.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd broke its protocol: {0}")]
 pub(super) struct Odd(pub(super) &'static str);
 
 impl Failure {
-    /// What `endpoint` answered.
-    pub(super) fn status(endpoint: &str, status: Status) -> Self {
-        let kind = kind(&status);
-        Self { kind, cause: Box::new(At { endpoint: endpoint.to_owned(), status }) }
+    /// What a call to `endpoint` ended with.
+    pub(super) fn at(endpoint: &str, error: ClientError) -> Self {
+        let endpoint = endpoint.to_owned();
+        match error {
+            ClientError::GRpcStatus(status) => Self::new(kind(&status), At { endpoint, status }),
+            error => Self::new(kind_without_status(&error), NoAnswer { endpoint, error }),
+        }
     }
 
     pub(super) fn new(kind: Kind, cause: impl Error + Send + Sync + 'static) -> Self {
         Self { kind, cause: Box::new(cause) }
-    }
-
-    /// The code of the endpoint's answer, if it answered.
-    pub(super) fn code(&self) -> Option<Code> {
-        self.cause.downcast_ref::<At>().map(|at| at.status.code())
     }
 
     /// The failure of a call that served another one, which was then not made.
@@ -118,6 +126,17 @@ impl Failure {
     }
 }
 
+/// What the library means by errors of its own.
+fn kind_without_status(error: &ClientError) -> Kind {
+    match error {
+        // So it puts the answer to a renewal in which no time is left.
+        ClientError::LeaseKeepAliveError(text) if text == "lease not found" => Kind::NoLease,
+        // A token that cannot be sent back.
+        ClientError::InvalidMetadataValue(_) => Kind::Refused,
+        _ => Kind::Doubtful,
+    }
+}
+
 /// What an answer means. What is not known to say that nothing happened leaves it in doubt.
 fn kind(status: &Status) -> Kind {
     let text = status.message();
@@ -138,6 +157,8 @@ fn kind(status: &Status) -> Kind {
         Code::Unavailable if says("no leader") => Kind::NotDone,
         // But "space exceeded" is said of the write that exceeds it, too, and that is done.
         Code::ResourceExhausted if says("too many requests") => Kind::NotDone,
+        // Said by the library before it sends anything.
+        Code::Unknown if text.starts_with("Service was not ready") => Kind::NotDone,
         _ => Kind::Doubtful,
     }
 }
@@ -191,6 +212,7 @@ mod tests {
             (Code::DeadlineExceeded, "", Kind::Doubtful),
             (Code::Internal, "", Kind::Doubtful),
             (Code::Unknown, "raft proposal dropped", Kind::Doubtful),
+            (Code::Unknown, "Service was not ready: transport error", Kind::NotDone),
         ];
         for (code, text, expected) in table {
             assert_eq!(kind(&Status::new(code, text)), expected, "{code:?} {text:?}");
@@ -204,11 +226,24 @@ mod tests {
     }
 
     #[test]
+    fn what_the_library_says_by_itself_is_in_doubt_but_for_what_it_surely_means() {
+        let table = [
+            (ClientError::LeaseKeepAliveError("lease not found".to_owned()), Kind::NoLease),
+            (ClientError::LeaseKeepAliveError("channel closed".to_owned()), Kind::Doubtful),
+            (ClientError::WatchError("failed to create lease keeper".to_owned()), Kind::Doubtful),
+        ];
+        for (error, expected) in table {
+            assert_eq!(Failure::at("e", error).kind, expected);
+        }
+    }
+
+    #[test]
     fn only_a_change_can_be_unknown() {
-        let doubtful = || Failure::status("e", Status::unavailable("etcdserver: leader changed"));
+        let said = |text: &str| Failure::at("e", Status::unavailable(text).into());
+        let doubtful = || said("etcdserver: leader changed");
         assert!(matches!(doubtful().of_change(), StoreError::Unknown(_)));
         assert!(matches!(doubtful().of_question(), StoreError::Unavailable(_)));
-        let undone = Failure::status("e", Status::unavailable("etcdserver: no leader"));
+        let undone = said("etcdserver: no leader");
         assert!(matches!(undone.of_change(), StoreError::Unavailable(_)));
     }
 }

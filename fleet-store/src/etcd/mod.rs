@@ -1,17 +1,17 @@
 //! The store that an etcd cluster keeps: the contract in terms of etcd's v3 API.
 //!
-//! What happens in which order is etcd's; here is what its API leaves to a client: asking another
-//! endpoint, telling what surely did not happen from what may have, reading a large range in pages
-//! of one revision, and going on with a watch where it broke off.
+//! What happens in which order is etcd's, and how it is told is the library's, `etcd-client`: the
+//! messages, the connections, their encryption, the tokens. Here is what both leave to their user:
+//! asking another endpoint, telling what surely did not happen from what may have, reading a large
+//! range in pages of one revision, and going on with a watch where it broke off.
 
 mod assemble;
-mod auth;
 mod client;
 mod config;
+mod endpoint;
 mod failure;
 mod space;
 mod watch;
-mod wire;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,20 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use etcd_client::GetOptions;
+use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse};
 use fleet_core::Revision;
-use futures_util::stream;
 
 pub use config::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdTls, EtcdUser};
 
 use crate::{Commit, Condition, Entry, Expect, LeaseId, Listing};
 use crate::{Store, StoreError, Transaction, Watch, Write};
-use client::{Client, Method, Opened, Repeat};
+use client::{Client, Repeat};
 use failure::{Failure, Kind, Odd};
-use space::{Space, lease_of, name_of, signed};
-use wire::{
-    Done, KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, LeaseTtlResponse,
-    RangeRequest, RangeResponse, TxnResponse, revision_of,
-};
+use space::{Space, lease_of, name_of, revision_of, signed};
 
 /// How many keys are read at once, unless their values are too large for that.
 const PAGE: i64 = 1000;
@@ -73,30 +70,36 @@ impl EtcdStore {
     }
 
     /// Reads page after page, all at the revision of the first.
-    async fn read_pages(&self, prefix: &str) -> Result<(Revision, Vec<KeyValue>), Failure> {
-        let (key, range_end) = self.space.range(prefix);
-        let mut request = RangeRequest { key, range_end, limit: PAGE, ..RangeRequest::default() };
-        let (mut revision, mut kvs) = (Revision::ZERO, Vec::new());
+    async fn read_pages(&self, prefix: &str) -> Result<(Revision, Vec<PbKeyValue>), Failure> {
+        let (mut key, end) = self.space.range(prefix);
+        let options = GetOptions::new().with_range(end);
+        let (mut revision, mut limit, mut kvs) = (Revision::ZERO, PAGE, Vec::new());
         loop {
-            let page = self.read_page(&mut request).await?;
+            let options = options.clone().with_revision(signed(revision));
+            let page = self.read_page(&key, &options, &mut limit).await?;
             if revision == Revision::ZERO {
                 revision = revision_of(page.header.as_ref());
-                request.revision = signed(revision);
             }
             kvs.extend(page.kvs);
             match kvs.last() {
-                Some(last) if page.more => request.key = [&last.key[..], &[0]].concat(),
+                Some(last) if page.more => key = [&last.key[..], &[0]].concat(),
                 _ => return Ok((revision, kvs)),
             }
         }
     }
 
     /// Reads one page, a smaller one where it would be too large to be sent.
-    async fn read_page(&self, request: &mut RangeRequest) -> Result<RangeResponse, Failure> {
+    async fn read_page(
+        &self,
+        key: &[u8],
+        options: &GetOptions,
+        limit: &mut i64,
+    ) -> Result<PbRangeResponse, Failure> {
         loop {
-            match self.client.call(Method::RANGE, request, Repeat::Always).await {
-                Err(failure) if failure.kind == Kind::TooLarge && request.limit > 1 => {
-                    request.limit = (request.limit / 4).max(1);
+            let options = options.clone().with_limit(*limit);
+            match self.client.get(key, &options).await {
+                Err(failure) if failure.kind == Kind::TooLarge && *limit > 1 => {
+                    *limit = (*limit / 4).max(1);
                 }
                 page => return page,
             }
@@ -110,12 +113,13 @@ impl EtcdStore {
         conditions: &[Condition],
         revision: Revision,
     ) -> Result<Commit, StoreError> {
-        let request = self.space.read_at(conditions, revision);
-        let read = self.client.call(Method::TXN, &request, Repeat::Always).await;
-        let read: TxnResponse = read.map_err(Failure::of_question)?;
-        let found = read.responses.into_iter().map(|response| {
-            let kv = response.range.and_then(|range| range.kvs.into_iter().next());
-            kv.map(|kv| self.space.entry(kv)).transpose()
+        let reading = self.space.read_at(conditions, revision);
+        let read = self.client.txn(&reading, Repeat::Always).await.map_err(Failure::of_question)?;
+        let found = read.responses.into_iter().map(|read| {
+            let Some(PbTxnOpResponse::ResponseRange(range)) = read.response else {
+                return Ok(None);
+            };
+            range.kvs.into_iter().next().map(|kv| self.space.entry(kv)).transpose()
         });
         for (condition, found) in found.enumerate() {
             let found = found?;
@@ -140,10 +144,10 @@ impl EtcdStore {
 
     async fn seconds_left(&self, lease: LeaseId) -> Result<i64, StoreError> {
         let Some(id) = name_of(lease) else { return Ok(0) };
-        let request = LeaseRequest { id };
-        let answer = self.client.call(Method::TIME_TO_LIVE, &request, Repeat::Always).await;
-        let answer: LeaseTtlResponse = answer.map_err(Failure::of_question)?;
-        Ok(answer.ttl)
+        let asking = self
+            .client
+            .call(Repeat::Always, |endpoint| async move { endpoint.seconds_left(id).await });
+        asking.await.map_err(Failure::of_question)
     }
 }
 
@@ -171,8 +175,8 @@ impl Store for EtcdStore {
         let conditions = transaction.conditions.clone();
         let asks = transaction.writes.is_empty();
         let repeat = if asks { Repeat::Always } else { Repeat::IfNotDone };
-        let request = self.space.transaction(transaction);
-        let answer: TxnResponse = match self.client.call(Method::TXN, &request, repeat).await {
+        let txn = self.space.transaction(transaction);
+        let answer = match self.client.txn(&txn, repeat).await {
             Ok(answer) => answer,
             Err(failure) if failure.kind == Kind::NoLease => {
                 return Err(StoreError::LeaseLost(self.lost_lease(leases).await?));
@@ -194,29 +198,31 @@ impl Store for EtcdStore {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
         let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         let ttl = i64::try_from(whole).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
-        let request = LeaseGrantRequest { ttl };
         // A lease that nobody knows of binds no key and ends by itself.
-        let answer = self.client.call(Method::GRANT, &request, Repeat::Always).await;
-        let answer: LeaseGrantResponse = answer.map_err(Failure::of_question)?;
+        let granting =
+            self.client.call(Repeat::Always, |endpoint| async move { endpoint.grant(ttl).await });
+        let name = granting.await.map_err(Failure::of_question)?;
         let odd = || StoreError::Unavailable(Box::new(Odd("a lease without a name")));
-        lease_of(answer.id).ok_or_else(odd)
+        lease_of(name).ok_or_else(odd)
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
         let id = name_of(lease).ok_or(StoreError::LeaseLost(lease))?;
-        let asks = || stream::iter([LeaseRequest { id }]);
-        let opened = self.client.open(Method::KEEP_ALIVE, asks).await;
-        let opened: Opened<LeaseTtlResponse> = opened.map_err(Failure::of_question)?;
-        if opened.first.ttl > 0 { Ok(()) } else { Err(StoreError::LeaseLost(lease)) }
+        let renewing =
+            self.client.call(Repeat::Always, |endpoint| async move { endpoint.renew(id).await });
+        match renewing.await {
+            Err(failure) if failure.kind == Kind::NoLease => Err(StoreError::LeaseLost(lease)),
+            renewed => renewed.map_err(Failure::of_question),
+        }
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         let Some(id) = name_of(lease) else { return Ok(()) };
-        let request = LeaseRequest { id };
-        match self.client.call(Method::REVOKE, &request, Repeat::Always).await {
-            Ok(Done {}) => Ok(()),
+        let revoking =
+            self.client.call(Repeat::Always, |endpoint| async move { endpoint.revoke(id).await });
+        match revoking.await {
             Err(failure) if failure.kind == Kind::NoLease => Ok(()),
-            Err(failure) => Err(failure.of_change()),
+            revoked => revoked.map_err(Failure::of_change),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Pure: the contract's words in etcd's, and back, below the prefix of the store's keys.
 
+use etcd_client::proto::{PbKeyValue, PbResponseHeader};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use fleet_core::Revision;
 
-use super::wire::{
-    Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, Operand, PutRequest,
-    RangeRequest, Request, RequestOp, TxnRequest,
-};
 use crate::{Condition, Entry, Expect, LeaseId, StoreError, Transaction, Write};
 
 /// The keys in etcd that are a store's: those that start with its prefix, which is no part of them
@@ -54,14 +52,14 @@ impl Space {
         (if first.is_empty() { vec![0] } else { first }, beyond)
     }
 
-    /// A question that costs little: it is answered with the present revision.
-    pub(super) fn look(&self, revision: Revision) -> RangeRequest {
-        let key = self.outer("\0");
-        let revision = signed(revision);
-        RangeRequest { key, revision, count_only: true, ..RangeRequest::default() }
+    /// The key, and what is asked of it, of a question that costs little: it is answered with the
+    /// present revision.
+    pub(super) fn look(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
+        let options = GetOptions::new().with_count_only().with_revision(signed(revision));
+        (self.outer("\0"), options)
     }
 
-    pub(super) fn entry(&self, kv: KeyValue) -> Result<Entry, StoreError> {
+    pub(super) fn entry(&self, kv: PbKeyValue) -> Result<Entry, StoreError> {
         Ok(Entry {
             key: self.inner(&kv.key)?,
             modified: unsigned(kv.mod_revision),
@@ -70,60 +68,50 @@ impl Space {
         })
     }
 
-    pub(super) fn transaction(&self, transaction: Transaction) -> TxnRequest {
-        let mut success: Vec<_> = transaction.writes.into_iter().map(|w| self.write(w)).collect();
-        if success.is_empty() {
+    pub(super) fn transaction(&self, transaction: Transaction) -> Txn {
+        let mut writes: Vec<_> = transaction.writes.into_iter().map(|w| self.write(w)).collect();
+        if writes.is_empty() {
             // Without it a member that lags behind would judge the conditions by what it has.
-            success.push(range_op(self.look(Revision::ZERO)));
+            let (key, options) = self.look(Revision::ZERO);
+            writes.push(TxnOp::get(key, Some(options)));
         }
         let conditions = transaction.conditions.into_iter();
-        TxnRequest { compare: conditions.map(|c| self.compare(c)).collect(), success }
+        let conditions: Vec<_> = conditions.map(|c| self.compare(c)).collect();
+        Txn::new().when(conditions).and_then(writes)
     }
 
     /// Reads each of these keys as it was at `revision`.
-    pub(super) fn read_at(&self, conditions: &[Condition], revision: Revision) -> TxnRequest {
+    pub(super) fn read_at(&self, conditions: &[Condition], revision: Revision) -> Txn {
         let reads = conditions.iter().map(|condition| {
-            let key = self.outer(&condition.key);
-            let revision = signed(revision);
-            range_op(RangeRequest { key, revision, ..RangeRequest::default() })
+            let options = GetOptions::new().with_revision(signed(revision));
+            TxnOp::get(self.outer(&condition.key), Some(options))
         });
-        TxnRequest { compare: Vec::new(), success: reads.collect() }
+        Txn::new().and_then(reads.collect::<Vec<_>>())
     }
 
     fn compare(&self, condition: Condition) -> Compare {
-        let (equal, unequal) = (CompareResult::Equal, CompareResult::NotEqual);
-        let (target, result, operand) = match condition.expect {
-            Expect::Absent => (CompareTarget::Create, equal, Operand::CreateRevision(0)),
-            Expect::Present => (CompareTarget::Create, unequal, Operand::CreateRevision(0)),
-            Expect::Value(value) => (CompareTarget::Value, equal, Operand::Value(value)),
+        let key = self.outer(&condition.key);
+        match condition.expect {
+            Expect::Absent => Compare::create_revision(key, CompareOp::Equal, 0),
+            Expect::Present => Compare::create_revision(key, CompareOp::NotEqual, 0),
+            Expect::Value(value) => Compare::value(key, CompareOp::Equal, value),
             Expect::ModifiedAt(revision) => {
                 // Of an absent key etcd says zero, which is no revision that wrote anything.
                 let revision = if revision == Revision::ZERO { -1 } else { signed(revision) };
-                (CompareTarget::Mod, equal, Operand::ModRevision(revision))
+                Compare::mod_revision(key, CompareOp::Equal, revision)
             }
-        };
-        Compare {
-            result: result.into(),
-            target: target.into(),
-            key: self.outer(&condition.key),
-            operand: Some(operand),
         }
     }
 
-    fn write(&self, write: Write) -> RequestOp {
-        let request = match write {
+    fn write(&self, write: Write) -> TxnOp {
+        match write {
             Write::Put { key, value, lease } => {
                 let lease = lease.and_then(name_of).unwrap_or(0);
-                Request::Put(PutRequest { key: self.outer(&key), value, lease })
+                TxnOp::put(self.outer(&key), value, Some(PutOptions::new().with_lease(lease)))
             }
-            Write::Delete { key } => Request::Delete(DeleteRangeRequest { key: self.outer(&key) }),
-        };
-        RequestOp { request: Some(request) }
+            Write::Delete { key } => TxnOp::delete(self.outer(&key), None),
+        }
     }
-}
-
-fn range_op(range: RangeRequest) -> RequestOp {
-    RequestOp { request: Some(Request::Range(range)) }
 }
 
 /// The first key after all that start with `prefix`; a zero byte stands for the end of all keys.
@@ -141,6 +129,11 @@ fn beyond(prefix: &[u8]) -> Vec<u8> {
 /// A revision as etcd counts it. None is near the end of the numbers.
 pub(super) fn signed(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
+
+/// The revision of an answer; every answer that is asked for it has one.
+pub(super) fn revision_of(header: Option<&PbResponseHeader>) -> Revision {
+    unsigned(header.map_or(0, |header| header.revision))
 }
 
 pub(super) fn unsigned(revision: i64) -> Revision {

@@ -1,21 +1,16 @@
 //! Watches of etcd: a stream that is opened again where it broke off, as long as that can be soon.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_client::proto::PbWatchResponse;
+use etcd_client::{Error, WatchOptions, WatchResponse, WatchStream};
 use fleet_core::Revision;
-use futures_util::stream;
-use tokio::sync::mpsc;
-use tonic::Streaming;
 
 use super::assemble::Assembler;
-use super::client::{Client, Method, Opened, Repeat};
+use super::client::{Client, Repeat};
 use super::failure::{Failure, Kind, Odd};
-use super::space::{Space, signed, unsigned};
-use super::wire::{
-    RangeResponse, WatchAsk, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
-    revision_of,
-};
+use super::space::{Space, revision_of, signed, unsigned};
 use crate::clock::{Clock, wait, within};
 use crate::{Changes, StoreError, Watch, WatchSender};
 
@@ -52,8 +47,7 @@ struct Feed {
 
 /// An open stream of etcd's.
 struct Stream {
-    asks: mpsc::Sender<WatchRequest>,
-    answers: Streaming<WatchResponse>,
+    watch: WatchStream,
     /// Which endpoint it is from.
     at: usize,
 }
@@ -114,13 +108,15 @@ impl Feed {
     /// Whether a silent stream lacks revisions that its endpoint has. Not every version of etcd
     /// gives a sign of life when a stream is asked for one, and not at all times.
     async fn misses(&self, at: usize) -> Result<bool, Failure> {
-        let look = self.space.look(Revision::ZERO);
-        let answer: RangeResponse = self.client.ask(at, Method::RANGE, &look).await?;
+        let (key, options) = &self.space.look(Revision::ZERO);
+        let answer =
+            self.client.ask(at, |endpoint| async move { endpoint.get(key, options).await });
+        let answer = answer.await?;
         Ok(revision_of(answer.header.as_ref()) > self.assembler.done())
     }
 
     /// Whether the watch goes on.
-    async fn deliver(&mut self, answer: WatchResponse) -> bool {
+    async fn deliver(&mut self, answer: PbWatchResponse) -> bool {
         let told = progress(&answer);
         let whole = match self.assembler.take(&self.space, answer) {
             Ok(whole) => whole,
@@ -183,8 +179,8 @@ impl Feed {
     }
 
     async fn look(&self, revision: Revision) -> Result<Revision, Failure> {
-        let look = self.space.look(revision);
-        let answer: RangeResponse = self.client.call(Method::RANGE, &look, Repeat::Always).await?;
+        let (key, options) = self.space.look(revision);
+        let answer = self.client.get(&key, &options).await?;
         Ok(revision_of(answer.header.as_ref()))
     }
 
@@ -205,57 +201,48 @@ impl Feed {
 
     /// A stream of changes from revision `start` on.
     async fn stream(&self, start: Revision) -> Result<Stream, Failure> {
-        match self.try_stream(start).await {
-            // A stream whose token has expired is not told from one without the right to watch.
-            Err(failure) if failure.kind == Kind::Refused && self.client.has_user() => {
-                self.client.forget_token().await;
-                self.try_stream(start).await
-            }
-            tried => tried,
+        let (stream, refusal) = self.try_stream(start).await?;
+        let Some(failure) = refusal else { return Ok(stream) };
+        // A stream whose token has expired is not told from one without the right to watch.
+        if failure.kind != Kind::Refused || !self.client.forget_token(stream.at).await {
+            return Err(failure);
+        }
+        match self.try_stream(start).await? {
+            (stream, None) => Ok(stream),
+            (_, Some(failure)) => Err(failure),
         }
     }
 
-    async fn try_stream(&self, start: Revision) -> Result<Stream, Failure> {
-        let (key, range_end) = self.space.range(&self.prefix);
-        let start_revision = signed(start.max(Revision(1))); // zero would mean: from now on
-        let (progress_notify, fragment) = (true, true);
-        let create =
-            WatchCreateRequest { key, range_end, start_revision, progress_notify, fragment };
-        // Each attempt needs a channel of its own; the last one is that of the stream.
-        let asks = Mutex::new(None);
-        let requests = || {
-            let (sender, receiver) = mpsc::channel(2);
-            let first = WatchRequest { ask: Some(WatchAsk::Create(create.clone())) };
-            *asks.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-            stream::unfold((Some(first), receiver), |(first, mut receiver)| async move {
-                let next = match first {
-                    Some(first) => Some(first),
-                    None => receiver.recv().await,
-                };
-                next.map(|next| (next, (None, receiver)))
-            })
-        };
-        let opened: Opened<WatchResponse> = self.client.open(Method::WATCH, requests).await?;
-        let Opened { at, first, rest: answers } = opened;
-        let asks = asks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match asks {
-            Some(asks) if first.created && !first.canceled => Ok(Stream { asks, answers, at }),
-            _ => Err(refused(&first)),
-        }
+    /// A stream, and why etcd refuses it, if it does.
+    async fn try_stream(&self, start: Revision) -> Result<(Stream, Option<Failure>), Failure> {
+        let (key, end) = &self.space.range(&self.prefix);
+        let options = &WatchOptions::new()
+            .with_range(end.clone())
+            .with_start_revision(signed(start.max(Revision(1)))) // zero would mean: from now on
+            .with_progress_notify()
+            .with_fragment();
+        let opening = self.client.call_somewhere(Repeat::Always, |endpoint| async move {
+            endpoint.watch(key, options).await
+        });
+        let (at, (watch, WatchResponse(first))) = opening.await?;
+        let refused = (!first.created || first.canceled).then(|| refused(&first));
+        Ok((Stream { watch, at }, refused))
     }
 }
 
 impl Stream {
     /// The next answer. A stream that is silent is asked for a sign of life; nothing when none
     /// comes.
-    async fn next(&mut self, limit: Duration) -> Result<Option<WatchResponse>, Failure> {
-        if let Some(answer) = within(limit, self.answers.message()).await {
+    async fn next(&mut self, limit: Duration) -> Result<Option<PbWatchResponse>, Failure> {
+        if let Some(answer) = within(limit, self.watch.message()).await {
             return answer_of(answer).map(Some);
         }
-        let ask = WatchRequest { ask: Some(WatchAsk::Progress(WatchProgressRequest {})) };
-        // A full queue holds a question that was not taken yet.
-        let _asked = self.asks.try_send(ask).is_ok();
-        within(limit, self.answers.message()).await.map(answer_of).transpose()
+        let asking = async {
+            // Whether it can no longer be asked its answer tells.
+            let _asked = self.watch.request_progress().await.is_ok();
+            self.watch.message().await
+        };
+        within(limit, asking).await.map(answer_of).transpose()
     }
 }
 
@@ -263,22 +250,20 @@ fn silent() -> Failure {
     Failure::new(Kind::Doubtful, Odd("a watch is silent about what has changed"))
 }
 
-fn answer_of(
-    answer: Result<Option<WatchResponse>, tonic::Status>,
-) -> Result<WatchResponse, Failure> {
+fn answer_of(answer: Result<Option<WatchResponse>, Error>) -> Result<PbWatchResponse, Failure> {
     match answer {
-        Ok(Some(answer)) => Ok(answer),
+        Ok(Some(WatchResponse(answer))) => Ok(answer),
         Ok(None) => Err(Failure::new(Kind::Doubtful, Odd("a watch has ended"))),
-        Err(status) => Err(Failure::status("the watched endpoint", status)),
+        Err(error) => Err(Failure::at("the watched endpoint", error)),
     }
 }
 
-fn canceled(answer: &WatchResponse) -> End {
+fn canceled(answer: &PbWatchResponse) -> End {
     // What is no longer kept cannot be delivered by any other stream either.
     if answer.compact_revision > 0 { End::Watch } else { End::Stream(refused(answer)) }
 }
 
-fn refused(answer: &WatchResponse) -> Failure {
+fn refused(answer: &PbWatchResponse) -> Failure {
     let kind = if answer.cancel_reason.contains("denied") { Kind::Refused } else { Kind::NotDone };
     Failure::new(kind, Canceled(answer.cancel_reason.clone()))
 }
@@ -290,7 +275,7 @@ struct Canceled(String);
 /// The revision up to which the watch has got everything, if the answer is about that. An answer to
 /// a question after progress is not: some versions of etcd send it before changes that belong
 /// before it. It has the name of no watch.
-fn progress(answer: &WatchResponse) -> Option<Revision> {
+fn progress(answer: &PbWatchResponse) -> Option<Revision> {
     let tells = answer.events.is_empty() && !answer.created && answer.watch_id >= 0;
     tells.then(|| revision_of(answer.header.as_ref()))
 }

@@ -49,6 +49,30 @@ async fn a_range_of_any_size_is_read_at_one_revision() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
+async fn a_watch_catches_up_with_more_than_fits_in_one_answer() {
+    let cluster = Cluster::one().await;
+    let store = cluster.store("test/");
+    let before = put(&store, "a", "").await;
+    let value = vec![7; Transaction::MAX_BYTES / 4];
+    let mut made = Vec::new();
+    for _ in 0..40 {
+        let keys = ["a", "b", "c"].into_iter();
+        let large = keys.fold(Transaction::new(), |t, key| t.put(key, value.clone()));
+        let Commit::Applied(revision) = store.commit(large).await.unwrap() else {
+            panic!("refused")
+        };
+        made.push(revision);
+    }
+    let mut watch = store.watch("", before).await.unwrap();
+    for revision in made {
+        let seen = next(&mut watch).await;
+        let keys: Vec<_> = seen.changes.iter().map(|change| &*change.key).collect();
+        assert_eq!((seen.revision, keys), (revision, vec!["a", "b", "c"]));
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs etcd: run by scripts/test"]
 async fn what_is_compacted_cannot_be_watched() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");

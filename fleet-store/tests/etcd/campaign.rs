@@ -16,7 +16,7 @@ use crate::link::{Link, Way};
 use crate::support::{put, soon};
 
 const WRITERS: u64 = 4;
-const WATCHERS: usize = 3;
+const WATCHERS: u64 = 3;
 /// How many writes are acknowledged in the middle of a fault before it is healed.
 const PROGRESS: u64 = 150;
 /// Faults one after the other, unless told otherwise.
@@ -144,16 +144,15 @@ impl Field {
     }
 
     /// A store that prefers the members in an order of its own.
-    fn store(&self, first: usize) -> EtcdStore {
-        let mut endpoints: Vec<_> = self.links.iter().map(|link| link.url().to_owned()).collect();
-        let count = endpoints.len();
-        endpoints.rotate_left(first % count);
+    fn store(&self, number: u64) -> EtcdStore {
+        let endpoints = self.links.iter().map(|link| link.url().to_owned()).collect();
+        let (spread, time_limit) = (Some(number), LIMIT);
         let config = self.cluster.config("test/");
-        EtcdStore::new(&EtcdConfig { endpoints, time_limit: LIMIT, ..config }).unwrap()
+        EtcdStore::new(&EtcdConfig { endpoints, spread, time_limit, ..config }).unwrap()
     }
 
     fn writer(&self, number: u64) -> JoinHandle<Vec<Attempt>> {
-        let store = self.store(usize::try_from(number).unwrap());
+        let store = self.store(number);
         let writer = Writer {
             store,
             key: format!("w{number}/value"),
@@ -164,7 +163,7 @@ impl Field {
         tokio::spawn(writer.run(self.stop.subscribe()))
     }
 
-    fn watcher(&self, number: usize) -> JoinHandle<Vec<Seen>> {
+    fn watcher(&self, number: u64) -> JoinHandle<Vec<Seen>> {
         tokio::spawn(watch_on(self.store(number)))
     }
 

@@ -124,10 +124,8 @@ impl Cluster {
     /// Starts a member, which goes on from what it has on its disk.
     pub(crate) fn start_member(&mut self, member: usize) {
         let member = &mut self.members[member];
-        let started = Command::new("etcd")
+        let started = program("etcd")
             .args(&member.arguments)
-            .env_clear()
-            .stdin(Stdio::null())
             .stdout(member.log.try_clone().unwrap())
             .stderr(member.log.try_clone().unwrap())
             .spawn();
@@ -158,8 +156,8 @@ impl Cluster {
 
     /// Runs etcdctl as whoever may do everything.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
-        let mut etcdctl = Command::new("etcdctl");
-        etcdctl.env_clear().env("ETCDCTL_API", "3").stdin(Stdio::null());
+        let mut etcdctl = program("etcdctl");
+        etcdctl.env("ETCDCTL_API", "3");
         etcdctl.arg(format!("--endpoints={}", self.urls().join(",")));
         if let Some(certificates) = &self.certificates {
             for (flag, file) in
@@ -216,6 +214,14 @@ impl Drop for Cluster {
             self.kill_member(member);
         }
     }
+}
+
+/// The program that the PATH leads to, without what else the environment tells it.
+fn program(name: &str) -> Command {
+    let mut program = Command::new(name);
+    program.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    program.stdin(Stdio::null());
+    program
 }
 
 fn tls_arguments(certificates: &Certificates) -> Vec<String> {

@@ -81,6 +81,30 @@ async fn an_endpoint_that_is_not_there_is_passed_over() {
     assert!(matches!(store.watch("", Revision(1)).await, Err(StoreError::Unavailable(_))));
 }
 
+/// A client that asks any member by chance fails once in a while for as long as one is gone.
+#[tokio::test]
+#[ignore = "needs etcd: run by scripts/test"]
+async fn a_member_that_is_gone_costs_no_call_whichever_was_preferred() {
+    let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
+    let store = |number| {
+        let config = EtcdConfig { spread: Some(number), ..cluster.config("test/") };
+        EtcdStore::new(&config).unwrap()
+    };
+    let stores = [0, 1, 2].map(store);
+    for store in &stores {
+        put(store, "a", "").await;
+    }
+    cluster.kill_member(1);
+    for store in &stores {
+        // The members may have to choose a leader first.
+        soon(async { while store.read("").await.is_err() {} }).await;
+        for i in 0..100 {
+            put(store, "a", &i.to_string()).await;
+            assert_eq!(store.read("").await.unwrap().entries.len(), 1);
+        }
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn a_silent_endpoint_is_passed_over_and_a_watch_goes_on_at_another() {

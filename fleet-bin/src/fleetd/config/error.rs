@@ -55,6 +55,7 @@ pub(crate) enum ConfigError {
         problem: String,
     },
     /// Values that do not go together.
+    #[cfg(feature = "etcd")]
     #[error("{origin}: {problem}")]
     Contradiction {
         /// Where one of them is.

@@ -40,13 +40,16 @@ const fn inert(name: &'static str, value: &'static str, why: &'static str) -> Ke
     Key { name, value, help: "Accepted for fleet v1's sake", standing: Standing::Inert(why) }
 }
 
+#[cfg(feature = "etcd")]
+const STORE_HELP: &str =
+    "Where the cluster's memory is: embedded, etcd or memory [default: embedded]";
+#[cfg(not(feature = "etcd"))]
+const STORE_HELP: &str = "Where the cluster's memory is: embedded or memory; this fleetd was built \
+                          without etcd [default: embedded]";
+
 /// All keys, in the order in which help shows them.
 pub(crate) const KEYS: &[Key] = &[
-    used(
-        "store",
-        "KIND",
-        "Where the cluster's memory is: embedded, etcd or memory [default: embedded]",
-    ),
+    used("store", "KIND", STORE_HELP),
     used("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
     used("service_manager", "KIND", "What runs units on this machine: native [default: native]"),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),

@@ -1,6 +1,7 @@
 //! The daemon's configuration: found in a file, the environment and flags, then resolved once.
 
 mod error;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod file;
 mod keys;
@@ -13,6 +14,7 @@ mod value;
 use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
+#[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, Standing};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};

@@ -10,6 +10,7 @@ use fleet_http::Listen;
 use fleet_unitfile::{parse_bool, parse_timespan};
 
 use super::error::ConfigError;
+#[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
 use super::value::{Found, Low, Raw};
@@ -43,7 +44,14 @@ pub(crate) enum StoreKind {
     /// In this process, and gone with it.
     Memory,
     /// In an etcd cluster.
+    #[cfg(feature = "etcd")]
     Etcd(EtcdSettings),
+}
+
+impl StoreKind {
+    fn is_etcd(&self) -> bool {
+        !matches!(self, Self::Embedded | Self::Memory)
+    }
 }
 
 /// What runs units.
@@ -158,9 +166,26 @@ fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     };
     Ok(match values.parsed("store", expected, known)?.unwrap_or(unnamed) {
         "memory" => StoreKind::Memory,
-        "etcd" => StoreKind::Etcd(EtcdSettings::resolve(values)?),
+        "etcd" => etcd(values)?,
         _ => StoreKind::Embedded,
     })
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
+    EtcdSettings::resolve(values).map(StoreKind::Etcd)
+}
+
+/// A daemon that was built without it must not begin a cluster of its own beside the one in etcd.
+#[cfg(not(feature = "etcd"))]
+fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
+    let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.low.get(key));
+    let origin = chosen.map(|found| found.origin.clone());
+    let origin = origin.unwrap_or_else(|| super::value::Origin::Flag("store".to_owned()));
+    let problem = "this fleetd was built without the etcd store: build one that has it with \
+                   \"cargo build --release --features etcd\", which needs protoc (Debian: \
+                   protobuf-compiler), or write store = \"embedded\"";
+    Err(ConfigError::Unsupported { origin, problem: problem.to_owned() })
 }
 
 fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
@@ -211,9 +236,7 @@ fn remarks(low: &Low, store: &StoreKind) -> Vec<String> {
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
     let idle = |key: &Key| match key.standing {
         Standing::Inert(why) => Some(why),
-        Standing::Used if of_etcd(key) && !matches!(store, StoreKind::Etcd(_)) => {
-            Some("another store is chosen")
-        }
+        Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
         Standing::Used => None,
     };
     let remark = |key: &Key| {

@@ -55,6 +55,7 @@ fn a_file_of_fleet_v1_is_read_as_it_is() {
     assert_eq!(config.remarks, [remark]);
 }
 
+#[cfg(feature = "etcd")]
 #[test]
 fn etcd_is_reached_by_the_keys_of_fleet_v1() {
     let config = resolve(
@@ -88,6 +89,25 @@ fn keys_of_etcd_beside_another_store_are_remarked_on() {
     assert_eq!(config.remarks, [remark]);
 }
 
+#[cfg(not(feature = "etcd"))]
+#[test]
+fn a_daemon_without_the_etcd_store_says_how_to_build_one_that_has_it() {
+    let cases = [
+        ("store = \"etcd\"\n", "fleet.conf:1:1"),
+        ("verbosity = 1\netcd_servers = [\"http://127.0.0.1:2379\"]\n", "fleet.conf:2:1"),
+        ("etcd_servers = [\"http://127.0.0.1:2379\"]\nstore = \"etcd\"\n", "fleet.conf:2:1"),
+    ];
+    for (text, place) in cases {
+        let complaint = format!(
+            "{place}: this fleetd was built without the etcd store: build one that has it with \
+             \"cargo build --release --features etcd\", which needs protoc (Debian: \
+             protobuf-compiler), or write store = \"embedded\""
+        );
+        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+    }
+}
+
+#[cfg(feature = "etcd")]
 #[test]
 fn complaints_about_etcd_name_the_place_and_the_remedy() {
     let cases = [
