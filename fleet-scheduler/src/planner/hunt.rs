@@ -127,6 +127,17 @@ impl Index {
         skipped.iter().for_each(|machine| lanes.slots[lane].put_in(*machine, ground));
     }
 
+    /// The first of [all machines in the order of a unit](Self::all_in_order), where that is known
+    /// without asking all of them.
+    pub(super) fn top_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
+        if !self.policy.scores.is_empty() {
+            return None;
+        }
+        let (lane, template) = self.catch_up_of(unit);
+        let (lanes, ground) = self.with_ground();
+        lanes.slots[lane].first(template, ground)
+    }
+
     /// All machines that pass the filter of a unit, in its order.
     pub(super) fn all_in_order(&mut self, unit: UnitNo) -> Vec<MachineNo> {
         let (lane, template) = self.catch_up_of(unit);

@@ -4,10 +4,12 @@
 //! comes and where, [`replace`] who moves away for it, [`steps`] and [`reasons`] tell it.
 
 mod company;
+#[cfg(test)]
+mod costs;
 mod drain;
+mod few;
 mod globals;
 mod hunt;
-mod few;
 mod place;
 mod queue;
 mod reasons;

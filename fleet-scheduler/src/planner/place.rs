@@ -111,6 +111,11 @@ impl Index {
         }
         let replaces = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
         if replaces || !self.policy.scores.is_empty() {
+            // To put all machines in order takes long, and mostly the first one will do.
+            let top = self.top_machine(first);
+            if top.is_some_and(|machine| self.join_all(group, machine, trains).is_ok()) {
+                return true;
+            }
             let all = self.all_in_order(first).into_iter();
             return all.into_iter().any(|machine| self.join_all(group, machine, trains).is_ok());
         }
