@@ -50,7 +50,7 @@ pub(crate) use slots::{ClassNo, LaneNo, MachineNo, PatternNo, UnitNo};
 pub(crate) use ties::Tie;
 use units::Units;
 pub(crate) use units::{Kind, PeerRef, Wait};
-pub use view::View;
+pub(crate) use view::Seen;
 pub(crate) use wake::Group;
 
 /// A cluster, indexed so that a plan costs little more than what has changed since the last one.

@@ -10,6 +10,7 @@ mod come;
 mod globals;
 mod groups;
 mod letter;
+mod own;
 mod replacing;
 mod rules;
 mod state;
@@ -30,8 +31,9 @@ pub use told::{Untrue, refused_by, told_truly};
 
 /// Where every placed unit is when all is done: what [`plan`](crate::plan()) must come to as well.
 ///
-/// Of the policy only the ranking is followed. Rules and scores of your own are code that is made
-/// for the planner; say them once more as clauses of a [`Letter`], for [`plan_by`].
+/// Your own rules and scores are asked as the planner asks them: after all others, and of units
+/// that come. To test a rule itself, say it once more as a clause of a [`Letter`], for [`plan_by`],
+/// and leave it out of the policy.
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};
