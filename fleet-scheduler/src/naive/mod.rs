@@ -7,10 +7,13 @@
 
 mod choose;
 mod come;
+mod company;
+mod drain;
 mod globals;
 mod groups;
 mod letter;
 mod own;
+mod rebalance;
 mod replacing;
 mod rules;
 mod state;
@@ -24,7 +27,10 @@ use fleet_unitfile::UnitName;
 
 use crate::Policy;
 
+pub use company::Going;
+pub use drain::{Drained, HoldsBack, Stays, drain, drain_by};
 pub use letter::Letter;
+pub use rebalance::{MayLeave, Suits, rebalance, rebalance_by};
 pub use rules::{Question, Refuses};
 pub use state::State;
 pub use told::{Untrue, refused_by, told_truly};

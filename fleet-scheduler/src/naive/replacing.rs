@@ -10,7 +10,7 @@ use super::rules::{Question, replaces};
 use super::state::{State, is_unreadable, lacks_a_peer, single};
 
 /// The units on a machine that a unit replaces, by name. Global units are never replaced.
-fn replaced(state: &State<'_>, by: &UnitName, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn replaced(state: &State<'_>, by: &UnitName, machine: &Machine) -> BTreeSet<UnitName> {
     let mut there = state.placed_on(machine);
     there.retain(|name| replaces(state.cluster, by, name));
     there

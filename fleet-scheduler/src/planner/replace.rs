@@ -116,7 +116,7 @@ impl Index {
                 let replaces = !replaces::replaced(self, unit, machine).is_empty();
                 match self.denial(unit, machine) {
                     None if !replaces => self.seat(unit, machine),
-                    Some(Denial::MachineOf(_)) if !replaces => rest.push(unit),
+                    Some(Denial::MachineOf(_) | Denial::Custom(_)) if !replaces => rest.push(unit),
                     _ => {
                         self.take_back(&trial);
                         return false;
