@@ -124,8 +124,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What is wrong if a weight stands before what can be weighed, with nothing in between, and the
-    /// whole has no meaning.
+    /// What is wrong if a weight stands before what can be weighed, with nothing in between, and
+    /// the whole has no meaning.
     fn no_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
         let (weight, rest) = value.split_once(char::is_whitespace)?;
         let rest = rest.trim_start();

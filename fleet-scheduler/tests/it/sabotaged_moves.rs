@@ -1,6 +1,6 @@
 //! Drains and rebalancing with a known mistake, made by leaving out or exchanging one clause of the
-//! letter: each comes to something else than the letter in some generated cluster, or in one that is
-//! made for it where chance would take too long.
+//! letter: each comes to something else than the letter in some generated cluster, or in one that
+//! is made for it where chance would take too long.
 
 use std::collections::BTreeSet;
 
