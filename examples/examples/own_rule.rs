@@ -52,9 +52,10 @@ impl HardRule for AtMost {
     }
 }
 
-/// The same rule as a clause of the letter: whether the machine refuses.
+/// The same rule as a clause of the letter: whether the machine refuses. Who leaves for the unit's
+/// sake does not count, nor does the planner's rule see it.
 fn at_most(question: Question<'_>) -> bool {
-    question.there.len() >= MOST
+    question.there.difference(question.leaving).count() >= MOST
 }
 
 fn main() {
