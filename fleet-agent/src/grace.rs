@@ -1,8 +1,9 @@
 //! Pure: no I/O, no clock. What an engine leaves undone while a missing machine may yet come back.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet_core::Snapshot;
+use fleet_core::{MachineId, Reason, Snapshot};
 use fleet_scheduler::{Action, Cause, Plan, Step};
 
 /// How long after its mirror has become current an engine waits for machines that are missing.
@@ -16,7 +17,8 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Returns how long it will take until it is; nothing when nothing was taken out.
 ///
 /// What is left breaks no rule without the rest: units that are no longer wanted go, and units that
-/// ask for no other unit's company or absence get their machines.
+/// ask for no other unit's company or absence get machines that nobody would have had to leave. Who
+/// does not come there meanwhile takes no room away and conflicts with nobody.
 pub(crate) fn withhold(
     snapshot: &Snapshot,
     plan: &mut Plan,
@@ -26,18 +28,34 @@ pub(crate) fn withhold(
     if current_for >= GRACE || !plan.steps.iter().any(is_gone) {
         return None;
     }
-    plan.steps.retain(|step| !is_gone(step) && stands_alone(snapshot, step));
-    // What has a placement is not said to be without a machine.
-    plan.unplaced.retain(|unit, _| snapshot.placement(unit.as_str()).is_none());
+    let left = left(snapshot, plan);
+    plan.steps.retain(|step| !is_gone(step) && stands_alone(snapshot, step, &left));
+    // What has a placement is not said to be without a machine, unless it waits for its own.
+    plan.unplaced.retain(|unit, reason| {
+        let waits = matches!(**reason, Reason::NotRescheduled { .. });
+        waits || snapshot.placement(unit.as_str()).is_none()
+    });
     Some(GRACE - current_for)
 }
 
-/// Whether the step can be taken without any other one.
-fn stands_alone(snapshot: &Snapshot, step: &Step) -> bool {
+/// The machines from which units go that are still wanted: who comes there may count on it.
+fn left(snapshot: &Snapshot, plan: &Plan) -> BTreeSet<MachineId> {
+    let from = plan.steps.iter().filter_map(|step| match &step.action {
+        Action::Move { from, .. } => Some(from),
+        Action::Remove { from } if !matches!(step.cause, Cause::NotWanted(_)) => Some(from),
+        _ => None,
+    });
+    from.filter(|machine| snapshot.machine(machine.as_str()).is_some()).cloned().collect()
+}
+
+/// Whether the step can be taken without those that are withheld.
+fn stands_alone(snapshot: &Snapshot, step: &Step, left: &BTreeSet<MachineId>) -> bool {
     match (&step.action, snapshot.unit(step.unit.as_str())) {
         (Action::Remove { .. }, _) => matches!(step.cause, Cause::NotWanted(_)),
-        (Action::Place { .. }, Some(unit)) => {
-            unit.requirements.machine_of.is_empty() && unit.requirements.replaces.is_empty()
+        (Action::Place { machine }, Some(unit)) => {
+            let wants = &unit.requirements;
+            let alone = wants.machine_of.is_empty() && wants.replaces.is_empty();
+            alone && !left.contains(machine)
         }
         _ => false,
     }
@@ -89,6 +107,35 @@ mod tests {
         assert_eq!(wait, Some(Duration::from_secs(10)));
         let units: Vec<&str> = early.steps.iter().map(|step| step.unit.as_str()).collect();
         assert_eq!(units, ["unwanted.service", "new.service"], "{:?}", told(&early));
+    }
+
+    /// A new unit was placed where another one was to leave, which had been withheld: both were on
+    /// one machine, though they conflict.
+    #[test]
+    fn nobody_comes_where_another_one_has_not_left_yet() {
+        let mut snapshot = cluster();
+        snapshot.put_machine(Machine::new(id("other")).with_metadata("disk", "x"));
+        let launched = TargetState::Launched;
+        add(&mut snapshot, "leaves.service", "MachineMetadata=disk=x\n", launched);
+        snapshot.place("leaves.service".parse().unwrap(), id("here"), Epoch(1));
+        add(&mut snapshot, "new.service", "Conflicts=leaves.service\n", launched);
+        let mut early = plan(&snapshot);
+        let came = |plan: &Plan| plan.steps.iter().any(|step| step.unit == *"new.service");
+        assert!(came(&early), "{early}");
+        withhold(&snapshot, &mut early, Duration::ZERO);
+        assert!(!came(&early), "{early}");
+    }
+
+    #[test]
+    fn who_waits_for_its_own_machine_is_told_so_at_once() {
+        let mut snapshot = cluster();
+        add(&mut snapshot, "missing.service", "Reschedule=never\n", TargetState::Launched);
+        add(&mut snapshot, "also.service", "", TargetState::Launched);
+        snapshot.place("also.service".parse().unwrap(), id("away"), Epoch(1));
+        let mut early = plan(&snapshot);
+        assert!(withhold(&snapshot, &mut early, Duration::ZERO).is_some());
+        let told = early.unplaced["missing.service"].clone();
+        assert_eq!(*told, Reason::NotRescheduled { machine: id("away") });
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub enum Verdict {
 /// Explains where a unit is, where it could be, and why not elsewhere.
 ///
 /// All other units are taken to stay where they are, except those that a plan would take off their
-/// machines. A unit that is not wanted is explained as if it were. `None` if there is no such unit.
+/// machines. A unit that is not wanted is explained as if it were. `None` if there is no such unit,
+/// or if its record cannot be read: nobody knows what it asks for.
 #[must_use]
 pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
     Index::load(Policy::default(), snapshot).explain(unit)

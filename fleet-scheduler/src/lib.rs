@@ -18,15 +18,17 @@ mod share;
 mod step;
 #[cfg(feature = "proptest")]
 pub mod strategies;
+mod view;
 
 pub use apply::apply;
 pub use change::{Change, Demand};
-pub use check::{Violation, check};
+pub use check::{Violation, check, check_with};
 pub use drain::{Drain, DrainPlan, Held};
 pub use explain::{Explanation, Verdict, explain};
-pub use index::{Index, View};
+pub use index::Index;
 pub use plan::{Plan, plan};
 pub use policy::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score};
 pub use rebalance::Rebalance;
 pub use share::{Share, share};
 pub use step::{Action, Cause, NotWanted, Step};
+pub use view::View;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fleet_core::{Machine, Requirements, Resources};
+use fleet_core::{Machine, Requirements};
 use fleet_unitfile::UnitName;
 
-use crate::index::View;
+use crate::view::View;
 
 /// In which order the machines that take a unit are preferred, where scores are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,30 +127,4 @@ pub trait Score: fmt::Debug + Send + Sync {
 
     /// How good the machine is for the unit; higher is better.
     fn score(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64;
-}
-
-impl View<'_> {
-    /// The units on a machine with what they demand, by name, global ones too; one whose record
-    /// cannot be read demands nothing. Nobody is on a machine that is not present.
-    pub fn units_on(&self, machine: &fleet_core::MachineId) -> impl Iterator<Item = Candidate<'_>> {
-        let units = self.index().units_on(machine.as_str()).into_iter();
-        units.map(|(name, requirements)| Candidate { name, requirements })
-    }
-
-    /// What all units on a machine reserve together.
-    #[must_use]
-    pub fn used(&self, machine: &fleet_core::MachineId) -> Resources {
-        self.index().used_of(machine.as_str())
-    }
-
-    /// The machines that are present, in the order of their IDs.
-    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
-        self.index().present_machines()
-    }
-
-    /// The machine where a unit is that is placed, as things stand.
-    #[must_use]
-    pub fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
-        self.index().machine_of(unit.as_str())
-    }
 }

@@ -39,7 +39,12 @@ pub enum Action {
     },
 }
 
-/// Why a step is taken.
+/// Why a step is taken: what made the unit leave where it was, as things stood when it left.
+///
+/// What is said of other units may be otherwise after the plan. A unit that [`MachineOf`] made
+/// leave may find the missing one back in its place, and no room there for itself.
+///
+/// [`MachineOf`]: fleet_core::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {

@@ -119,6 +119,15 @@ pub enum RequirementErrorKind {
         /// What is written there.
         value: String,
     },
+    /// Between the weight of a `Prefer=` or `Spread=` and what it weighs is no colon.
+    NoColon {
+        /// The option.
+        option: FleetOption,
+        /// The weight.
+        weight: String,
+        /// What follows it.
+        rest: String,
+    },
     /// A `Spread=` is no metadata key.
     SpreadKey {
         /// What is written.
@@ -227,6 +236,9 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "MaxPerMachine={value} is no whole number from 1 on")
             }
             Self::Weight { option, value } => write!(f, "{option}: {value} is no weight"),
+            Self::NoColon { option, weight, .. } => {
+                write!(f, "{option}: no colon after the weight {weight}")
+            }
             Self::SpreadKey { value } => write!(f, "Spread={value} is no metadata key"),
             Self::Choice { option, value } => {
                 write!(f, "{option}={value} is no choice that there is")
@@ -284,6 +296,7 @@ impl RequirementErrorKind {
                  the key"
                     .into()
             }
+            Self::NoColon { option, weight, rest } => format!("write {option}={weight}: {rest}"),
             Self::SpreadKey { .. } => "write one key for each Spread, as in Spread=zone".into(),
             Self::Choice { option: FleetOption::Reschedule, .. } => "write always or never".into(),
             Self::Choice { .. } => "write keep or stop".into(),

@@ -84,6 +84,9 @@ impl Reader<'_> {
     /// Reads `weight: expression`, or an expression alone.
     pub(super) fn read_preference(&mut self, value: &str, span: Span) {
         let option = FleetOption::Prefer;
+        if let Some(kind) = self.no_colon(option, value) {
+            return self.reports.refuse(span, kind);
+        }
         let (weight, text) = split_weight(value);
         let end = span.end;
         let of_text = match value.len() == end - span.start {
@@ -103,6 +106,9 @@ impl Reader<'_> {
     /// Reads `weight: key`, or a key alone. Of a key that is named again, the last weight counts.
     fn read_spread(&mut self, value: &str, span: Span) {
         let option = FleetOption::Spread;
+        if let Some(kind) = self.no_colon(option, value) {
+            return self.reports.refuse(span, kind);
+        }
         let (weight, key) = split_weight(value);
         if key.is_empty() || key.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=')
         {
@@ -116,6 +122,21 @@ impl Reader<'_> {
             Some(spread) => spread.weight = weight,
             None => self.plain.spread.push(Spread { weight, key: key.to_owned() }),
         }
+    }
+
+    /// What is wrong if a weight stands before what can be weighed, with nothing in between, and
+    /// the whole has no meaning.
+    fn no_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
+        let (weight, rest) = value.split_once(char::is_whitespace)?;
+        let rest = rest.trim_start();
+        weight.parse::<i32>().ok()?;
+        let is_expression = |text| Expression::parse_of(text, self.name).is_ok();
+        let missing = match option {
+            FleetOption::Spread => !rest.is_empty() && !rest.contains([':', '=', ' ', '\t']),
+            _ => !rest.starts_with(':') && !is_expression(value) && is_expression(rest),
+        };
+        let (weight, rest) = (weight.to_owned(), rest.to_owned());
+        missing.then_some(Kind::NoColon { option, weight, rest })
     }
 
     /// The weight that stands before a colon; the usual one if there is none.

@@ -186,6 +186,21 @@ line 15, column 13: OnPartition=restart is no choice that there is: write keep o
 }
 
 #[test]
+fn a_weight_without_its_colon_is_shown_with_it() {
+    let lines = "Prefer=10 disk = x\nPrefer=-5  exists disk\nSpread=5 zone\n\
+                 Prefer=10 disk\nPrefer=10 = x\nSpread=zone 5";
+    insta::assert_snapshot!(errors(lines), @r#"
+    line 2, column 8: Prefer: no colon after the weight 10: write Prefer=10: disk = x
+    line 3, column 8: Prefer: no colon after the weight -5: write Prefer=-5: exists disk
+    line 4, column 8: Spread: no colon after the weight 5: write Spread=5: zone
+    line 5, column 11: Prefer: an operator such as "=" should stand where "disk" does: write
+        key = value, key != value, key in (a, b), key < 5, or exists key
+    line 7, column 8: Spread=zone 5 is no metadata key: write one key for each Spread, as in
+        Spread=zone
+    "#);
+}
+
+#[test]
 fn bad_expressions() {
     let lines = "MachineMetadataExpr=disk\nMachineMetadataExpr=disk = \n\
                  MachineMetadataExpr=a = b c\nMachineMetadataExpr=a == b && c\n\

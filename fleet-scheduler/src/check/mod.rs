@@ -4,6 +4,7 @@
 //! the snapshots alone. It is slower than the planner and meant for tests, simulations and debug
 //! builds.
 
+mod own;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use fleet_unitfile::UnitName;
 use self::rules::Scene;
 use crate::apply::apply;
 use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::step::{Action, Step};
 
 /// Something that is wrong with a plan.
@@ -62,6 +64,26 @@ pub enum Violation {
 /// missed.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
+    check_with(&Policy::default(), snapshot, plan)
+}
+
+/// The same, with your own rules.
+///
+/// Each of them is asked of every unit that the plan brought to its machine, as if the unit came
+/// last: beside all who are there after the plan. Who was there before stays, whatever the rule
+/// says. The planner asks at the moment at which the unit comes, and does not ask again when others
+/// come after it. So a rule that those can break is reported here, and should be said of
+/// both sides, as `Conflicts=` is.
+///
+/// ```
+/// use fleet_core::{Machine, Snapshot};
+/// use fleet_scheduler::{Plan, Policy, check_with};
+///
+/// let (policy, cluster) = (Policy::default(), Snapshot::default());
+/// assert!(check_with(&policy, &cluster, &Plan::default()).is_empty());
+/// ```
+#[must_use]
+pub fn check_with(policy: &Policy, snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     if plan.based_on != snapshot.revision {
         let (based_on, snapshot) = (plan.based_on, snapshot.revision);
@@ -70,7 +92,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_steps(snapshot, plan, &mut found);
     let after = apply(snapshot, plan);
     check_books(snapshot, &after, plan, &mut found);
-    check_rules(snapshot, &after, &mut found);
+    check_rules(policy, snapshot, &after, &mut found);
     found
 }
 
@@ -141,11 +163,12 @@ fn check_books(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec
 }
 
 /// Every machine passes every rule of every unit placed there.
-fn check_rules(before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) {
+fn check_rules(policy: &Policy, before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) {
     for machine in after.machines() {
         let scene = Scene::new(before, after, machine);
         for unit in scene.units() {
-            let refusals = scene.refusals(unit).into_iter();
+            let own = own::refusals(policy, (before, after), unit, machine);
+            let refusals = scene.refusals(unit).into_iter().chain(own);
             found.extend(refusals.map(|refusal| Violation::Broken {
                 unit: unit.name.clone(),
                 machine: machine.id.clone(),

@@ -17,7 +17,7 @@ pub(super) struct Scene<'a> {
     /// The units placed there, those that cannot be read too.
     placed: BTreeSet<&'a UnitName>,
     /// The same, and the global units that fit.
-    present: BTreeSet<UnitName>,
+    present: BTreeSet<&'a UnitName>,
 }
 
 impl<'a> Scene<'a> {
@@ -27,7 +27,7 @@ impl<'a> Scene<'a> {
         };
         let here = after.placements().filter(|(_, at)| at.machine == machine.id);
         let placed: BTreeSet<_> = here.map(|(name, _)| name).filter(|name| counts(name)).collect();
-        let present = placed.iter().map(|name| (*name).clone()).collect();
+        let present = placed.clone();
         let mut scene = Self { before, after, machine, placed, present };
         scene.fit_globals_in();
         scene
@@ -37,8 +37,8 @@ impl<'a> Scene<'a> {
     fn fit_globals_in(&mut self) {
         for unit in self.after.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
             let refused = self.metadata(unit).is_some() || self.expression(unit).is_some();
-            if !refused && self.conflict_with(unit, self.present.iter()).is_none() {
-                self.present.insert(unit.name.clone());
+            if !refused && self.conflict_with(unit, self.present.iter().copied()).is_none() {
+                self.present.insert(&unit.name);
             }
         }
     }
@@ -46,6 +46,16 @@ impl<'a> Scene<'a> {
     /// The units placed there that can be read.
     pub(super) fn units(&self) -> impl Iterator<Item = &'a Unit> {
         self.placed.iter().filter_map(|name| placeable(self.after, name))
+    }
+
+    /// All who are there, by name.
+    pub(super) fn everybody(self) -> BTreeSet<&'a UnitName> {
+        self.present
+    }
+
+    /// Whether a single or an unreadable unit is there.
+    pub(super) fn has_placed(&self, unit: &UnitName) -> bool {
+        self.placed.contains(unit)
     }
 
     /// Everything by which the machine refuses a unit that is on it.
@@ -96,7 +106,7 @@ impl<'a> Scene<'a> {
         let is_there = |peer: &Peer| match peer {
             Peer::Named(name) => self.present.contains(name),
             Peer::Matching(_) => {
-                self.present.iter().any(|other| *other != unit.name && peer.covers(other))
+                self.present.iter().any(|other| **other != unit.name && peer.covers(other))
             }
         };
         let missing = unit.requirements.machine_of.iter().find(|peer| !is_there(peer))?;
@@ -170,6 +180,6 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn was_on(before: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
+pub(super) fn was_on(before: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
     before.placement(unit.as_str()).is_some_and(|placement| placement.machine == *machine)
 }

@@ -55,7 +55,7 @@ pub(crate) use slots::{ClassNo, LaneNo, MachineNo, PatternNo, UnitNo};
 pub(crate) use ties::Tie;
 use units::Units;
 pub(crate) use units::{Kind, PeerRef, Wait};
-pub use view::View;
+pub(crate) use view::Seen;
 use wake::Fresh;
 pub(crate) use wake::Group;
 

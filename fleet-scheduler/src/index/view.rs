@@ -1,56 +1,64 @@
-//! What can be asked of an index without a plan.
+//! What can be asked of an index without a plan, and what an embedder's rules see of it.
 
-use fleet_core::{Machine, Requirements, Resources};
+use fleet_core::{Machine, MachineId, Resources};
 use fleet_unitfile::UnitName;
 
 use super::units::Kind;
 use super::{Index, NOTHING, UnitNo};
 use crate::change::{Change, Demand};
+use crate::policy::Candidate;
+use crate::view::Sight;
 
-/// What an embedder's own rules and scores may look at: who is where at the moment of deciding.
+/// An index as an embedder's rules and scores see it, while some units are about to leave.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
-    index: &'a Index,
+pub(crate) struct Seen<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) leaving: &'a [UnitNo],
 }
 
-impl<'a> View<'a> {
-    pub(crate) fn new(index: &'a Index) -> Self {
-        Self { index }
+impl Sight for Seen<'_> {
+    fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>> {
+        let stays = |unit: &UnitNo| !self.leaving.contains(unit);
+        self.index.units_on(machine.as_str(), stays)
     }
 
-    pub(crate) fn index(&self) -> &'a Index {
-        self.index
+    fn machines(&self) -> Box<dyn Iterator<Item = &Machine> + '_> {
+        Box::new(self.index.machines.facts().map(|(_, machine)| machine))
+    }
+
+    fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
+        let unit = self.index.units.find(unit.as_str())?;
+        let seat = self.index.units.slots[unit].seat.some()?;
+        (!self.leaving.contains(&unit)).then(|| self.index.machines.slots[seat].machine())
+    }
+
+    fn used(&self, machine: &MachineId) -> Resources {
+        let Some(machine) = self.index.machines.find(machine.as_str()) else {
+            return Resources::ZERO;
+        };
+        let mut sum = self.index.machines.slots[machine].desk.used();
+        for unit in self.leaving.iter().filter(|unit| self.index.is_on(**unit, machine)) {
+            sum.sub(&self.index.class(*unit).requirements.reserve);
+        }
+        sum.saturating()
     }
 }
 
 impl Index {
-    /// The units on a machine with what they demand, by name.
-    pub(crate) fn units_on(&self, machine: &str) -> Vec<(&UnitName, &Requirements)> {
+    /// Those of the units on a machine of which something is true, by name.
+    fn units_on(&self, machine: &str, which: impl Fn(&UnitNo) -> bool) -> Vec<Candidate<'_>> {
         let Some(machine) = self.machines.find(machine) else { return Vec::new() };
         let desk = &self.machines.slots[machine].desk;
-        let all = desk.units.iter().chain(&desk.globals);
-        let mut all: Vec<(&UnitName, &Requirements)> = all
+        let all = desk.units.iter().chain(&desk.globals).filter(|unit| which(unit));
+        let mut all: Vec<Candidate<'_>> = all
             .map(|unit| {
                 let slot = &self.units.slots[*unit];
-                (slot.name(), slot.requirements.as_deref().unwrap_or(&**NOTHING))
+                let requirements = slot.requirements.as_deref().unwrap_or(&**NOTHING);
+                Candidate { name: slot.name(), requirements }
             })
             .collect();
-        all.sort_by_key(|(name, _)| *name);
+        all.sort_by_key(|unit| unit.name);
         all
-    }
-
-    pub(crate) fn used_of(&self, machine: &str) -> Resources {
-        let machine = self.machines.find(machine);
-        machine.map_or(Resources::ZERO, |m| self.machines.slots[m].desk.used().saturating())
-    }
-
-    pub(crate) fn present_machines(&self) -> impl Iterator<Item = &Machine> {
-        self.machines.facts().map(|(_, machine)| machine)
-    }
-
-    pub(crate) fn machine_of(&self, unit: &str) -> Option<&Machine> {
-        let unit = self.units.find(unit)?;
-        Some(self.machines.slots[self.units.slots[unit].seat.some()?].machine())
     }
 
     /// The change that takes another one back.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use fleet_core::{Machine, Spread, Unit};
 
+use super::own;
 use super::state::State;
 use crate::Ranking;
 
@@ -17,13 +18,14 @@ pub(super) fn order<'a>(state: &State<'a>, unit: &Unit) -> Vec<&'a Machine> {
 }
 
 /// The weights of all preferences that are true of the machine, less what speaks against it for
-/// the sake of spreading.
-fn score(state: &State<'_>, unit: &Unit, machine: &Machine) -> i64 {
+/// the sake of spreading; plus what the embedder's scores say.
+pub(super) fn score(state: &State<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let prefer = unit.requirements.prefer.iter();
     let liked = prefer.filter(|preference| preference.wants.eval(&machine.metadata));
     let likes: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
     let spread = unit.requirements.spread.iter();
-    likes - spread.map(|spread| crowding(state, unit, machine, spread)).sum::<i64>()
+    let crowding: i64 = spread.map(|spread| crowding(state, unit, machine, spread)).sum();
+    likes - crowding + own::score(state, unit, machine)
 }
 
 /// The weight times the number of instances of the unit's template that are on machines with the
@@ -35,7 +37,7 @@ fn crowding(state: &State<'_>, unit: &Unit, machine: &Machine, spread: &Spread) 
 }
 
 /// How many instances of the unit's template are on a machine.
-fn instances(state: &State<'_>, unit: &Unit, machine: &Machine) -> i64 {
+pub(super) fn instances(state: &State<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let Some(template) = unit.name.template() else { return 0 };
     let there = state.on(machine).into_iter();
     count(there.filter(|name| name.template().as_ref() == Some(&template)))

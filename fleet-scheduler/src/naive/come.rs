@@ -4,6 +4,7 @@ use fleet_core::{Machine, Rule, Unit};
 use fleet_unitfile::UnitName;
 
 use super::groups::groups;
+use super::own;
 use super::replacing::{make_room, part_side_by_side};
 use super::rules::Question;
 use super::state::{State, lacks_a_peer, single};
@@ -33,8 +34,11 @@ fn next_group_placed<'a>(state: &State<'a>) -> Option<State<'a>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) unit: UnitName,
-    pub(super) rule: Rule,
+    pub(super) rule: Broken,
 }
+
+/// A rule that was broken; of the embedder's rules the place in the policy.
+pub(super) type Broken = (Rule, usize);
 
 /// The state with the units of a group put on a machine one after the other.
 pub(super) fn with_group<'a>(
@@ -53,22 +57,26 @@ pub(super) fn with_group<'a>(
 
 /// The state with a unit put on a machine, after those that it replaces there have moved away, or
 /// the rule that refuses. `come` are the units of its group that have just come.
-fn with_unit<'a>(
+pub(super) fn with_unit<'a>(
     state: &State<'a>,
     unit: &Unit,
     machine: &Machine,
     come: &[UnitName],
-) -> Result<State<'a>, Rule> {
+) -> Result<State<'a>, Broken> {
     let (letter, cluster) = (state.letter, state.cluster);
     let there = &state.on(machine);
     let leaving = &super::replacing::leaving(state, unit, machine);
     let question = Question { cluster, unit, machine, there, leaving };
     if let Some(rule) = letter.refusal(question) {
-        return Err(rule);
+        return Err((rule, 0));
     }
-    let mut after = make_room(state, unit, machine, come).ok_or(Rule::Replaces)?;
+    if let Some(at) = own::refusal(state, unit, machine, leaving) {
+        return Err((Rule::Custom, at));
+    }
+    let held = (Rule::Replaces, 0);
+    let mut after = make_room(state, unit, machine, come).ok_or(held)?;
     after.places.insert(unit.name.clone(), machine.id.clone());
     let there = after.on(machine);
     let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(cluster, name, &there));
-    if one_lacks_a_peer { Err(Rule::Replaces) } else { Ok(after) }
+    if one_lacks_a_peer { Err(held) } else { Ok(after) }
 }

@@ -7,7 +7,9 @@ use fleet_unitfile::UnitName;
 
 use super::rules::{self, Question, Refuses};
 use super::state::{State, is_unreadable};
-use super::{choose, groups, replacing};
+use super::{Going, HoldsBack, MayLeave, Suits};
+use super::{choose, company, drain, groups, rebalance, replacing};
+use crate::Held;
 
 /// What the naive planner follows: the clauses of `docs/placement.md`, as data.
 ///
@@ -46,6 +48,16 @@ pub struct Letter {
     pub train: fn(&State<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
     /// Whether a unit may not move away; those that have just come are given.
     pub is_held: fn(&State<'_>, &UnitName, &[UnitName]) -> bool,
+    /// A unit on a machine, with those there that leave it together for a drain or for balance.
+    pub company: fn(&State<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
+    /// What holds a company back from a drain before a machine is looked for, in this order.
+    pub drain: Vec<(&'static str, HoldsBack)>,
+    /// What holds it back for the sake of all who would leave, those given who make room too.
+    pub room: fn(&Going<'_, '_>, &BTreeSet<UnitName>) -> Option<Held>,
+    /// What a company must pass to leave its machine for balance.
+    pub leaves_for_balance: Vec<(&'static str, MayLeave)>,
+    /// What the other machine must pass.
+    pub suits_for_balance: Vec<(&'static str, Suits)>,
 }
 
 impl Letter {
@@ -87,6 +99,25 @@ impl Default for Letter {
             order: choose::order,
             train: replacing::train,
             is_held: replacing::is_held,
+            company: company::company,
+            drain: vec![
+                ("unreadable", drain::unreadable),
+                ("keep_up", drain::keep_up),
+                ("at_once", drain::at_once),
+            ],
+            room: drain::room,
+            leaves_for_balance: vec![
+                ("movable", rebalance::movable),
+                ("budget", rebalance::budget),
+                ("globals", rebalance::globals),
+                ("keep_up", rebalance::keep_up),
+            ],
+            suits_for_balance: vec![
+                ("replaces_nobody", rebalance::replaces_nobody),
+                ("scores", rebalance::scores),
+                ("instances", rebalance::instance_counts),
+                ("is_worth_it", rebalance::is_worth_it),
+            ],
         }
     }
 }

@@ -7,9 +7,13 @@
 
 mod choose;
 mod come;
+mod company;
+mod drain;
 mod globals;
 mod groups;
 mod letter;
+mod own;
+mod rebalance;
 mod replacing;
 mod rules;
 mod state;
@@ -23,15 +27,19 @@ use fleet_unitfile::UnitName;
 
 use crate::Policy;
 
+pub use company::Going;
+pub use drain::{Drained, HoldsBack, Stays, drain, drain_by};
 pub use letter::Letter;
+pub use rebalance::{MayLeave, Suits, rebalance, rebalance_by};
 pub use rules::{Question, Refuses};
 pub use state::State;
 pub use told::{Untrue, refused_by, told_truly};
 
 /// Where every placed unit is when all is done: what [`plan`](crate::plan()) must come to as well.
 ///
-/// Of the policy only the ranking is followed. Rules and scores of your own are code that is made
-/// for the planner; say them once more as clauses of a [`Letter`], for [`plan_by`].
+/// Your own rules and scores are asked as the planner asks them: after all others, and of units
+/// that come. To test a rule itself, say it once more as a clause of a [`Letter`], for [`plan_by`],
+/// and leave it out of the policy.
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use fleet_core::{Machine, Unit};
 use fleet_unitfile::UnitName;
 
+use super::own;
 use super::rules::{Question, replaces};
 use super::state::{State, is_unreadable, lacks_a_peer, single};
 
 /// The units on a machine that a unit replaces, by name. Global units are never replaced.
-fn replaced(state: &State<'_>, by: &UnitName, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn replaced(state: &State<'_>, by: &UnitName, machine: &Machine) -> BTreeSet<UnitName> {
     let mut there = state.placed_on(machine);
     there.retain(|name| replaces(state.cluster, by, name));
     there
@@ -95,7 +96,8 @@ fn with_train<'a>(
             let Some(unit) = single(cluster, name) else { return false };
             let question = Question { cluster, unit, machine, there, leaving };
             let replaces_nobody = replaced(&state, name, machine).is_empty();
-            replaces_nobody && state.letter.refusal(question).is_none()
+            let refused = state.letter.refusal(question).is_some();
+            replaces_nobody && !refused && own::refusal(&state, unit, machine, leaving).is_none()
         });
         let next = next?.clone();
         left.remove(&next);

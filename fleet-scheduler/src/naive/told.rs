@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fleet_core::{Machine, MachineId, Nearest, Peer, Reason, Rule, Snapshot, Tally};
+use fleet_core::{Machine, MachineId, Nearest, Peer, Reason, Refusal, Rule, Snapshot, Tally};
 use fleet_unitfile::UnitName;
 
-use super::come::{Refused, with_group};
+use super::come::{Broken, Refused, with_group};
 use super::groups::groups;
 use super::state::{State, demands, is_stranded, single};
 use super::{Letter, start};
@@ -69,7 +69,7 @@ pub fn refused_by(
     let letter = Letter::default();
     let state = start(&letter, cluster, policy);
     let refused = with_group(&state, &group_of(&state, unit), machine).err()?;
-    Some((refused.unit, refused.rule))
+    Some((refused.unit, refused.rule.0))
 }
 
 /// The group of a unit; one that waits in vain is alone.
@@ -147,19 +147,19 @@ impl Told<'_> {
         self.ensure(same, &format!("its group is {expected:?}"))?;
         let refusals = self.refusals(&expected)?;
         self.ensure(machines as usize == refusals.len(), "machines are miscounted")?;
-        let mut counts: BTreeMap<Rule, u32> = BTreeMap::new();
+        let mut counts: BTreeMap<Broken, u32> = BTreeMap::new();
         refusals.values().for_each(|refused| *counts.entry(refused.rule).or_default() += 1);
-        let counted = tallies.iter().map(|tally| (tally.refusal.rule(), tally.machines)).collect();
+        let counted = tallies.iter().map(|it| (self.broken(&it.refusal), it.machines)).collect();
         self.ensure(counts == counted, &format!("really refused by {counts:?}"))?;
         for tally in tallies {
-            let told = (tally.refusal.rule(), tally.unit.as_ref());
+            let told = (self.broken(&tally.refusal), tally.unit.as_ref());
             self.is_the_refusal(&refusals, &tally.example, told)?;
         }
         nearest.map_or(Ok(()), |nearest| {
             let expected = nearest_of(self.state, &refusals);
             let same = Some(&nearest.machine) == expected.as_ref();
             self.ensure(same, &format!("nearest is {expected:?}"))?;
-            let told = (nearest.refusal.rule(), nearest.unit.as_ref());
+            let told = (self.broken(&nearest.refusal), nearest.unit.as_ref());
             self.is_the_refusal(&refusals, &nearest.machine, told)
         })
     }
@@ -180,7 +180,7 @@ impl Told<'_> {
         &self,
         refusals: &BTreeMap<MachineId, Refused>,
         machine: &MachineId,
-        (rule, unit): (Rule, Option<&UnitName>),
+        (rule, unit): (Broken, Option<&UnitName>),
     ) -> Result<(), Untrue> {
         let Some(refused) = refusals.get(machine) else {
             return self.ensure(false, &format!("{machine} is not present"));
@@ -194,6 +194,16 @@ impl Told<'_> {
         let mut peers = self.peers().iter();
         let nobody = peers.any(|peer| self.state.meant(self.unit, peer).is_empty());
         self.ensure(!nobody, "it names nobody, and is not told so")
+    }
+
+    /// The rule that a refusal tells of.
+    fn broken(&self, refusal: &Refusal) -> Broken {
+        let mut own = self.state.policy.rules.iter();
+        let at = match refusal {
+            Refusal::Custom { rule, .. } => own.position(|it| *it.name() == **rule),
+            _ => None,
+        };
+        (refusal.rule(), at.unwrap_or(0))
     }
 
     fn peers(&self) -> &[Peer] {

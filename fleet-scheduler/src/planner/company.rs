@@ -123,6 +123,8 @@ impl Index {
     /// Seats a company on a machine that takes all of it, in whichever order; or none of it.
     pub(super) fn seat_company(&mut self, company: &[UnitNo], machine: MachineNo) -> bool {
         let trial = self.begin();
+        // Who is let in may have made somebody leave who was in another one's way.
+        let replacing = company.iter().any(|unit| !self.class(*unit).replaces.is_empty());
         let (mut come, mut left) = (Vec::with_capacity(company.len()), company.to_vec());
         while !left.is_empty() {
             let before = left.len();
@@ -130,7 +132,8 @@ impl Index {
             for unit in left {
                 match self.join(unit, machine, &come, &mut 0) {
                     Ok(()) => come.push(unit),
-                    Err(Denial::MachineOf(_)) => rest.push(unit),
+                    Err(Denial::MachineOf(_) | Denial::Custom(_)) => rest.push(unit),
+                    Err(_) if replacing => rest.push(unit),
                     Err(_) => {
                         self.take_back(&trial);
                         return false;

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::place::PATIENCE;
-use crate::index::{Ground, Index, LaneNo, MachineNo, PatternNo, UnitNo, View};
+use crate::index::{Ground, Index, LaneNo, MachineNo, PatternNo, Seen, UnitNo};
 use crate::policy::{Candidate, Ranking};
+use crate::view::View;
 
 impl Index {
     /// The first machine that takes a unit that is alone and replaces nobody.
@@ -162,7 +163,8 @@ impl Index {
         let requirements = &self.class(unit).requirements;
         let candidate = Candidate { name: self.units.name(unit), requirements };
         let machine = self.machines.slots[machine].machine();
-        let view = View::new(self);
+        let seen = Seen { index: self, leaving: &[] };
+        let view = View::new(&seen);
         let scores = self.policy.scores.iter();
         scores.map(|score| score.score(&view, candidate, machine)).fold(0, i64::saturating_add)
     }

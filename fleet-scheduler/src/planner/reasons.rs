@@ -8,7 +8,7 @@ use fleet_unitfile::UnitName;
 
 use super::few::Crowd;
 use crate::index::{Answers, ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
-use crate::rules::{Denial, Question, Rank};
+use crate::rules::{Denial, Question, Rank, replaces};
 
 /// How many units a reason spells out at most. Of a longer circle only the next unit is told, and
 /// the units of a larger group are not listed.
@@ -201,7 +201,9 @@ impl Index {
             return question.denial().map(|denial| (None, question.refusal(denial)));
         }
         let (unit, refusal) = self.trial(group, machine, |index, unit, denial| {
-            (unit, Question::new(index, unit, machine).refusal(denial))
+            let leaving = index.leaving(&replaces::replaced(index, unit, machine), machine);
+            let question = Question { leaving: &leaving, ..Question::new(index, unit, machine) };
+            (unit, question.refusal(denial))
         })?;
         let whom = (group.len() > 1).then(|| self.units.name(unit).clone());
         Some((whom, refusal))

@@ -18,10 +18,7 @@ impl Index {
         trains: &mut usize,
     ) -> Result<(), Denial> {
         let replaced = replaces::replaced(self, unit, machine);
-        let mut leaving: Vec<UnitNo> =
-            replaced.iter().flat_map(|head| self.train(*head, machine)).collect();
-        leaving.sort_unstable();
-        leaving.dedup();
+        let leaving = self.leaving(&replaced, machine);
         let question = Question { leaving: &leaving, ..Question::new(self, unit, machine) };
         if let Some(denial) = question.denial() {
             return Err(denial);
@@ -41,6 +38,15 @@ impl Index {
             self.take_back(&trial);
         }
         result
+    }
+
+    /// The units on a machine that leave it if these do, each once.
+    pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
+        let trains = replaced.iter().flat_map(|head| self.train(*head, machine));
+        let mut leaving: Vec<UnitNo> = trains.collect();
+        leaving.sort_unstable();
+        leaving.dedup();
+        leaving
     }
 
     fn make_room(
@@ -110,7 +116,7 @@ impl Index {
                 let replaces = !replaces::replaced(self, unit, machine).is_empty();
                 match self.denial(unit, machine) {
                     None if !replaces => self.seat(unit, machine),
-                    Some(Denial::MachineOf(_)) if !replaces => rest.push(unit),
+                    Some(Denial::MachineOf(_) | Denial::Custom(_)) if !replaces => rest.push(unit),
                     _ => {
                         self.take_back(&trial);
                         return false;

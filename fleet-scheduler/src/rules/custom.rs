@@ -3,8 +3,9 @@
 use fleet_core::Refusal;
 
 use super::{Denial, Question};
-use crate::index::View;
+use crate::index::Seen;
 use crate::policy::Candidate;
+use crate::view::View;
 
 pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
     let rules = &question.index.policy.rules;
@@ -21,5 +22,6 @@ fn ask(question: &Question<'_>, at: usize) -> Option<String> {
     let index = question.index;
     let requirements = &question.class.requirements;
     let unit = Candidate { name: question.name(), requirements };
-    index.policy.rules[at].refuse(&View::new(index), unit, question.facts())
+    let seen = Seen { index, leaving: question.leaving };
+    index.policy.rules[at].refuse(&View::new(&seen), unit, question.facts())
 }

@@ -101,6 +101,16 @@ impl From<&Event> for Change {
 
 /// Histories of up to so many happenings, a quarter of which are plans.
 pub fn histories(features: Features, most: usize) -> impl Strategy<Value = History> {
+    histories_of(clusters(features), features, most)
+}
+
+/// The same of clusters of your own. What happens befalls the units and machines of
+/// [`clusters`], and is drawn without regard to who is there.
+pub fn histories_of(
+    start: impl Strategy<Value = Cluster>,
+    features: Features,
+    most: usize,
+) -> impl Strategy<Value = History> {
     let carried = prop_oneof![
         3 => Just(Carried::Out),
         1 => any::<u64>().prop_map(Carried::InPart),
@@ -110,7 +120,7 @@ pub fn histories(features: Features, most: usize) -> impl Strategy<Value = Histo
         3 => event(features).prop_map(Happening::Event),
         2 => carried.prop_map(Happening::Plan),
     ];
-    let parts = (clusters(features), vec(happening, 0..=most));
+    let parts = (start, vec(happening, 0..=most));
     parts.prop_map(|(start, then)| History { start, then })
 }
 

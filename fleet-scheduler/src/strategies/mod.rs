@@ -22,9 +22,13 @@ mod cluster;
 mod draft;
 mod features;
 mod history;
+mod policy;
 mod text;
+mod wide;
 mod words;
 
 pub use cluster::{Cluster, clusters, clusters_with_a_unit};
 pub use features::Features;
-pub use history::{Carried, Event, Happening, History, events, histories};
+pub use history::{Carried, Event, Happening, History, events, histories, histories_of};
+pub use policy::policies;
+pub use wide::wide_clusters;

@@ -1,15 +1,15 @@
-//! An index that lives on from change to change decides as one that is made anew each time.
+//! An index that lives on from change to change answers as one that is loaded anew each time.
 
-use fleet_core::{Epoch, Machine, Snapshot};
+use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::strategies::{
-    Carried, Event, Happening, History, clusters, events, histories,
+    Carried, Event, Happening, History, clusters, events, histories, histories_of, policies,
+    wide_clusters,
 };
-use fleet_scheduler::{Action, Change, Index, Plan, Policy, Step, apply, plan};
+use fleet_scheduler::{Action, Change, Index, Plan, Policy, Step, apply, check};
 use proptest::prelude::*;
 
 use crate::config::cases;
 use crate::known::KNOWN;
-use crate::language::unit;
 
 type Verdict = Result<(), TestCaseError>;
 
@@ -17,211 +17,137 @@ proptest! {
     #![proptest_config(cases(3))]
 
     #[test]
-    fn an_index_plans_as_if_it_were_made_anew(history in histories(KNOWN, 16)) {
-        let mut life = Life::of(&history);
-        for happening in &history.then {
-            life.go_on(happening)?;
-        }
+    fn an_index_that_lives_on_answers_as_one_that_is_loaded_anew(history in histories(KNOWN, 14)) {
+        live(&history, Policy::default())?;
+    }
+
+    #[test]
+    fn with_rules_of_your_own_it_does_so_too(
+        history in histories(KNOWN, 10),
+        policy in policies(),
+    ) {
+        live(&history, policy)?;
+    }
+
+    #[test]
+    fn what_if_is_what_would_be_planned(
+        cluster in clusters(KNOWN),
+        events in events(KNOWN, 4),
+        policy in policies(),
+    ) {
+        let changes: Vec<Change> = events.iter().map(Change::from).collect();
+        let mut life = Life::new(cluster.0.clone(), policy);
+        // Before the first plan, after it, and once it is carried out.
+        life.guesses_right(&events, &changes)?;
+        let decided = life.plans_as_anew()?;
+        life.guesses_right(&events, &changes)?;
+        life.carry(&decided, Carried::Out)?;
+        life.guesses_right(&events, &changes)?;
         life.plans_as_anew()?;
     }
+}
+
+proptest! {
+    #![proptest_config(cases(1))]
 
     #[test]
-    fn a_plan_leaves_the_index_as_it_was(history in histories(KNOWN, 8)) {
-        let mut life = Life::of(&history);
-        for happening in &history.then {
-            life.go_on(happening)?;
-            let (one, other) = (life.index.plan(), life.index.plan());
-            prop_assert_eq!(&one.steps, &other.steps, "{} then {}", one, other);
-            same(&other, &plan(&life.cluster))?;
+    fn among_many_machines_it_does_so_too(
+        history in histories_of(wide_clusters(KNOWN), KNOWN, 8),
+        policy in prop_oneof![2 => Just(Policy::default()), 1 => policies()],
+    ) {
+        live(&history, policy)?;
+    }
+}
+
+fn live(history: &History, policy: Policy) -> Verdict {
+    let mut life = Life::new(Snapshot::clone(&history.start), policy);
+    for happening in &history.then {
+        match happening {
+            Happening::Event(event) => life.happen(event)?,
+            Happening::Plan(carried) => {
+                let plan = life.compare()?;
+                life.carry(&plan, *carried)?;
+            }
         }
     }
-
-    #[test]
-    fn what_if_is_what_would_be_planned(cluster in clusters(KNOWN), events in events(KNOWN, 4)) {
-        let mut index = Index::load(Policy::default(), &cluster);
-        let changes: Vec<Change> = events.iter().map(Change::from).collect();
-        let mut after = cluster.0.clone();
-        events.iter().for_each(|event| event.happen(&mut after));
-        // Before the first plan, after it, and once it is carried out.
-        same(&index.what_if(&changes), &plan(&after))?;
-        let decided = index.plan();
-        same(&decided, &plan(&cluster))?;
-        same(&index.what_if(&changes), &plan(&after))?;
-        let carried = apply(&cluster, &decided);
-        index.apply(&decided, Epoch(cluster.revision.0));
-        index.set_revision(carried.revision);
-        let mut after = carried.clone();
-        events.iter().for_each(|event| event.happen(&mut after));
-        same(&index.what_if(&changes), &plan(&after))?;
-        same(&index.plan(), &plan(&carried))?;
-    }
-
-    #[test]
-    fn an_index_knows_the_reason_of_all_who_wait(history in histories(KNOWN, 8)) {
-        let mut life = Life::of(&history);
-        for happening in &history.then {
-            life.go_on(happening)?;
-        }
-        life.go_on(&Happening::Plan(Carried::Out))?;
-        let expected = plan(&life.cluster).unplaced;
-        prop_assert_eq!(life.index.reasons(), expected);
-    }
+    life.compare().map(drop)
 }
 
-/// A unit waited in vain for the first one that its pattern matched, and was not told that a global
-/// one had come meanwhile.
-#[test]
-fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
-    let mut cluster = Snapshot::default();
-    let mut index = Index::load(Policy::default(), &cluster);
-    let units = [
-        ("a1.service", "Global=true"),
-        ("a2.service", "MachineOf=a*"),
-        ("a3.service", "MachineOf=c2.socket"),
-    ];
-    for (name, option) in units {
-        let unit = unit(name, "launched", &format!("[X-Fleet]\n{option}\n"));
-        index.put_unit(&unit);
-        cluster.put_unit(unit);
-    }
-    assert!(index.plan().is_empty());
-    cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    index.put_machine(Machine::new("m1".parse().unwrap()));
-    assert_eq!(index.plan().steps, plan(&cluster).steps);
-}
-
-/// Units that waited as one class were tied one by one when a unit came that named all of them by a
-/// pattern which was known already; then only the first was told of a machine that takes them.
-#[test]
-fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
-    let mut cluster = Snapshot::default();
-    for (name, option) in [
-        ("a@1.service", "MaxPerMachine=1"),
-        ("a@2.service", "MachineMetadataExpr=not exists retired"),
-        ("a@3.service", "MachineMetadataExpr=not exists retired"),
-        ("a@4.service", "Conflicts=a@*"),
-    ] {
-        cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
-    }
-    cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    let mut index = Index::load(Policy::default(), &cluster);
-    let decided = index.plan();
-    index.apply(&decided, Epoch(1));
-    cluster = apply(&cluster, &decided);
-    let namer = unit("b.service", "launched", "[X-Fleet]\nMachineOf=a@*\n");
-    index.put_unit(&namer);
-    cluster.put_unit(namer);
-    cluster.put_machine(Machine::new("m2".parse().unwrap()));
-    index.put_machine(Machine::new("m2".parse().unwrap()));
-    assert_eq!(index.plan().steps, plan(&cluster).steps);
-}
-
-/// Units that every machine refused by what it is are tried again when a machine is another.
-#[test]
-fn a_unit_without_hope_has_some_when_a_machine_changes() {
-    let mut index = Index::new(Policy::default());
-    let zone = |zone: &str| Machine::new("m1".parse().unwrap()).with_metadata("zone", zone);
-    index.put_machine(zone("a"));
-    for (name, zone) in [("one.service", "b"), ("two.service", "c")] {
-        index.put_unit(&unit(
-            name,
-            "launched",
-            &format!("[X-Fleet]\nMachineMetadata=zone={zone}\n"),
-        ));
-    }
-    for (now, placed) in [("a", None), ("d", None), ("b", Some("one")), ("c", Some("two"))] {
-        index.put_machine(zone(now));
-        let decided = index.plan();
-        let came = decided.steps.iter().find(|step| matches!(step.action, Action::Place { .. }));
-        let came = came.map(|step| step.unit.prefix());
-        assert_eq!(came, placed, "in zone {now}: {decided}");
-        index.apply(&decided, Epoch(1));
-    }
-}
-
-/// A unit that waits for its machine to come back was told of only in the first of two plans.
-#[test]
-fn a_plan_that_is_made_again_tells_again_of_who_is_not_rescheduled() {
-    let mut index = Index::new(Policy::default());
-    index.put_unit(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
-    index.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
-    index.place("b.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
-    let (one, other) = (index.plan(), index.plan());
-    assert_eq!((one.steps.len(), one.unplaced.len()), (1, 1));
-    assert_eq!(one, other);
-}
-
-/// What was known of the zones of no machine at all was taken for what is known of the first one.
-#[test]
-fn a_machine_that_comes_back_to_units_that_spread_is_counted() {
-    let mut cluster = Snapshot::default();
-    let spread = unit("d@2.service", "launched", "[X-Fleet]\nSpread=zone\n");
-    cluster.put_unit(spread);
-    cluster.put_unit(unit("d@3.service", "launched", ""));
-    cluster.place("d@3.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
-    let mut index = Index::load(Policy::default(), &cluster);
-    assert_eq!(index.plan().steps, plan(&cluster).steps);
-    cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    index.put_machine(Machine::new("m1".parse().unwrap()));
-    assert_eq!(index.plan().steps, plan(&cluster).steps);
-}
-
-/// A cluster and an index that has seen all that happened to it.
+/// A cluster twice: as an index that lives on, and as a snapshot.
 struct Life {
-    cluster: Snapshot,
+    policy: Policy,
     index: Index,
+    cluster: Snapshot,
 }
 
 impl Life {
-    fn of(history: &History) -> Self {
-        let cluster = history.start.0.clone();
-        let index = Index::load(Policy::default(), &cluster);
-        Self { cluster, index }
+    fn new(cluster: Snapshot, policy: Policy) -> Self {
+        Self { index: Index::load(policy.clone(), &cluster), policy, cluster }
     }
 
-    fn go_on(&mut self, happening: &Happening) -> Verdict {
-        match happening {
-            Happening::Event(event) => self.happens(event),
-            Happening::Plan(carried) => {
-                let plan = self.plans_as_anew()?;
-                self.carry(&plan, *carried);
-            }
-        }
-        Ok(())
-    }
-
-    fn happens(&mut self, event: &Event) {
+    /// Something changes; what would be planned then is known before.
+    fn happen(&mut self, event: &Event) -> Verdict {
+        let before = self.index.plan();
+        let guessed = self.index.what_if(&[Change::from(event)]);
+        prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a guess");
         event.happen(&mut self.cluster);
         self.index.change(&Change::from(event));
         self.index.set_revision(self.cluster.revision);
+        prop_assert_eq!(&guessed.steps, &self.index.plan().steps, "{} was guessed", event);
+        Ok(())
+    }
+
+    fn guesses_right(&mut self, events: &[Event], changes: &[Change]) -> Verdict {
+        let mut after = self.cluster.clone();
+        events.iter().for_each(|event| event.happen(&mut after));
+        let expected = Index::load(self.policy.clone(), &after).plan();
+        same(&self.index.what_if(changes), &expected)
+    }
+
+    /// Everything that can be asked is answered as by an index that is loaded anew.
+    fn compare(&mut self) -> Result<Plan, TestCaseError> {
+        let plan = self.plans_as_anew()?;
+        let mut anew = Index::load(self.policy.clone(), &self.cluster);
+        let unplaced = self.index.reasons();
+        prop_assert_eq!(&unplaced, &anew.plan().unplaced);
+        let whole = Plan { unplaced, ..plan.clone() };
+        prop_assert_eq!(check(&self.cluster, &whole), []);
+        for unit in self.cluster.units() {
+            let told = self.index.explain(&unit.name);
+            prop_assert_eq!(told, anew.explain(&unit.name), "{}", unit.name);
+        }
+        prop_assert_eq!(&self.index.plan().steps, &plan.steps, "once more");
+        Ok(plan)
     }
 
     /// The plan of the index, if it is the one of the snapshot.
     fn plans_as_anew(&mut self) -> Result<Plan, TestCaseError> {
         let found = self.index.plan();
-        same(&found, &plan(&self.cluster))?;
+        same(&found, &Index::load(self.policy.clone(), &self.cluster).plan())?;
         Ok(found)
     }
 
-    fn carry(&mut self, plan: &Plan, carried: Carried) {
+    fn carry(&mut self, plan: &Plan, carried: Carried) -> Verdict {
         let epoch = Epoch(plan.based_on.0);
         match carried {
-            Carried::Not => {}
             Carried::Out => {
-                self.cluster = apply(&self.cluster, plan);
+                self.index.plan();
                 self.index.apply(plan, epoch);
+                self.cluster = apply(&self.cluster, plan);
+                prop_assert!(self.index.plan().is_empty());
             }
             Carried::InPart(bits) => {
-                let seen = plan.steps.iter().take(64).enumerate();
-                let seen = seen.filter(|(at, _)| bits & (1 << at) != 0);
-                seen.for_each(|(_, step)| self.sees(step, epoch));
+                let steps = plan.steps.iter().zip(0..64).filter(|(_, bit)| bits >> bit & 1 == 1);
+                steps.for_each(|(step, _)| self.observe(step, epoch));
                 self.cluster.revision = self.cluster.revision.next();
             }
+            Carried::Not => {}
         }
         self.index.set_revision(self.cluster.revision);
+        Ok(())
     }
 
-    fn sees(&mut self, step: &Step, epoch: Epoch) {
+    fn observe(&mut self, step: &Step, epoch: Epoch) {
         match &step.action {
             Action::Place { machine } | Action::Move { to: machine, .. } => {
                 self.cluster.place(step.unit.clone(), machine.clone(), epoch);

@@ -85,7 +85,8 @@ fn undercut(
     })
 }
 
-fn drains() -> impl Strategy<Value = Drain> {
+/// What may be asked of a drain.
+pub(crate) fn drains() -> impl Strategy<Value = Drain> {
     let machines = prop::collection::btree_set(1..=5_u8, 1..=2);
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
     let at_once = prop_oneof![3 => Just(u32::MAX), 1 => 0..=3_u32];
@@ -93,6 +94,18 @@ fn drains() -> impl Strategy<Value = Drain> {
         machines: machines.into_iter().map(|at| format!("m{at}").parse().unwrap()).collect(),
         keep_up,
         at_once,
+        down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
+    })
+}
+
+/// What may be asked of a rebalancing.
+pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
+    let down = prop::collection::btree_set(1..=3_u8, 0..=1);
+    let parts = (0..8_u32, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
+    parts.prop_map(|(budget, gain, keep_up, down)| Rebalance {
+        budget,
+        gain,
+        keep_up,
         down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
     })
 }

@@ -1,0 +1,241 @@
+//! Policies with rules and scores of an embedder, of every kind that there can be.
+
+use std::sync::Arc;
+
+use fleet_core::{Machine, Requirements};
+use fleet_unitfile::UnitName;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score, View};
+
+/// Policies of any ranking, half of them with one or two rules and scores that are no option of a
+/// unit: by name, by metadata, by who is there, by what is reserved, by who is elsewhere.
+///
+/// ```
+/// use fleet_scheduler::strategies::{Features, clusters, policies};
+/// use fleet_scheduler::{Index, apply, naive};
+/// use proptest::prelude::*;
+///
+/// proptest!(|(cluster in clusters(Features::ALL), policy in policies())| {
+///     let plan = Index::load(policy.clone(), &cluster).plan();
+///     for (unit, machine) in naive::plan(&cluster, &policy) {
+///         prop_assert_eq!(&apply(&cluster, &plan).placement(&unit).unwrap().machine, &machine);
+///     }
+/// });
+/// ```
+pub fn policies() -> impl Strategy<Value = Policy> {
+    let rankings = prop_oneof![
+        2 => Just(Ranking::LeastLoaded),
+        1 => Just(Ranking::BinPacking),
+        1 => Just(Ranking::Spread),
+    ];
+    let rules = prop_oneof![1 => Just(Vec::new()), 1 => vec(rule(), 1..=2)];
+    let scores = prop_oneof![1 => Just(Vec::new()), 1 => vec(score(), 1..=2)];
+    let parts = (rankings, rules, scores);
+    parts.prop_map(|(ranking, mut rules, scores)| {
+        // Two rules of one name could not be told apart in a reason.
+        rules.dedup_by(|one, other| one.name() == other.name());
+        Policy { ranking, rules, scores }
+    })
+}
+
+fn rule() -> impl Strategy<Value = Arc<dyn HardRule>> {
+    fn shared(rule: impl HardRule + 'static) -> Arc<dyn HardRule> {
+        Arc::new(rule)
+    }
+    prop_oneof![
+        (2..4_usize).prop_map(|most| shared(AtMost(most))),
+        select(vec!["disk", "zone"]).prop_map(|key| shared(Needs(key))),
+        (0..3_u32).prop_map(|rest| shared(Shuns(rest))),
+        (0..4_u64).prop_map(|cores| shared(Room(cores * 1000))),
+        Just(()).prop_map(|()| shared(NotBehind)),
+    ]
+}
+
+fn score() -> impl Strategy<Value = Arc<dyn Score>> {
+    fn shared(score: impl Score + 'static) -> Arc<dyn Score> {
+        Arc::new(score)
+    }
+    prop_oneof![
+        (0..3_u32).prop_map(|rest| shared(Likes(rest))),
+        Just(()).prop_map(|()| shared(Kin)),
+        Just(()).prop_map(|()| shared(Free)),
+        Just(()).prop_map(|()| shared(Beside)),
+    ]
+}
+
+/// A number that a unit and a machine have together.
+fn number(unit: Candidate<'_>, machine: &Machine) -> u32 {
+    let bytes = unit.name.as_str().bytes().chain(machine.id.as_str().bytes());
+    bytes.map(u32::from).sum()
+}
+
+/// The first letter of a name; units that share it are kin.
+fn letter(unit: &UnitName) -> Option<u8> {
+    unit.as_str().bytes().next()
+}
+
+fn is_placed(requirements: &Requirements) -> bool {
+    !requirements.global
+}
+
+/// No more than so many placed units on a machine.
+#[derive(Debug)]
+struct AtMost(usize);
+
+impl HardRule for AtMost {
+    fn name(&self) -> &str {
+        "AtMost"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Leaving
+    }
+
+    fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let placed = view.units_on(&machine.id).filter(|unit| is_placed(unit.requirements));
+        let there = placed.count();
+        (there >= self.0).then(|| format!("{there} are there"))
+    }
+}
+
+/// Units whose name begins with a vowel need a machine with this key.
+#[derive(Debug)]
+struct Needs(&'static str);
+
+impl HardRule for Needs {
+    fn name(&self) -> &str {
+        "Needs"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Machine
+    }
+
+    fn refuse(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let needs = matches!(letter(unit.name), Some(b'a' | b'e'));
+        (needs && !machine.metadata.contains_key(self.0)).then(|| format!("no {}", self.0))
+    }
+}
+
+/// A third of all machines do not take a unit, for no reason that anybody could see.
+#[derive(Debug)]
+struct Shuns(u32);
+
+impl HardRule for Shuns {
+    fn name(&self) -> &str {
+        "Shuns"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Nothing
+    }
+
+    fn refuse(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
+        (number(unit, machine) % 3 == self.0).then(|| "it just does not".to_owned())
+    }
+}
+
+/// All on a machine reserve no more processor time than this, whatever it offers.
+#[derive(Debug)]
+struct Room(u64);
+
+impl HardRule for Room {
+    fn name(&self) -> &str {
+        "Room"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Leaving
+    }
+
+    fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let all = view.used(&machine.id).cpu.saturating_add(unit.requirements.reserve.cpu);
+        (all > self.0).then(|| format!("{all} would be reserved"))
+    }
+}
+
+/// Units go nowhere but to the machines of their kin, once any of these is somewhere.
+#[derive(Debug)]
+struct NotBehind;
+
+impl HardRule for NotBehind {
+    fn name(&self) -> &str {
+        "NotBehind"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Anything
+    }
+
+    fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let is_kin = |other: &Candidate<'_>| {
+            is_placed(other.requirements) && letter(other.name) == letter(unit.name)
+        };
+        let has_kin = |machine: &Machine| view.units_on(&machine.id).any(|other| is_kin(&other));
+        let elsewhere = !has_kin(machine) && view.machines().any(has_kin);
+        elsewhere.then(|| "its kin is elsewhere".to_owned())
+    }
+}
+
+/// Some machines suit a unit better, for no reason that anybody could see.
+#[derive(Debug)]
+struct Likes(u32);
+
+impl Score for Likes {
+    fn name(&self) -> &str {
+        "Likes"
+    }
+
+    fn score(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64 {
+        i64::from((number(unit, machine) + self.0) % 3)
+    }
+}
+
+/// The fewer kin there is, global units too, the better.
+#[derive(Debug)]
+struct Kin;
+
+impl Score for Kin {
+    fn name(&self) -> &str {
+        "Kin"
+    }
+
+    fn score(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64 {
+        let there = view.units_on(&machine.id);
+        there.filter(|other| letter(other.name) == letter(unit.name)).fold(0, |sum, _| sum - 1)
+    }
+}
+
+/// The less is reserved, the better.
+#[derive(Debug)]
+struct Free;
+
+impl Score for Free {
+    fn name(&self) -> &str {
+        "Free"
+    }
+
+    fn score(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> i64 {
+        0_i64.saturating_sub_unsigned(view.used(&machine.id).cpu)
+    }
+}
+
+/// Best is the machine where a certain unit is.
+#[derive(Debug)]
+struct Beside;
+
+impl Score for Beside {
+    fn name(&self) -> &str {
+        "Beside"
+    }
+
+    fn score(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> i64 {
+        let units = view.machines().flat_map(|machine| view.units_on(&machine.id));
+        let certain = units.map(|unit| unit.name).find(|name| name.as_str().starts_with("b2."));
+        let at = certain.and_then(|unit| view.machine_of(unit));
+        i64::from(at.is_some_and(|at| at.id == machine.id))
+    }
+}

@@ -1,0 +1,158 @@
+//! Policies of an embedder's own, and clusters of many machines: what holds of the default planner
+//! and a few machines holds of these as well.
+
+use fleet_core::{Epoch, Machine, Rule, Snapshot};
+use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
+use fleet_scheduler::{
+    Candidate, HardRule, Index, LiftedBy, Plan, Policy, View, Violation, apply, check, check_with,
+    naive,
+};
+use proptest::prelude::*;
+
+use crate::config::{cases, few_cases};
+use crate::known::KNOWN;
+use crate::language::unit;
+use crate::twin::places;
+
+/// The plan, if it is that of the letter.
+fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
+    let plan = Index::load(policy.clone(), cluster).plan();
+    let expected = naive::plan(cluster, policy);
+    prop_assert_eq!(places(&apply(cluster, &plan)), expected, "{}", plan);
+    Ok(plan)
+}
+
+/// Whether each reason of a plan is true, and the next plan has nothing to do.
+fn is_settled(policy: &Policy, cluster: &Snapshot, plan: &Plan) -> Result<(), TestCaseError> {
+    let after = apply(cluster, plan);
+    let next = Index::load(policy.clone(), &after).plan();
+    prop_assert!(next.is_empty(), "{plan}\nthen {next}");
+    prop_assert_eq!(&next.unplaced, &plan.unplaced);
+    for (name, reason) in &plan.unplaced {
+        let judged = naive::told_truly(&after, policy, name, reason);
+        prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(3))]
+
+    #[test]
+    fn with_rules_of_your_own_a_plan_is_that_of_the_letter(
+        cluster in clusters(KNOWN),
+        policy in policies(),
+    ) {
+        let plan = planned(&policy, &cluster)?;
+        is_settled(&policy, &cluster, &plan)?;
+    }
+
+    #[test]
+    fn rules_of_your_own_hold_after_the_plan(cluster in clusters(KNOWN), policy in policies()) {
+        // What looks elsewhere may be true of the moment alone.
+        let lasts = |rule: &dyn HardRule| rule.lifted_by() != LiftedBy::Anything;
+        prop_assume!(policy.rules.iter().all(|rule| lasts(&**rule)));
+        let plan = Index::load(policy.clone(), &cluster).plan();
+        prop_assert_eq!(check_with(&policy, &cluster, &plan), [], "{}", plan);
+    }
+}
+
+proptest! {
+    #![proptest_config(few_cases(2))]
+
+    #[test]
+    fn among_many_machines_a_plan_is_that_of_the_letter(cluster in wide_clusters(KNOWN)) {
+        let plan = planned(&Policy::default(), &cluster)?;
+        is_settled(&Policy::default(), &cluster, &plan)?;
+        prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
+    }
+
+    #[test]
+    fn among_many_machines_with_rules_of_your_own_it_is_so_too(
+        cluster in wide_clusters(KNOWN),
+        policy in policies(),
+    ) {
+        planned(&policy, &cluster)?;
+    }
+}
+
+/// Nobody may come to a machine where anybody is.
+#[derive(Debug)]
+struct Alone;
+
+impl HardRule for Alone {
+    fn name(&self) -> &str {
+        "Alone"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Leaving
+    }
+
+    fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let first = view.units_on(&machine.id).next();
+        first.map(|other| format!("{} is there", other.name))
+    }
+}
+
+fn alone() -> Policy {
+    Policy { rules: vec![std::sync::Arc::new(Alone)], ..Policy::default() }
+}
+
+/// Machines `m1` and so on, and launched units `a.service` and so on with an option each.
+fn cluster(machines: u8, units: &[(&str, &str)]) -> Snapshot {
+    let mut cluster = Snapshot::default();
+    for at in 1..=machines {
+        cluster.put_machine(Machine::new(format!("m{at}").parse().unwrap()));
+    }
+    for (name, option) in units {
+        cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
+    }
+    cluster
+}
+
+#[test]
+fn a_plan_that_breaks_a_rule_of_your_own_is_found_out() {
+    let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
+    cluster.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let careless = Index::load(Policy::default(), &cluster).plan();
+    let found = check_with(&alone(), &cluster, &careless);
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    // Of those that share a machine, the one that was there before is not asked.
+    assert_eq!(told, ["c.service is on m1, refused by Custom: a.service is there"]);
+    assert!(
+        matches!(&found[0], Violation::Broken { refusal, .. } if refusal.rule() == Rule::Custom)
+    );
+    let right = Index::load(alone(), &cluster).plan();
+    assert_eq!(check_with(&alone(), &cluster, &right), []);
+}
+
+/// Who is replaced is on its way: a rule that counts does not count it.
+#[test]
+fn a_rule_of_your_own_does_not_see_who_is_about_to_be_replaced() {
+    let mut cluster = cluster(
+        2,
+        &[
+            ("new.service", "MachineMetadata=disk=ssd\nReplaces=old.service"),
+            ("old.service", ""),
+            ("with.service", "MachineOf=old.service"),
+        ],
+    );
+    cluster.put_machine(Machine::new("m1".parse().unwrap()).with_metadata("disk", "ssd"));
+    for name in ["old.service", "with.service"] {
+        cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    }
+    // The two leave together, and nowhere could both be alone.
+    let plan = Index::load(alone(), &cluster).plan();
+    let why = plan.unplaced["new.service"].to_string();
+    assert!(plan.is_empty() && why.contains("no other machine takes that unit"), "{plan}");
+    cluster.remove_unit("with.service");
+    cluster.unplace("with.service");
+    let plan = Index::load(alone(), &cluster).plan();
+    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    let expected = [
+        "move old.service from m1 to m2: new.service replaces it",
+        "place new.service on m1: it is wanted",
+    ];
+    assert_eq!(steps, expected, "{plan}");
+}

@@ -1,0 +1,170 @@
+//! What an index that lives on once overlooked.
+
+use fleet_core::{Epoch, Machine, Requirements, Snapshot};
+use fleet_scheduler::{Action, Demand, Index, Policy, apply, plan};
+use fleet_unitfile::UnitName;
+
+use crate::language::unit;
+
+/// A unit waited in vain for the first one that its pattern matched, and was not told that a global
+/// one had come meanwhile.
+#[test]
+fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
+    let mut cluster = Snapshot::default();
+    let mut index = Index::load(Policy::default(), &cluster);
+    let units = [
+        ("a1.service", "Global=true"),
+        ("a2.service", "MachineOf=a*"),
+        ("a3.service", "MachineOf=c2.socket"),
+    ];
+    for (name, option) in units {
+        let unit = unit(name, "launched", &format!("[X-Fleet]\n{option}\n"));
+        index.put_unit(&unit);
+        cluster.put_unit(unit);
+    }
+    assert!(index.plan().is_empty());
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    index.put_machine(Machine::new("m1".parse().unwrap()));
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+}
+
+/// Units that waited as one class were tied one by one when a unit came that named all of them by a
+/// pattern which was known already; then only the first was told of a machine that takes them.
+#[test]
+fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
+    let mut cluster = Snapshot::default();
+    for (name, option) in [
+        ("a@1.service", "MaxPerMachine=1"),
+        ("a@2.service", "MachineMetadataExpr=not exists retired"),
+        ("a@3.service", "MachineMetadataExpr=not exists retired"),
+        ("a@4.service", "Conflicts=a@*"),
+    ] {
+        cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
+    }
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    let mut index = Index::load(Policy::default(), &cluster);
+    let decided = index.plan();
+    index.apply(&decided, Epoch(1));
+    cluster = apply(&cluster, &decided);
+    let namer = unit("b.service", "launched", "[X-Fleet]\nMachineOf=a@*\n");
+    index.put_unit(&namer);
+    cluster.put_unit(namer);
+    cluster.put_machine(Machine::new("m2".parse().unwrap()));
+    index.put_machine(Machine::new("m2".parse().unwrap()));
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+}
+
+/// Units that every machine refused by what it is are tried again when a machine is another.
+#[test]
+fn a_unit_without_hope_has_some_when_a_machine_changes() {
+    let mut index = Index::new(Policy::default());
+    let zone = |zone: &str| Machine::new("m1".parse().unwrap()).with_metadata("zone", zone);
+    index.put_machine(zone("a"));
+    for (name, zone) in [("one.service", "b"), ("two.service", "c")] {
+        index.put_unit(&unit(
+            name,
+            "launched",
+            &format!("[X-Fleet]\nMachineMetadata=zone={zone}\n"),
+        ));
+    }
+    for (now, placed) in [("a", None), ("d", None), ("b", Some("one")), ("c", Some("two"))] {
+        index.put_machine(zone(now));
+        let decided = index.plan();
+        let came = decided.steps.iter().find(|step| matches!(step.action, Action::Place { .. }));
+        let came = came.map(|step| step.unit.prefix());
+        assert_eq!(came, placed, "in zone {now}: {decided}");
+        index.apply(&decided, Epoch(1));
+    }
+}
+
+/// A unit that waits for its machine to come back was told of only in the first of two plans.
+#[test]
+fn a_plan_that_is_made_again_tells_again_of_who_is_not_rescheduled() {
+    let mut index = Index::new(Policy::default());
+    index.put_unit(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
+    index.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    index.place("b.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let (one, other) = (index.plan(), index.plan());
+    assert_eq!((one.steps.len(), one.unplaced.len()), (1, 1));
+    assert_eq!(one, other);
+}
+
+/// What was known of the zones of no machine at all was taken for what is known of the first one.
+#[test]
+fn a_machine_that_comes_back_to_units_that_spread_is_counted() {
+    let mut cluster = Snapshot::default();
+    let spread = unit("d@2.service", "launched", "[X-Fleet]\nSpread=zone\n");
+    cluster.put_unit(spread);
+    cluster.put_unit(unit("d@3.service", "launched", ""));
+    cluster.place("d@3.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let mut index = Index::load(Policy::default(), &cluster);
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+    cluster.put_machine(Machine::new("m1".parse().unwrap()));
+    index.put_machine(Machine::new("m1".parse().unwrap()));
+    assert_eq!(index.plan().steps, plan(&cluster).steps);
+}
+
+fn put(index: &mut Index, name: &str, text: &str) {
+    let name = name.parse().unwrap();
+    let file = fleet_unitfile::UnitFile::parse(text).unwrap();
+    let strict = fleet_core::Strictness::Refuse;
+    let parsed = Requirements::parse(&name, &file, strict).unwrap();
+    index.put(Demand { name, requirements: parsed.requirements.into(), wanted: true });
+}
+
+/// A unit that follows a pattern waited in vain for a unit that did, and was not tried again when a
+/// global unit came that the pattern matches as well.
+#[test]
+fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
+    let mut index = Index::new(Policy::default());
+    put(&mut index, "d@2.service", "[X-Fleet]\nMachineOf=a.service\n");
+    put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");
+    put(&mut index, "e.service", "[X-Fleet]\nMachineOf=d@*\n");
+    assert!(index.plan().is_empty());
+    index.put_machine(Machine::new("m1".parse().unwrap()));
+    assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
+}
+
+/// Instances were counted on a machine that had come back after its key was numbered.
+#[test]
+fn instances_on_a_machine_that_comes_back_are_counted() {
+    let mut index = Index::new(Policy::default());
+    let spread = "[X-Fleet]\nSpread=zone\n";
+    put(&mut index, "a@1.service", spread);
+    put(&mut index, "a@2.service", spread);
+    index.place("a@1.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    assert_eq!(index.plan().steps.len(), 1, "a@1 is removed");
+    let machine = |id: &str, zone| Machine::new(id.parse().unwrap()).with_metadata("zone", zone);
+    index.put_machine(machine("m1", "one"));
+    index.put_machine(machine("m2", "two"));
+    let plan = index.plan();
+    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(steps, ["place a@2.service on m2: it is wanted"]);
+}
+
+/// A unit that fits nowhere, and asks for a reason whenever it comes.
+fn hopeless(index: &mut Index, turn: usize) -> String {
+    let name: UnitName = format!("hopeless-{turn}.service").parse().unwrap();
+    let metadata = [("disk".into(), ["ssd".into()].into())].into();
+    let requirements = Requirements { metadata, ..Requirements::default() }.into();
+    index.put(Demand { name: name.clone(), requirements, wanted: true });
+    index.plan().unplaced[&name].to_string()
+}
+
+#[test]
+fn machines_that_come_back_in_another_order_are_told_by_their_own_ids() {
+    let machine = |id: &str| Machine::new(id.parse().unwrap());
+    let mut index = Index::new(Policy::default());
+    for id in ["m1", "m2"] {
+        index.put_machine(machine(id));
+    }
+    let told = hopeless(&mut index, 0);
+    assert_eq!(hopeless(&mut index, 1), told);
+    for id in ["m1", "m2"] {
+        index.remove_machine(id);
+    }
+    for id in ["m1", "m2"] {
+        index.put_machine(machine(id));
+    }
+    assert_eq!(hopeless(&mut index, 2), told);
+}
