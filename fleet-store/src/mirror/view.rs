@@ -410,8 +410,8 @@ impl View {
     }
 }
 
-/// By what states are put in order before they are taken over: a map that is filled in its own order
-/// is filled faster, and is smaller. All else stays in the order of its keys.
+/// By what states are put in order before they are taken over: a map that is filled in its own
+/// order is filled faster, and is smaller. All else stays in the order of its keys.
 fn by_unit(key: &Key) -> Option<&UnitName> {
     match key {
         Key::State(_, unit) => Some(unit),
