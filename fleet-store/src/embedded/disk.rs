@@ -152,6 +152,8 @@ fn make(path: &Path, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
     let database = Builder::new().set_cache_size(CACHE_BYTES).create(&new)?;
     fill(&database, kind, kept)?;
     drop(database);
+    // Closing writes once more. All of it is on the disk before the name is, and then the name.
+    File::open(&new)?.sync_all()?;
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;

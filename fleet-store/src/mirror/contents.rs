@@ -53,6 +53,12 @@ impl Contents {
         !same
     }
 
+    /// Gives back the room that trees keep free which were filled entry by entry.
+    pub(super) fn tighten(&mut self) {
+        self.files = std::mem::take(&mut self.files).into_iter().collect();
+        self.users = std::mem::take(&mut self.users).into_iter().collect();
+    }
+
     pub(super) fn remove(&mut self, id: ContentId) {
         self.files.remove(&id);
         self.note_use(id);
