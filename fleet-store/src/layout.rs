@@ -12,6 +12,7 @@
 //! | `engine/leader` | who leads, in which term; goes when the leader does |
 //! | `engine/term` | the last term; stays |
 //! | `engine/placed` | the term that last wrote placements; its revision is what matters |
+//! | `engine/epochs` | how far epochs are ahead of revisions; not there if they are equal |
 //! | `cluster/lineage` | which unbroken history of revisions this is |
 //!
 //! A placement's key names the unit alone, so no two machines can ever hold one at the same time,
@@ -96,6 +97,8 @@ pub enum Key {
     Term,
     /// When a leader last wrote placements.
     Placed,
+    /// How far epochs are ahead of revisions.
+    Epochs,
     /// Which unbroken history of revisions this is.
     Lineage,
 }
@@ -148,6 +151,7 @@ impl Layout {
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
             Key::Placed => format!("{prefix}engine/placed"),
+            Key::Epochs => format!("{prefix}engine/epochs"),
             Key::Lineage => format!("{prefix}cluster/lineage"),
         }
     }
@@ -180,6 +184,7 @@ impl Layout {
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
             "engine" if rest == "placed" => Key::Placed,
+            "engine" if rest == "epochs" => Key::Epochs,
             "cluster" if rest == "lineage" => Key::Lineage,
             _ => return None,
         })
@@ -211,6 +216,7 @@ mod tests {
             Key::Leader,
             Key::Term,
             Key::Placed,
+            Key::Epochs,
             Key::Lineage,
         ]
     }

@@ -71,6 +71,12 @@ struct WireTerm {
 }
 
 #[derive(Serialize, Deserialize)]
+struct WireEpochs {
+    v: u32,
+    ahead: u64,
+}
+
+#[derive(Serialize, Deserialize)]
 struct WireLineage {
     v: u32,
     id: String,
@@ -82,7 +88,7 @@ struct WireText {
     value: String,
 }
 
-wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText);
+wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireEpochs, WireLineage, WireText);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -164,6 +170,14 @@ pub(crate) fn encode_term(term: u64) -> Vec<u8> {
 
 pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
     decode::<WireTerm>(bytes).map(|wire| wire.term)
+}
+
+pub(crate) fn encode_epochs(ahead: u64) -> Vec<u8> {
+    encode(&WireEpochs { v: FORMAT, ahead })
+}
+
+pub(crate) fn decode_epochs(bytes: &[u8]) -> Result<u64, CodecError> {
+    decode::<WireEpochs>(bytes).map(|wire| wire.ahead)
 }
 
 pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {

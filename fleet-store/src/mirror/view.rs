@@ -8,18 +8,20 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Fault, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, Fault, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::contents::Contents;
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_lineage, decode_placement, decode_reason, decode_state,
-    decode_text, decode_unit,
+    UnitRecord, decode_claim, decode_epochs, decode_lineage, decode_placement, decode_reason,
+    decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
-use crate::{Change, Changes, CodecError, Entry, Key, Layout, Listing, UnusedContent};
+use crate::{
+    Change, Changes, CodecError, Entry, Export, Key, Layout, Listing, RegistryError, UnusedContent,
+};
 
 /// The snapshot with what it is made of.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(super) struct View {
     demands: Demands,
     /// Which history this is, as it is stored.
     lineage: Option<Vec<u8>>,
+    /// How far epochs are ahead of revisions, as it is stored.
+    epochs: Option<Vec<u8>>,
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
@@ -52,6 +56,7 @@ impl View {
             claims: BTreeMap::new(),
             demands: Demands::default(),
             lineage: None,
+            epochs: None,
             decisive: Revision::ZERO,
             feed: Feed::new(),
         }
@@ -69,6 +74,15 @@ impl View {
     /// Which history this is, if that is known and can be read.
     pub(super) fn lineage(&self) -> Option<Lineage> {
         decode_lineage(self.lineage.as_deref()?).ok()
+    }
+
+    /// What of the cluster can be exported.
+    pub(super) fn export(&self) -> Result<Export, RegistryError> {
+        let ahead = self.epochs.as_deref().map_or(Ok(0), decode_epochs);
+        let key = || self.layout.key(&Key::Epochs);
+        let ahead = ahead.map_err(|source| RegistryError::Value { key: key(), source })?;
+        let epochs = Epoch(self.snapshot.revision.0 + ahead);
+        Ok(Export { snapshot: self.snapshot.clone(), lineage: self.lineage(), epochs })
     }
 
     /// Whether what is stored as the lineage is that of this view, which may have none yet.
@@ -163,6 +177,7 @@ impl View {
                 self.put_metadata(machine, name, value, known, touched);
             }
             Key::Lineage => self.lineage = Some(value.to_owned()),
+            Key::Epochs => self.epochs = Some(value.to_owned()),
             Key::Leader | Key::Term | Key::Placed => {}
         }
     }
@@ -193,6 +208,7 @@ impl View {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
             }
+            Key::Epochs => self.epochs = None,
             Key::Leader | Key::Term | Key::Placed | Key::Lineage => {}
         }
     }

@@ -1,5 +1,7 @@
 //! Leadership: one engine at a time, and writes that only the present leader can make.
 
+mod adopt;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -10,10 +12,13 @@ use tokio::sync::Mutex;
 use super::batch::pack;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{
-    LeaderClaim, decode_leader, decode_term, encode_leader, encode_placement, encode_reason,
-    encode_term,
+    LeaderClaim, decode_epochs, decode_leader, decode_term, encode_leader, encode_placement,
+    encode_reason, encode_term,
 };
 use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
+
+pub use adopt::Adopted;
+pub(crate) use adopt::LEAP;
 
 /// The right to decide on placements, in one term.
 ///
@@ -29,6 +34,8 @@ pub struct Leadership {
     claim: Vec<u8>,
     /// When placements were last written by a leader, locked while they are.
     placed: Mutex<Option<Revision>>,
+    /// How far epochs are ahead of revisions. None but a leader changes it.
+    ahead: u64,
 }
 
 /// Where the conditions that every transaction has are among its conditions: this leadership lasts,
@@ -55,7 +62,8 @@ pub struct Place {
     pub unit: UnitName,
     /// The machine that is to run it.
     pub machine: MachineId,
-    /// The revision that this was decided on.
+    /// The revision that this was decided on. What is stored as the epoch may be ahead of it, by
+    /// as much for every placement: in a cluster that was moved here from another store.
     pub epoch: Epoch,
     /// The placement that the decision saw, and that this one takes the place of. Nothing says
     /// that at that revision there was none.
@@ -107,6 +115,7 @@ impl Registry {
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
         let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
         let term = Term(last).next();
+        let ahead = self.epochs_ahead(&entries)?;
         let claim = encode_leader(&LeaderClaim { machine: candidate.clone(), term: term.0 });
         let claiming = |lease| {
             Transaction::new()
@@ -124,7 +133,17 @@ impl Registry {
             self.give_back(before).await;
         }
         let placed = Mutex::new(placed.map(|entry| entry.modified));
-        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim, placed }))
+        Ok(Some(Leadership { registry: self.clone(), term, lease, elected, claim, placed, ahead }))
+    }
+}
+
+impl Registry {
+    /// How far epochs are ahead of revisions, among what engines agree by.
+    fn epochs_ahead(&self, entries: &[Entry]) -> Result<u64, RegistryError> {
+        let key = self.key(&Key::Epochs);
+        let ahead = entries.iter().find(|entry| entry.key == key);
+        let ahead = ahead.map_or(Ok(0), |entry| decode_epochs(&entry.value));
+        ahead.map_err(|source| RegistryError::Value { key, source })
     }
 }
 
@@ -193,19 +212,29 @@ impl Leadership {
             return Err(RegistryError::Conflict);
         }
         let mut revision = self.elected;
-        for mut transaction in self.steps(writes, reasons) {
-            // Each step has to come right after the one before.
-            transaction.conditions[PLACED] = self.placed_since(*placed);
-            revision = match self.registry.store.commit(transaction).await? {
-                Commit::Applied(revision) => revision,
-                Commit::Refused { condition: LEADING, .. } => {
-                    return Err(RegistryError::Deposed { term: self.term });
-                }
-                Commit::Refused { .. } => return Err(RegistryError::Conflict),
-            };
-            *placed = Some(revision);
+        for transaction in self.steps(writes, reasons) {
+            revision = self.step(&mut placed, transaction).await?;
         }
         Ok(revision)
+    }
+
+    /// Commits a transaction that begins with the [fence](Self::fence), right after the one before.
+    async fn step(
+        &self,
+        placed: &mut Option<Revision>,
+        mut transaction: Transaction,
+    ) -> Result<Revision, RegistryError> {
+        transaction.conditions[PLACED] = self.placed_since(*placed);
+        match self.registry.store.commit(transaction).await? {
+            Commit::Applied(revision) => {
+                *placed = Some(revision);
+                Ok(revision)
+            }
+            Commit::Refused { condition: LEADING, .. } => {
+                Err(RegistryError::Deposed { term: self.term })
+            }
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
     }
 
     /// How every transaction begins.
@@ -265,7 +294,8 @@ impl Leadership {
             Some(was) => Condition::value(&key, encode_placement(was)),
             None => self.exists(&place.unit),
         };
-        let placement = Placement { machine: place.machine.clone(), epoch: place.epoch };
+        let epoch = Epoch(place.epoch.0 + self.ahead);
+        let placement = Placement { machine: place.machine.clone(), epoch };
         Transaction::new().when(as_seen).put(key, encode_placement(&placement))
     }
 

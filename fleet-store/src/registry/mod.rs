@@ -22,7 +22,9 @@ use fleet_core::Revision;
 use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
 
 pub use error::RegistryError;
-pub use leadership::{Leadership, Place, PlacementWrites, Unplace};
+#[cfg(feature = "embedded")]
+pub(crate) use leadership::LEAP;
+pub use leadership::{Adopted, Leadership, Place, PlacementWrites, Unplace};
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 #[cfg(feature = "embedded")]

@@ -3,14 +3,16 @@
 use fleet_core::{Epoch, Placement, Revision};
 
 use super::Lineage;
-use crate::codec::{decode_placement, encode_lineage, encode_placement, encode_term};
+use crate::codec::{
+    decode_epochs, decode_placement, encode_lineage, encode_placement, encode_term,
+};
 use crate::{Entry, Key, Layout};
 
 /// The entries of a backup as the beginning of a new life at `revision`, which is higher than any
 /// that the lost life can have come to.
 ///
 /// Whatever is compared with what agents and engines remember of the lost life is made to come
-/// after it: every placement gets `revision` as its epoch, so that no agent takes it for overtaken,
+/// after it: every placement gets the epoch of `revision`, so that no agent takes it for overtaken,
 /// and the last term becomes `revision`, which is at least as high as any term. No generation is
 /// higher than the revision that it was made at, so restarts to come are higher by themselves.
 pub(crate) fn new_life(
@@ -20,10 +22,14 @@ pub(crate) fn new_life(
     lineage: &Lineage,
 ) -> Vec<Entry> {
     let lineage_key = layout.key(&Key::Lineage);
+    let epochs = layout.key(&Key::Epochs);
+    let ahead = entries.iter().find(|entry| entry.key == epochs);
+    // If it cannot be read, nobody can lead before a person has mended it.
+    let ahead = ahead.and_then(|entry| decode_epochs(&entry.value).ok()).unwrap_or(0);
     let mut entries: Vec<Entry> = entries
         .into_iter()
         .filter(|entry| entry.key != lineage_key)
-        .map(|entry| match reborn(layout, &entry, revision) {
+        .map(|entry| match reborn(layout, &entry, revision, ahead) {
             Some(value) => Entry { value, modified: revision, ..entry },
             None => entry,
         })
@@ -35,12 +41,12 @@ pub(crate) fn new_life(
 }
 
 /// The value that an entry gets in its new life, if it gets another.
-fn reborn(layout: &Layout, entry: &Entry, revision: Revision) -> Option<Vec<u8>> {
+fn reborn(layout: &Layout, entry: &Entry, revision: Revision, ahead: u64) -> Option<Vec<u8>> {
     match layout.parse(&entry.key)? {
         Key::Placement(_) => {
             // One that cannot be understood stays what it is: a fault of its unit.
             let Placement { machine, .. } = decode_placement(&entry.value).ok()?;
-            Some(encode_placement(&Placement { machine, epoch: Epoch(revision.0) }))
+            Some(encode_placement(&Placement { machine, epoch: Epoch(revision.0 + ahead) }))
         }
         Key::Term => Some(encode_term(revision.0)),
         _ => None,

@@ -18,3 +18,4 @@ mod mirror_twin;
 mod presence;
 mod registry;
 mod support;
+mod transfer;
