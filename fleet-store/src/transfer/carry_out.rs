@@ -33,51 +33,66 @@ pub async fn import(
     import: Import,
     options: &ImportOptions,
 ) -> Result<ImportReport, RegistryError> {
-    // Elected before the cluster is read: from then on nobody else places anything.
-    let mut leadership = match options.dry_run {
-        true => None,
-        false => registry.campaign(&candidate(), TTL).await?,
-    };
-    let result = import_led(registry, import, options, leadership.as_mut()).await;
-    if let Some(leadership) = leadership
-        && let Err(error) = leadership.resign().await
-    {
-        // Its time ends it.
-        tracing::warn!(error = &error as &dyn std::error::Error, "cannot resign");
-    }
-    result
-}
-
-async fn import_led(
-    registry: &Registry,
-    import: Import,
-    options: &ImportOptions,
-    leadership: Option<&mut Leadership>,
-) -> Result<ImportReport, RegistryError> {
     let epochs = match &import.origin {
         ImportOrigin::Export { header, .. } => header.epochs,
         ImportOrigin::V1 { .. } => Epoch::ZERO,
     };
     let plan = ImportPlan::new(import, &registry.export().await?.snapshot, options);
-    let why_left = match (plan.own, &leadership) {
-        (0, None) if !options.dry_run => Some(PlacementsLeft::EngineLeads),
-        (0, _) => None,
-        (own, _) => Some(PlacementsLeft::OwnUnits(own)),
-    };
-    let report = plan.report(why_left);
     if options.dry_run || plan.is_refused(options) {
-        return Ok(report);
+        let why_left = (plan.own > 0).then_some(PlacementsLeft::OwnUnits(plan.own));
+        return Ok(plan.report(why_left));
     }
     set_metadata(registry, &plan.metadata).await?;
-    match leadership.filter(|_| why_left.is_none()) {
-        Some(leadership) => {
-            leadership.raise_epochs(epochs).await?;
-            leadership.adopt(&adopted(&plan)).await?;
-        }
-        None => put_all(registry, &plan).await?,
+    let why_left = match plan.own {
+        0 => keep_placements(registry, &plan, epochs).await?,
+        own => Some(PlacementsLeft::OwnUnits(own)),
+    };
+    if why_left.is_some() {
+        put_all(registry, &plan).await?;
     }
     let differing = plan.differing(&registry.export().await?.snapshot);
-    Ok(ImportReport { differing: Some(differing), ..report })
+    Ok(ImportReport { differing: Some(differing), ..plan.report(why_left) })
+}
+
+/// Brings in all units that are not there, with their machines; or says why it did nothing.
+async fn keep_placements(
+    registry: &Registry,
+    plan: &ImportPlan,
+    epochs: Epoch,
+) -> Result<Option<PlacementsLeft>, RegistryError> {
+    let Some(mut leadership) = registry.campaign(&candidate(), TTL).await? else {
+        return Ok(Some(PlacementsLeft::EngineLeads));
+    };
+    let kept = lead(registry, plan, &mut leadership, epochs).await;
+    if let Err(error) = leadership.resign().await {
+        // Its time ends it.
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot resign");
+    }
+    kept
+}
+
+/// Nobody else places anything from the election on, so what is looked at now decides.
+async fn lead(
+    registry: &Registry,
+    plan: &ImportPlan,
+    leadership: &mut Leadership,
+    epochs: Epoch,
+) -> Result<Option<PlacementsLeft>, RegistryError> {
+    let target = registry.export().await?.snapshot;
+    let own = plan.own_units(&target);
+    if own > 0 {
+        return Ok(Some(PlacementsLeft::OwnUnits(own)));
+    }
+    let missing = plan.units.iter().filter(|it| target.unit(it.unit.name.as_str()).is_none());
+    let adopted = missing.map(|it| Adopted {
+        unit: new_unit(it),
+        generation: it.unit.generation,
+        machine: it.machine.clone(),
+    });
+    let adopted: Vec<_> = adopted.collect();
+    leadership.raise_epochs(epochs).await?;
+    leadership.adopt(&adopted).await?;
+    Ok(None)
 }
 
 async fn set_metadata(
@@ -88,16 +103,6 @@ async fn set_metadata(
         registry.patch_metadata(changes).await?;
     }
     Ok(())
-}
-
-/// The units, for a cluster that has none of its own: so none is to be replaced.
-fn adopted(plan: &ImportPlan) -> Vec<Adopted> {
-    let adopted = plan.new_units().map(|it| Adopted {
-        unit: new_unit(it),
-        generation: it.unit.generation,
-        machine: it.machine.clone(),
-    });
-    adopted.collect()
 }
 
 async fn put_all(registry: &Registry, plan: &ImportPlan) -> Result<(), RegistryError> {

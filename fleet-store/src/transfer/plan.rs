@@ -85,9 +85,15 @@ impl ImportPlan {
         }
         import.metadata.into_iter().for_each(|pair| plan.set(pair, target, options.replace));
         plan.refused.sort_by(|one, other| one.name.cmp(&other.name));
-        let kept = plan.units.iter().filter(|it| it.action == ImportAction::Keep).count();
-        plan.own = target.units().len() + target.faults().len() - kept;
+        plan.own = plan.own_units(target);
         plan
+    }
+
+    /// How many units `target` has that are not as the file says, or not in it.
+    #[must_use]
+    pub fn own_units(&self, target: &Snapshot) -> usize {
+        let there = self.units.iter().filter(|it| is_there(&it.unit, target)).count();
+        target.units().len() + target.faults().len() - there
     }
 
     /// Whether nothing may be written.

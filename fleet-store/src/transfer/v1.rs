@@ -10,7 +10,8 @@
 //! | `job/<unit>/target` | the machine that it is on |
 //! | `unit/<hash>` | the text of a unit file |
 //! | `machines/<id>/metadata/<key>` | metadata that was set at run time |
-//! | `job/<unit>/job-state`, `states`, `state`, `machines/<id>/object`, `lease`, `engine` | nothing: they spoke of their moment |
+//!
+//! The others that fleet v1 wrote spoke of their moment, and nothing becomes of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -29,9 +29,9 @@ pub struct Adopted {
 }
 
 impl Leadership {
-    /// Lets all epochs from now on come after `past`, and after those that were made meanwhile where
-    /// `past` is from: machines that remember them take what is placed now for newer. Epochs that
-    /// are as far ahead already stay as they are.
+    /// Lets all epochs from now on come after `past`, and after those that were made meanwhile
+    /// where `past` is from: machines that remember them take what is placed now for newer. Epochs
+    /// that are as far ahead already stay as they are.
     ///
     /// # Errors
     ///

@@ -144,7 +144,9 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
     let target = registry();
     let other = unit("d.service", "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap());
     target.put_unit(other, ExpectUnit::Absent).await.unwrap();
+    let before = target.store().read("").await.unwrap();
     let report = bring(&target, &written).await;
+    assert_eq!(target.store().read("").await.unwrap(), before);
     let told = report.refused.iter().flat_map(|it| {
         it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.place, it.name))
     });
@@ -160,7 +162,7 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
       4fdd028892555d42daccf803d33ee0b7c5e97b70
     line 6: e@.service: cannot activate a template: it is to be launched
     "#);
-    assert_eq!((report.differing, snapshot(&target).await.units().len()), (None, 1));
+    assert_eq!(report.differing, None);
 
     let lenient = ImportOptions { keep_going: true, replace: true, ..options() };
     let report = try_to(&target, &written, lenient).await;

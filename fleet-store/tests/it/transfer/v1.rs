@@ -49,7 +49,10 @@ fn flat(keys: &[(String, String)]) -> String {
 
 /// As etcd answers: a directory in a directory.
 fn nested(keys: &[(String, String)]) -> String {
-    let leaf = |(key, value): &(String, String)| serde_json::json!({ "key": key, "value": value, "modifiedIndex": 7 });
+    let leaf = |(key, value): &(String, String)| {
+        let index = 7;
+        serde_json::json!({ "key": key, "value": value, "modifiedIndex": index })
+    };
     let leaves: Vec<_> = keys.iter().map(leaf).collect();
     let (some, rest) = leaves.split_at(5);
     let folder = |nodes: &[_]| serde_json::json!({ "key": "/a", "dir": true, "nodes": nodes });
