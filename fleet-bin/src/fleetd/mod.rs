@@ -8,6 +8,7 @@ mod etcd;
 mod identity;
 mod journals;
 mod logging;
+pub(crate) mod offline;
 mod run;
 mod summary;
 mod wire_up;

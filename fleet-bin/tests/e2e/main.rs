@@ -4,5 +4,6 @@ mod crash;
 mod daemon;
 mod dev;
 mod etcd;
+mod moving;
 mod refusals;
 mod run;

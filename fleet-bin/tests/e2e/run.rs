@@ -10,16 +10,16 @@ use tempfile::TempDir;
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 
 /// The unit that the machine runs.
-const UNIT: &str = "steady.service";
+pub(crate) const UNIT: &str = "steady.service";
 
 /// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
-struct Machine {
+pub(crate) struct Machine {
     home: TempDir,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().display();
         let config = format!(
@@ -30,11 +30,11 @@ impl Machine {
         Self { home, daemon: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
             .arg("--config")
             .arg(self.path("fleet.conf"))
@@ -49,22 +49,32 @@ impl Machine {
         });
     }
 
+    /// Starts the daemon and the unit; returns its row.
+    pub(crate) fn start_with_unit(&mut self) -> Value {
+        self.start();
+        let unit = self.path(UNIT);
+        std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
+        let started = self.fleetctl(&["start", unit.to_str().unwrap()]);
+        assert!(started.status.success(), "{}", told(&started));
+        self.row().expect("the unit is active")
+    }
+
     /// Tells the daemon to end, which leaves its units as they are.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         let status = daemon.wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}");
     }
 
-    fn fleetctl(&self, args: &[&str]) -> Output {
+    pub(crate) fn fleetctl(&self, args: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.path("fleet.sock").display());
         let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
         fleetctl.args(["--endpoint", &endpoint]).args(args).stdin(Stdio::null());
         fleetctl.output().unwrap()
     }
 
-    fn row(&self) -> Option<Value> {
+    pub(crate) fn row(&self) -> Option<Value> {
         let listed = self.fleetctl(&["list-units", "-o", "json"]);
         let rows: Vec<Value> = serde_json::from_slice(&listed.stdout).ok()?;
         rows.into_iter().find(|row| row["active"] == "active")
@@ -84,12 +94,7 @@ impl Drop for Machine {
 #[test]
 fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
     let mut machine = Machine::new();
-    machine.start();
-    let unit = machine.path(UNIT);
-    std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
-    let started = machine.fleetctl(&["start", unit.to_str().unwrap()]);
-    assert!(started.status.success(), "{}", told(&started));
-    let before = machine.row().expect("the unit is active");
+    let before = machine.start_with_unit();
     machine.end();
     assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
 
