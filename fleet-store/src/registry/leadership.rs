@@ -138,6 +138,12 @@ impl Registry {
 }
 
 impl Registry {
+    /// How far epochs are ahead of revisions.
+    pub(super) async fn ahead(&self) -> Result<u64, RegistryError> {
+        let (entry, _) = self.get(&Key::Epochs).await?;
+        self.epochs_ahead(entry.as_slice())
+    }
+
     /// How far epochs are ahead of revisions, among what engines agree by.
     fn epochs_ahead(&self, entries: &[Entry]) -> Result<u64, RegistryError> {
         let key = self.key(&Key::Epochs);

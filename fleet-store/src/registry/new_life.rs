@@ -14,7 +14,8 @@ use crate::{Entry, Key, Layout};
 /// Whatever is compared with what agents and engines remember of the lost life is made to come
 /// after it: every placement gets the epoch of `revision`, so that no agent takes it for overtaken,
 /// and the last term becomes `revision`, which is at least as high as any term. No generation is
-/// higher than the revision that it was made at, so restarts to come are higher by themselves.
+/// higher than the epoch of the revision that it was made at, so restarts to come are higher by
+/// themselves.
 pub(crate) fn new_life(
     entries: Vec<Entry>,
     layout: &Layout,

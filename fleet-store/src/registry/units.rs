@@ -106,10 +106,12 @@ impl Registry {
         &self,
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
+        let ahead = self.ahead().await?;
         let raise = |found: &Found| {
-            // No generation is higher than the revision it was made at. So this one is higher than
-            // those of a destroyed unit of the same name, which a machine may still remember.
-            let next = found.record.generation.next().0.max(found.revision.0);
+            // No generation is higher than the revision it was made at, or, in a cluster that was
+            // moved here, than the epoch of that. So this one is higher than those of a destroyed
+            // unit of the same name, which a machine may still remember.
+            let next = found.record.generation.next().0.max(found.revision.0 + ahead);
             UnitRecord { generation: Generation(next), ..found.record }
         };
         let (revision, record) = self.change_unit(name, raise).await?;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fleet_core::{Epoch, Snapshot};
+use fleet_core::{Epoch, Generation, Snapshot};
 use fleet_store::{
-    ExpectUnit, ImportOptions, ImportReport, PlacementsLeft, Registry, RegistryError, StoreError,
-    import,
+    Adopted, ExpectUnit, ImportOptions, ImportReport, PlacementsLeft, Registry, RegistryError,
+    StoreError, import,
 };
 
 use super::{bring, cluster, faulty, file, options, over, place, read, snapshot, wrapped};
@@ -40,12 +40,19 @@ async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
     let after = snapshot(&target).await;
     assert!(after.placement("db.service").unwrap().epoch > kept.epoch);
 
+    // And so is a restart of a unit that was made anew: a machine may remember the one before.
+    let known = after.unit("web.service").unwrap().generation;
+    target.destroy(&name("web.service")).await.unwrap();
+    submit(&target, "web.service").await;
+    let (_, generation) = target.request_restart(&name("web.service")).await.unwrap();
+    assert!(generation.0 > known.0 + 1_000_000);
+
     // It may move on, and come still later.
     let third = registry();
     bring(&third, &file(&target).await).await;
     let third = snapshot(&third).await;
     let last = after.placement("db.service").unwrap().epoch;
-    assert!(third.placement("web.service").unwrap().epoch > Epoch(last.0 + 1_000_000));
+    assert!(third.placement("db.service").unwrap().epoch > Epoch(last.0 + 1_000_000));
 }
 
 #[tokio::test]
@@ -81,6 +88,25 @@ async fn an_import_is_a_term_of_its_own() {
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
     let next = target.campaign(&id("m-1"), TTL).await.unwrap().expect("the import has resigned");
     assert_eq!(next.term().0, before.term().0 + 2);
+}
+
+/// Not even a leader writes over a unit, or a placement, that came in between.
+#[tokio::test]
+async fn what_is_there_is_not_adopted_over() {
+    let target = registry();
+    submit(&target, "a.service").await;
+    let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let adopted = |unit_name: &str| Adopted {
+        unit: unit(unit_name, "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap()),
+        generation: Generation::ZERO,
+        machine: Some(id("m-1")),
+    };
+    let both = [adopted("b.service"), adopted("a.service")];
+    let conflict = leader.adopt(&both).await;
+    assert!(matches!(conflict, Err(RegistryError::Conflict)), "{conflict:?}");
+    assert!(placements(&*snapshot(&target).await).is_empty());
+    leader.adopt(&both[..1]).await.unwrap();
+    assert_eq!(placements(&*snapshot(&target).await), ["b.service on m-1"]);
 }
 
 #[tokio::test(start_paused = true)]
