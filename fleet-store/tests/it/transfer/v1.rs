@@ -28,6 +28,7 @@ fn keys(prefix: &str) -> Vec<(String, String)> {
         ("job/lost.service/object", object("lost.service", 2)),
         ("job/odd.service/object", object("odd.service", 1)),
         ("job/odd.service/target-state", "paused".to_owned()),
+        ("job/alias.service/object", object("other.service", 1)),
         ("job/name/object", object("name", 1)),
         ("machines/m-1/object", "{}".to_owned()),
         ("machines/m-1/metadata/rack", "7".to_owned()),
@@ -75,6 +76,8 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     insta::assert_snapshot!(wrapped(&units.chain(refused).chain(remarks).collect::<String>()), @r#"
     job/half.service/object: half.service inactive None
     job/web.service/object: web.service launched Some(MachineId("m-1"))
+    refused: RefusedImport { place: "job/alias.service/object", name: "alias.service",
+      reasons: ["the object is that of \"other.service\""] }
     refused: RefusedImport { place: "job/lost.service/object", name: "lost.service",
       reasons: ["its unit file unit/0202020202020202020202020202020202020202 is missing"]
       }
@@ -92,7 +95,7 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
 
 #[tokio::test]
 async fn what_is_sound_is_imported_with_its_machine() {
-    let bad = ["lost", "odd", "name"];
+    let bad = ["lost", "odd", "alias", "name"];
     let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
     let target = registry();
     let report = bring(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;
