@@ -183,6 +183,9 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
       MachineMetadata, spelled exactly so
     line 4: c.service: 3:1: [X-Fleet] has no option "X-Conflict"; write Conflicts,
       spelled exactly so
+    line 5: d.service: the cluster has another: its hash is
+      77743f616f04ae251970e39c0656153229b74dba, here
+      4fdd028892555d42daccf803d33ee0b7c5e97b70
     line 6: e@.service: cannot activate a template: it is to be launched
     "#);
     assert_eq!(report.differing, None);
