@@ -154,6 +154,11 @@ impl Snapshot {
         self.dynamic_metadata.get(machine).map(|pairs| &**pairs)
     }
 
+    /// All metadata that was set at run time, in order of machine IDs.
+    pub fn all_dynamic_metadata(&self) -> impl ExactSizeIterator<Item = (&MachineId, &Metadata)> {
+        self.dynamic_metadata.iter().map(|(machine, pairs)| (machine, &**pairs))
+    }
+
     /// The current state of a unit: what has been done of what is desired.
     ///
     /// A unit without placement, or of which its machine has reported nothing, is inactive;

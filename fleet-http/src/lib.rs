@@ -6,8 +6,8 @@ mod server;
 pub mod wire;
 
 pub use client::{
-    Client, ClientError, Endpoint, EndpointError, JournalLines, JournalOptions, PutOutcome,
-    StateFilter, UnitUpload,
+    Client, ClientError, Endpoint, EndpointError, ExportBytes, JournalLines, JournalOptions,
+    PutOutcome, StateFilter, UnitUpload,
 };
 pub use server::{
     Api, JournalError, JournalQuery, JournalStream, Journals, Listen, ListenError,
@@ -17,3 +17,8 @@ pub use server::{
 /// The header that says how many seconds ago a server lost sight of its store. It is on each answer
 /// for as long as that lasts: what such an answer says may have changed since.
 const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");
+
+/// The header that says, on an export, what the server does about unit files that the old program
+/// would have passed over in silence: `refuse` or `warn`.
+const STRICTNESS: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-fleet-unknown-options");

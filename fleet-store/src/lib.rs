@@ -15,6 +15,7 @@ mod registry;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod transfer;
 mod watch;
 
 pub use codec::CodecError;
@@ -27,10 +28,16 @@ pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
 pub use mirror::{Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress};
 pub use registry::{
-    ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit, Place,
-    PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,
+    Adopted, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit,
+    Place, PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,
 };
 pub use store::{
     Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,
+};
+pub use transfer::{
+    Export, ExportEnd, ExportError, ExportHeader, ExportItem, ExportLines, ExportReader,
+    ExportedMetadata, ExportedUnit, Import, ImportAction, ImportError, ImportMetadata,
+    ImportOptions, ImportOrigin, ImportPlan, ImportReport, ImportUnit, PlacementsLeft, PlannedUnit,
+    RefusedImport, V1DumpError, import,
 };
 pub use watch::{Change, Changes, Watch, WatchSender};

@@ -127,6 +127,20 @@ pub(crate) enum Command {
     ListUnitFiles(ListArgs),
     /// List the machines that are present.
     ListMachines(ListArgs),
+    /// Write the cluster to one portable file: to back it up, or to move it.
+    ///
+    /// The file holds the units with their texts, desired states and machines, and the metadata
+    /// that was set, at one revision, with checksums. It is written as a whole or not at all.
+    Export(ExportArgs),
+    /// Bring in what an export holds, or the keys of a fleet v1.
+    ///
+    /// Everything is checked before the first write, and read back after the last. What is there
+    /// already is left, so an import that broke off is finished by running it again.
+    #[command(after_help = "A cluster that moves, so that nothing restarts: export it, end its \
+        daemons, import with --config into the new store, start the daemons on it.\n\
+        Exit codes: 0 all is there, 1 something was refused or is not as it was written, 2 the \
+        command line or the configuration is wrong.")]
+    Import(ImportArgs),
     /// Print the version.
     Version(VersionArgs),
     /// Was a command of fleet v1; it is refused with what to do instead.
@@ -249,6 +263,35 @@ pub(crate) struct ListArgs {
     /// The columns to print, separated by commas.
     #[arg(long, value_name = "FIELDS")]
     pub(crate) fields: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The file, which is replaced if it is there; "-" is standard output.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Read the store that this configuration of fleetd names, instead of asking a daemon.
+    #[arg(long, value_name = "FLEETD.TOML")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// An export, or the keys of a fleet v1 as JSON; "-" is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Check everything, say what would be done, and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Put what is in the file in the place of what differs in the cluster.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Leave out what is refused, and import the rest.
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    /// Write to the store that this configuration of fleetd names, instead of asking a daemon.
+    #[arg(long, value_name = "FLEETD.TOML")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | read the command line, old spellings too | `spelling`, `args`, `settings` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
-//! | ask the cluster | `session` |
+//! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | decide what to do (pure) | `resolve`, `wait`, `pending` |
 //! | do it | `commands`, `follow` |
-//! | print it | `output`, `report`, `columns`, `table`, `words`, `progress`, `error` |
+//! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
+//! | tell how it goes | `progress`, `error` |
 
 mod args;
 mod columns;
@@ -17,6 +18,7 @@ mod error;
 mod follow;
 mod local;
 mod names;
+mod offline;
 mod output;
 mod pending;
 mod progress;
@@ -26,7 +28,9 @@ mod session;
 mod settings;
 mod spelling;
 mod table;
+mod target;
 mod wait;
+mod whole_file;
 mod words;
 
 use std::ffi::OsString;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use fleet_core::{Requirements, Strictness, TargetState};
 use fleet_http::{
-    Client, ClientError, Endpoint, JournalLines, JournalOptions, PutOutcome, StateFilter,
-    UnitUpload, wire,
+    Client, ClientError, Endpoint, ExportBytes, JournalLines, JournalOptions, PutOutcome,
+    StateFilter, UnitUpload, wire,
 };
+use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::error::CliError;
@@ -154,6 +156,31 @@ impl Session {
     pub(crate) async fn restart(&self, name: &UnitName) -> Result<u64, CliError> {
         let generation = self.client.restart(name).await;
         generation.map(|it| it.0).map_err(|error| cannot(format!("restart {name}"), error))
+    }
+
+    /// Opens an export of the cluster.
+    pub(crate) async fn export(&self) -> Result<ExportBytes, CliError> {
+        self.client.export().await.map_err(|error| cannot("export the cluster", error))
+    }
+
+    /// The next bytes of an export; `None` after the last ones.
+    pub(crate) async fn more(&self, export: &mut ExportBytes) -> Result<Option<Bytes>, CliError> {
+        export.next().await.map_err(|error| cannot("go on exporting the cluster", error))
+    }
+
+    /// Puts a unit in the place of whatever is there, or where nothing is. `false`: it was to be
+    /// new, and somebody else was faster.
+    pub(crate) async fn put(&self, name: &UnitName, upload: &UnitUpload) -> Result<bool, CliError> {
+        match self.client.put_unit(name, upload).await {
+            Ok(outcome) => Ok(outcome != PutOutcome::Exists),
+            Err(error) => Err(cannot(format!("import {name}"), error)),
+        }
+    }
+
+    /// Sets metadata of machines, all of it or nothing.
+    pub(crate) async fn set_metadata(&self, changes: &[MetadataChange]) -> Result<(), CliError> {
+        let set = self.client.patch_machines(changes).await;
+        set.map_err(|error| cannot("set the metadata of machines", error))
     }
 
     /// Opens a unit's journal.

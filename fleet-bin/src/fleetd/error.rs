@@ -25,6 +25,11 @@ impl StartError {
         Self { status: 2, ..Self::new(what) }
     }
 
+    /// Whether the request itself is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.status == 2
+    }
+
     /// The exit status of a daemon that ends with this error.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status)

@@ -9,6 +9,7 @@ mod etcd;
 mod identity;
 mod journals;
 mod logging;
+pub(crate) mod offline;
 mod run;
 mod summary;
 mod wire_up;

@@ -1,6 +1,6 @@
 //! Puts a daemon together: the only place that picks a store and a service manager.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +60,7 @@ impl Wiring {
     /// Starts everything. When this fails, what was begun is dropped again, and units that ran
     /// before run on.
     pub(crate) async fn start(self) -> Result<Running, StartError> {
-        let store = self.open_store().await?;
-        let registry = Registry::new(store, self.key_prefix());
+        let registry = open_registry(&self.store, &self.data_dir).await?;
         identity::settle_lineage(&registry).await?;
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
@@ -77,31 +76,6 @@ impl Wiring {
         self.start_engine(&mut running, &shutdown);
         self.serve(&mut running, &shutdown);
         Ok(running)
-    }
-
-    async fn open_store(&self) -> Result<Arc<dyn Store>, StartError> {
-        Ok(match &self.store {
-            #[cfg(feature = "etcd")]
-            StoreKind::Etcd(settings) => {
-                let config = etcd::config(settings)?;
-                let store = EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?;
-                Arc::new(store)
-            }
-            StoreKind::Memory => Arc::new(MemoryStore::new()),
-            StoreKind::Embedded => {
-                let path = Config::store_file(&self.data_dir);
-                let what = || format!("cannot open the store {}", path.display());
-                Arc::new(EmbeddedStore::open(&path).await.context(what)?)
-            }
-        })
-    }
-
-    fn key_prefix(&self) -> &str {
-        match &self.store {
-            #[cfg(feature = "etcd")]
-            StoreKind::Etcd(settings) => &settings.key_prefix,
-            StoreKind::Embedded | StoreKind::Memory => Layout::DEFAULT_PREFIX,
-        }
     }
 
     async fn open_managers(&self) -> Result<Vec<Arc<NativeManager>>, StartError> {
@@ -165,6 +139,30 @@ impl Wiring {
             running.loops.spawn(serve(listener, router, done));
         }
     }
+}
+
+/// The cluster in the store that a configuration names.
+pub(crate) async fn open_registry(
+    kind: &StoreKind,
+    data_dir: &Path,
+) -> Result<Registry, StartError> {
+    let store: Arc<dyn Store> = match kind {
+        StoreKind::Etcd(settings) => {
+            let config = etcd::config(settings)?;
+            Arc::new(EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?)
+        }
+        StoreKind::Memory => Arc::new(MemoryStore::new()),
+        StoreKind::Embedded => {
+            let path = Config::store_file(data_dir);
+            let what = || format!("cannot open the store {}", path.display());
+            Arc::new(EmbeddedStore::open(&path).await.context(what)?)
+        }
+    };
+    let prefix = match kind {
+        StoreKind::Etcd(settings) => &settings.key_prefix,
+        StoreKind::Embedded | StoreKind::Memory => Layout::DEFAULT_PREFIX,
+    };
+    Ok(Registry::new(store, prefix))
 }
 
 impl Running {

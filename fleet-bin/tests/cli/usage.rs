@@ -28,6 +28,8 @@ async fn help_is_a_success_and_goes_to_standard_output() {
                 "list-units",
                 "list-unit-files",
                 "list-machines",
+                "export",
+                "import",
                 "version",
             ])
     {

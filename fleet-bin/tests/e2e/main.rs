@@ -6,5 +6,6 @@ mod dev;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod lineage;
+mod moving;
 mod refusals;
 mod run;

@@ -50,6 +50,16 @@ impl Machine {
         });
     }
 
+    /// Starts the daemon and the unit; returns its row.
+    pub(crate) fn start_with_unit(&mut self) -> Value {
+        self.start();
+        let unit = self.path(UNIT);
+        std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
+        let started = self.fleetctl(&["start", unit.to_str().unwrap()]);
+        assert!(started.status.success(), "{}", told(&started));
+        self.row().expect("the unit is active")
+    }
+
     /// Tells the daemon to end, which leaves its units as they are.
     pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
@@ -85,12 +95,7 @@ impl Drop for Machine {
 #[test]
 fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
     let mut machine = Machine::new();
-    machine.start();
-    let unit = machine.path(UNIT);
-    std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
-    let started = machine.fleetctl(&["start", unit.to_str().unwrap()]);
-    assert!(started.status.success(), "{}", told(&started));
-    let before = machine.row().expect("the unit is active");
+    let before = machine.start_with_unit();
     machine.end();
     assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
 

@@ -74,13 +74,17 @@ impl Caller {
         self.within(self.get_whole(&format!("/{path}"))).await.map(drop)
     }
 
-    /// Gets a body that is read as it comes.
-    pub(super) async fn open(&self, path: &str, query: &Query) -> Result<Incoming, ClientError> {
+    /// Gets an answer whose body is read as it comes.
+    pub(super) async fn open(
+        &self,
+        path: &str,
+        query: &Query,
+    ) -> Result<Response<Incoming>, ClientError> {
         let path = format!("/fleet/v1/{path}{query}");
         let opened = async {
             let response = self.get_once_more(&path).await?;
             if response.status().is_success() {
-                return Ok(response.into_body());
+                return Ok(response);
             }
             Err(self.refused(response).await)
         };

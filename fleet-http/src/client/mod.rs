@@ -4,6 +4,7 @@ mod call;
 mod connect;
 mod endpoint;
 mod error;
+mod export;
 mod journal;
 mod query;
 
@@ -26,6 +27,7 @@ use query::Query;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
+pub use export::ExportBytes;
 pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
@@ -248,8 +250,19 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        let body = self.caller.open(&path, &options.query()).await?;
-        Ok(JournalLines::new(self.endpoint().clone(), body))
+        let answer = self.caller.open(&path, &options.query()).await?;
+        Ok(JournalLines::new(self.endpoint().clone(), answer.into_body()))
+    }
+
+    /// Opens an export of the whole cluster at one revision. Its bytes are those of a portable
+    /// file, to be read by a [`fleet_store::ExportReader`].
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 503 when the server does not see its store.
+    pub async fn export(&self) -> Result<ExportBytes, ClientError> {
+        let answer = self.caller.open("export", &Query::new()).await?;
+        Ok(ExportBytes::new(self.endpoint().clone(), answer))
     }
 
     /// All pages of a list. When the server no longer keeps the listing it is begun anew.

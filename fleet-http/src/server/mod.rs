@@ -3,6 +3,7 @@
 mod api;
 mod connection;
 mod discovery;
+mod export;
 mod extract;
 mod failure;
 mod health;

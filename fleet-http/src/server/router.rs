@@ -11,7 +11,7 @@ use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
-use super::{discovery, health, journal, machines, put, states, units};
+use super::{discovery, export, health, journal, machines, put, states, units};
 use crate::BEHIND;
 
 /// Where version 1 lives, and its other name.
@@ -66,6 +66,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only GET and PATCH supported against this resource",
             ),
         )
+        .route(&at("/export"), only_get(get(export::export)))
         .route(&at("/version"), only_get(get(health::version)))
         .route(&at("/discovery"), discovery_only())
 }

@@ -4,6 +4,7 @@ mod client;
 mod defects;
 mod discovery;
 mod document;
+mod export;
 mod harness;
 mod http;
 mod journal;

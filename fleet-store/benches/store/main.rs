@@ -1,11 +1,12 @@
 //! What the store and the mirror cost, one JSON line for each figure.
 //!
-//! `cargo bench -p fleet-store --bench store`, with `-- mirror`, `-- watches` or `-- writes` for a
-//! part. Where there is a floor, it was measured in the same
+//! `cargo bench -p fleet-store --bench store`, with `-- mirror`, `-- watches`, `-- writes` or
+//! `-- transfer` for a part. Where there is a floor, it was measured in the same
 //! run: what redb takes for the same durable write without fleet.
 
 mod heap;
 mod mirror;
+mod transfer;
 mod watches;
 mod writes;
 
@@ -33,6 +34,9 @@ fn main() {
     }
     if is_wanted("mirror") {
         runtime.block_on(mirror::measure());
+    }
+    if is_wanted("transfer") {
+        runtime.block_on(transfer::measure());
     }
 }
 

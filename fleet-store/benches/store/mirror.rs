@@ -13,7 +13,7 @@ use fleet_store::{
 
 use crate::{heap, micros, report, spread, unit, unit_of};
 
-const UNITS: usize = 100_000;
+pub(crate) const UNITS: usize = 100_000;
 const MACHINES: usize = 1_000;
 const LEASE: std::time::Duration = std::time::Duration::from_secs(3600);
 
@@ -76,7 +76,7 @@ async fn changes(name: &str, registry: &Registry, mirror: &Mirror) {
     report(&format!("mirror_{name}_change_copies_bytes"), copied as f64 / 1000.0);
 }
 
-async fn fill(registry: &Registry, unit: fn(usize) -> NewUnit) {
+pub(crate) async fn fill(registry: &Registry, unit: fn(usize) -> NewUnit) {
     for number in 0..UNITS {
         registry.put_unit(unit(number), ExpectUnit::Absent).await.expect("a write");
     }

@@ -6,13 +6,8 @@ use fleet_core::Revision;
 
 use super::EmbeddedStore;
 use super::disk::{Kept, Kind, read_backup, write_new};
-use crate::registry::new_life;
+use crate::registry::{LEAP, new_life};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
-
-/// How far a restored store is ahead of its backup: further than any store gets between a backup
-/// and its loss, at a thousand revisions a second for eleven days. So no daemon of the life that
-/// was lost has ever seen one of its revisions, or held one of its leases.
-const LEAP: u64 = 1_000_000_000;
 
 impl EmbeddedStore {
     /// Writes a backup of the store at its present revision to a new file, while the store is in

@@ -14,7 +14,7 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Lineage, Registry, UnusedContent};
+use crate::{Export, Lineage, Registry, RegistryError, UnusedContent};
 use view::View;
 
 pub use difference::Difference;
@@ -224,6 +224,18 @@ impl Mirror {
         self.shared.read(|state| state.view.lineage())
     }
 
+    /// The cluster as it can be [exported](Export), if the snapshot is current.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Value`] when the lineage cannot be read.
+    pub fn export(&self) -> Result<Option<Export>, RegistryError> {
+        self.shared.read(|state| match state.behind_since {
+            None => state.view.export().map(Some),
+            Some(_) => Ok(None),
+        })
+    }
+
     /// Ends the following, for all handles. The last snapshot stays readable and is not current.
     pub fn shutdown(&self) {
         self.task.0.abort();
@@ -240,6 +252,18 @@ impl Mirror {
             Some(_) => Ok(state.view.snapshot().clone()),
             None => Err(MirrorClosed),
         })
+    }
+}
+
+impl Registry {
+    /// The cluster as it can be [exported](Export), read all at once: for those who have no mirror.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Store`]; [`RegistryError::Value`] when the lineage cannot be read.
+    pub async fn export(&self) -> Result<Export, RegistryError> {
+        let listing = self.store().read(self.layout().prefix()).await?;
+        View::new(self.layout().clone()).relist(listing).export()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Fault, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, Fault, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::contents::Contents;
@@ -19,7 +19,9 @@ use crate::codec::{
     decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
-use crate::{Change, Changes, CodecError, Key, Layout, Listing, UnusedContent};
+use crate::{
+    Change, Changes, CodecError, Export, Key, Layout, Listing, RegistryError, UnusedContent,
+};
 
 /// The snapshot with what it is made of.
 #[derive(Debug)]
@@ -82,9 +84,25 @@ impl View {
         decode_lineage(self.lineage.as_deref()?).ok()
     }
 
-    /// Whether what is stored as the lineage is that of this view, which may have none yet.
+    /// What of the cluster can be exported.
+    pub(super) fn export(&self) -> Result<Export, RegistryError> {
+        let lineage = self.lineage.as_deref().map(decode_lineage).transpose();
+        let key = || self.layout.key(&Key::Lineage);
+        let lineage = lineage.map_err(|source| RegistryError::Value { key: key(), source })?;
+        let beginning = lineage.as_ref().map_or(0, Lineage::beginning);
+        let epochs = Epoch(beginning + self.snapshot.revision.0);
+        Ok(Export { snapshot: self.snapshot.clone(), lineage, epochs })
+    }
+
+    /// Whether what is stored as the lineage is that of this view, which may have none yet. Where
+    /// it begins may be raised; it stays the same history.
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
-        self.lineage.is_none() || self.lineage.as_deref() == lineage
+        let Some(own) = self.lineage.as_deref() else { return true };
+        let same = |other| match (decode_lineage(own), decode_lineage(other)) {
+            (Ok(own), Ok(other)) => own.is_the_same_as(&other),
+            _ => own == other,
+        };
+        lineage.is_some_and(same)
     }
 
     /// Whether nobody leads but, perhaps, the candidate itself.

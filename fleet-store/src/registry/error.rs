@@ -60,6 +60,11 @@ pub enum RegistryError {
         #[source]
         source: CodecError,
     },
+    /// The store has no lineage, so nothing tells where its epochs begin.
+    #[error(
+        "the store has no lineage yet: a fleetd that uses it, or Registry::lineage, gives it one"
+    )]
+    NoLineage,
     /// A value cannot be written down.
     #[error("the value cannot be stored")]
     Encode(#[source] CodecError),

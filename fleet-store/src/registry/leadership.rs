@@ -1,5 +1,7 @@
 //! Leadership: one engine at a time, and writes that only the present leader can make.
 
+mod adopt;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -15,6 +17,9 @@ use crate::codec::{
 };
 use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 
+pub use adopt::Adopted;
+pub(crate) use adopt::LEAP;
+
 /// The right to decide on placements, in one term.
 ///
 /// Every write through it has as a condition that this very leadership still lasts, so a leader
@@ -25,7 +30,7 @@ pub struct Leadership {
     term: Term,
     lease: LeaseId,
     elected: Revision,
-    /// What the epochs of this lineage are counted from.
+    /// What the epochs of this lineage are counted from. None but a leader changes it.
     beginning: u64,
     /// The stored claim, which no other leadership ever has: the term is in it.
     claim: Vec<u8>,
@@ -198,19 +203,29 @@ impl Leadership {
             return Err(RegistryError::Conflict);
         }
         let mut revision = self.elected;
-        for mut transaction in self.steps(writes, reasons) {
-            // Each step has to come right after the one before.
-            transaction.conditions[PLACED] = self.placed_since(*placed);
-            revision = match self.registry.store.commit(transaction).await? {
-                Commit::Applied(revision) => revision,
-                Commit::Refused { condition: LEADING, .. } => {
-                    return Err(RegistryError::Deposed { term: self.term });
-                }
-                Commit::Refused { .. } => return Err(RegistryError::Conflict),
-            };
-            *placed = Some(revision);
+        for transaction in self.steps(writes, reasons) {
+            revision = self.step(&mut placed, transaction).await?;
         }
         Ok(revision)
+    }
+
+    /// Commits a transaction that begins with the [fence](Self::fence), right after the one before.
+    async fn step(
+        &self,
+        placed: &mut Option<Revision>,
+        mut transaction: Transaction,
+    ) -> Result<Revision, RegistryError> {
+        transaction.conditions[PLACED] = self.placed_since(*placed);
+        match self.registry.store.commit(transaction).await? {
+            Commit::Applied(revision) => {
+                *placed = Some(revision);
+                Ok(revision)
+            }
+            Commit::Refused { condition: LEADING, .. } => {
+                Err(RegistryError::Deposed { term: self.term })
+            }
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
     }
 
     /// How every transaction begins.

@@ -46,6 +46,12 @@ impl Lineage {
         Self { beginning, ..self }
     }
 
+    /// Whether both are one history, be it said to begin elsewhere now.
+    #[must_use]
+    pub fn is_the_same_as(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
     /// What its epochs and generations are counted from.
     #[must_use]
     pub fn beginning(&self) -> u64 {
@@ -77,16 +83,10 @@ impl Registry {
             Commit::Refused { .. } => Err(RegistryError::Conflict),
         }
     }
+
     /// What the epochs and generations of this store are counted from: zero if it has no lineage.
     pub(super) async fn beginning(&self) -> Result<u64, RegistryError> {
-        if let Some(known) = self.beginning.get() {
-            return Ok(*known);
-        }
-        match self.stored_lineage().await? {
-            // It stays what it is while the store is the same, and mirrors follow no other.
-            Some(lineage) => Ok(*self.beginning.get_or_init(|| lineage.beginning)),
-            None => Ok(0),
-        }
+        Ok(self.stored_lineage().await?.map_or(0, |lineage| lineage.beginning))
     }
 
     async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {

@@ -14,7 +14,7 @@ mod new_life;
 mod presence;
 mod units;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
@@ -22,7 +22,9 @@ use fleet_core::Revision;
 use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
 
 pub use error::RegistryError;
-pub use leadership::{Leadership, Place, PlacementWrites, Unplace};
+#[cfg(feature = "embedded")]
+pub(crate) use leadership::LEAP;
+pub use leadership::{Adopted, Leadership, Place, PlacementWrites, Unplace};
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 #[cfg(feature = "embedded")]
@@ -38,15 +40,13 @@ pub use units::{ExpectUnit, NewUnit, UnusedContent};
 pub struct Registry {
     store: Arc<dyn Store>,
     layout: Arc<Layout>,
-    /// What epochs and generations are counted from, once that is known.
-    beginning: Arc<OnceLock<u64>>,
 }
 
 impl Registry {
     /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self { store, layout: Arc::new(Layout::new(prefix)), beginning: Arc::default() }
+        Self { store, layout: Arc::new(Layout::new(prefix)) }
     }
 
     /// The store below.

@@ -191,3 +191,29 @@ fn a_lineage_is_a_short_plain_text() {
     }
     assert_eq!(lineage("0f-9A").to_string(), "0f-9A");
 }
+
+/// A cluster that was moved here has epochs far ahead of its revisions, and so have the machines.
+#[tokio::test]
+async fn what_was_moved_comes_back_after_all_that_was_lost_too() {
+    let files = Files::new();
+    let store = open(&files.path("store")).await;
+    let registry = registry(&store);
+    registry.lineage(&lineage("first")).await.unwrap();
+    submit(&registry, "a.service").await;
+    let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    leader.raise_epochs(Epoch(5_000_000_000_000)).await.unwrap();
+    let epoch = Epoch(leader.elected().0 + 1);
+    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
+    leader
+        .commit(&PlacementWrites { place: vec![place], ..PlacementWrites::default() })
+        .await
+        .unwrap();
+    let epoch = async |registry: &Registry| {
+        registry.export().await.unwrap().snapshot.placement("a.service").unwrap().epoch
+    };
+    let before = epoch(&registry).await;
+    assert!(before > Epoch(5_000_000_000_000));
+    store.backup(files.path("backup")).await.unwrap();
+    restore(&files, "restored").await.unwrap();
+    assert!(epoch(&self::registry(&open(&files.path("restored")).await)).await > before);
+}

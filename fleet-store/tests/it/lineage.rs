@@ -54,3 +54,18 @@ async fn what_a_decision_saw_is_compared_by_revisions_whatever_the_lineage() {
     // It was decided before the write that it knows of.
     assert!(leader.commit(&place("b.service")).await.is_err());
 }
+
+/// Where a lineage begins may be raised, by an import; it is the same history, and mirrors go on.
+#[tokio::test(start_paused = true)]
+async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
+    let registry = registry();
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    let mirror = mirror(&registry).await;
+    let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    leader.raise_epochs(Epoch(5_000_000)).await.unwrap();
+    submit(&registry, "a.service").await;
+    let (revision, generation) = registry.request_restart(&name("a.service")).await.unwrap();
+    soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(generation > Generation(5_000_000), "{generation:?}");
+    assert!(mirror.lineage().unwrap().beginning() > 5_000_000);
+}

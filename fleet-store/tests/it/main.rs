@@ -19,3 +19,4 @@ mod mirror_twin;
 mod presence;
 mod registry;
 mod support;
+mod transfer;

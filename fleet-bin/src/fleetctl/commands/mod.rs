@@ -2,6 +2,8 @@
 
 mod bring_up;
 mod cat;
+mod export;
+mod import;
 mod journal;
 mod list_machines;
 mod list_unit_files;
@@ -46,6 +48,8 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::ListUnits(args) => list_units::run(context, &args).await?,
         Command::ListUnitFiles(args) => list_unit_files::run(context, &args).await?,
         Command::ListMachines(args) => list_machines::run(context, &args).await?,
+        Command::Export(args) => export::run(context, &args).await?,
+        Command::Import(args) => import::run(context, &args).await?,
         Command::Version(args) => version::run(context, args.server).await?,
         Command::Ssh(_) => return Err(no_ssh()),
     }

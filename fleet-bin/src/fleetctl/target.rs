@@ -1,0 +1,49 @@
+//! The cluster that something is imported into, as its daemon shows it.
+
+use fleet_core::{Fault, Requirements, Snapshot, Strictness, Unit};
+use fleet_store::{ExportItem, ExportReader, ExportedUnit};
+use fleet_unitfile::UnitFile;
+
+use super::error::CliError;
+use super::session::Session;
+
+/// What a cluster holds, and how strict its daemon is.
+pub(crate) struct Target {
+    /// The units, those that cannot be understood, and the metadata that was set.
+    pub(crate) snapshot: Snapshot,
+    /// What the daemon does about what the old program passed over in silence.
+    pub(crate) strictness: Strictness,
+}
+
+/// Reads all that the cluster holds.
+pub(crate) async fn read(session: &Session) -> Result<Target, CliError> {
+    let mut bytes = session.export().await?;
+    let mut reader = ExportReader::new();
+    let mut snapshot = Snapshot::default();
+    let wrong = |error| CliError::failed("cannot read the cluster").because(error);
+    while let Some(piece) = session.more(&mut bytes).await? {
+        reader.push(&piece, &mut |item, _| add(&mut snapshot, item)).map_err(wrong)?;
+    }
+    let (header, _) = reader.finish().map_err(wrong)?;
+    snapshot.revision = header.revision;
+    Ok(Target { snapshot, strictness: bytes.strictness() })
+}
+
+fn add(snapshot: &mut Snapshot, item: ExportItem) {
+    match item {
+        ExportItem::Metadata(it) => snapshot.put_dynamic_metadata(it.machine, it.key, it.value),
+        ExportItem::Fault { unit, problem } => snapshot.put_fault(unit, Fault { message: problem }),
+        ExportItem::Unit(it) => match unit(&it) {
+            Ok(unit) => snapshot.put_unit(unit),
+            Err(message) => snapshot.put_fault(it.name, Fault { message }),
+        },
+    }
+}
+
+/// What the daemon takes for a unit, this program may not, if it is an older one.
+fn unit(from: &ExportedUnit) -> Result<Unit, String> {
+    let file = UnitFile::parse(&from.source).map_err(|error| error.to_string())?;
+    let parsed = Requirements::parse(&from.name, &file, Strictness::Warn);
+    let requirements = parsed.map_err(|error| error.to_string())?.requirements;
+    Ok(Unit::new(from.name.clone(), file, requirements, from.desired))
+}

@@ -1,0 +1,201 @@
+//! Exporting and importing, by a daemon.
+
+use crate::cluster::Cluster;
+
+/// A cluster with two units and metadata.
+async fn source() -> Cluster {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    cluster.run("start web db").await.ok();
+    cluster.run("export cluster.jsonl").await.ok();
+    cluster
+}
+
+/// The file that the cluster made, for another one.
+fn hand_over(from: &Cluster, to: &Cluster, name: &str) {
+    std::fs::copy(from.folder().join(name), to.folder().join(name)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_goes_to_a_file_or_to_standard_output() {
+    let cluster = source().await;
+    let out = cluster.run("export").await.ok();
+    let file = std::fs::read_to_string(cluster.folder().join("cluster.jsonl")).unwrap();
+    let units = |text: &str| text.matches("\"kind\":\"unit\"").count();
+    assert_eq!((units(&out.stdout), units(&file)), (2, 2));
+    let told = cluster.run("export -o json cluster.jsonl").await.ok().stdout;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told[0]["units"], &told[0]["file"]), (&2.into(), &"cluster.jsonl".into()));
+    let folder = cluster.run("export .").await;
+    assert_eq!(folder.code, 1);
+    let said = "fleetctl: cannot write .: it is a directory: name a file in it\n";
+    assert_eq!(folder.stderr, said);
+
+    cluster.damage("web.service").await;
+    let broken = cluster.run("export broken.jsonl").await;
+    assert_eq!(broken.code, 1);
+    insta::assert_snapshot!(broken.stderr.replace(": ", ":\n"), @r#"
+    fleetctl:
+    what cannot be understood is not in the export:
+    web.service:
+    the unit's record cannot be understood:
+    the value is damaged:
+    expected value at line 1 column 1
+    help:
+    mend such a unit, by "fleetctl submit --replace", or destroy it, and export again
+    "#);
+    let file = std::fs::read_to_string(cluster.folder().join("broken.jsonl")).unwrap();
+    assert!(file.contains("\"kind\":\"fault\"") && file.contains("\"kind\":\"end\""), "{file}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_is_told_and_can_be_repeated() {
+    let (from, to) = (source().await, Cluster::start(&["m1"]).await);
+    hand_over(&from, &to, "cluster.jsonl");
+    let header = std::fs::read_to_string(to.folder().join("cluster.jsonl")).unwrap();
+    let revision = header.split("\"revision\":").nth(1).unwrap().split(',').next().unwrap();
+    let of = |version| format!("fleet {version} at revision");
+    let plain = |text: String| {
+        let text = text.replace(&of(env!("CARGO_PKG_VERSION")), &of("VERSION"));
+        let text = text.replace(&format!("revision {revision} "), "revision N ");
+        text.replace(": read", ":\n  read")
+    };
+    let dry = to.run("import --dry-run cluster.jsonl").await.ok();
+    insta::assert_snapshot!(plain(dry.stdout), @r"
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    dry run, nothing was written; this would be done:
+    units: 2 created, 0 replaced, 0 the same already
+    placements: 2 left to the engine: a running daemon was asked, and its engine chooses
+    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978
+    ");
+    assert!(to.desired("web.service").await.is_empty());
+    let first = to.run("import cluster.jsonl").await.ok();
+    insta::assert_snapshot!(plain(first.stdout), @r"
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    units: 2 created, 0 replaced, 0 the same already
+    placements: 2 left to the engine: a running daemon was asked, and its engine chooses
+    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978:
+      read back, and the same
+    ");
+    assert_eq!(to.desired("web.service").await, "launched");
+    let again = to.run("import cluster.jsonl").await.ok();
+    insta::assert_snapshot!(plain(again.stdout), @r"
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    units: 0 created, 0 replaced, 2 the same already
+    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978:
+      read back, and the same
+    ");
+    let name = to.run("import -o name cluster.jsonl").await.ok();
+    assert_eq!(name.stdout, "cluster.jsonl\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_differs_is_refused_unless_it_may_be_replaced() {
+    let (from, to) = (source().await, Cluster::start(&["m1"]).await);
+    hand_over(&from, &to, "cluster.jsonl");
+    to.write("web.service", "[Service]\nExecStart=/bin/other\n");
+    to.run("submit web").await.ok();
+    let refused = to.run("import cluster.jsonl").await;
+    assert_eq!(refused.code, 1);
+    let told =
+        refused.stdout.lines().skip(1).map(|line| line.replace(": ", ":\n").replace(", ", ",\n"));
+    insta::assert_snapshot!(told.collect::<String>(), @r"
+    line 3:
+    web.service:
+    the cluster has another:
+    its hash is ec3b7e6a3cfb6d1936f92cf0fc0e7d38ca2225ad,
+    here 6cff4623f30236de664919cd42d8a00601a43de5
+    ");
+    insta::assert_snapshot!(refused.stderr, @r"
+    fleetctl: nothing was written: 1 refused, as told above
+    help: --replace puts what is in the file in the place of what differs in the cluster
+    help: --keep-going imports the rest
+    ");
+    assert!(to.desired("db.service").await.is_empty(), "something was written");
+
+    let rest = to.run("import --keep-going cluster.jsonl").await;
+    assert_eq!((rest.code, to.desired("db.service").await.as_str()), (1, "launched"));
+    let replaced = to.run("import --replace cluster.jsonl").await.ok();
+    assert!(replaced.stdout.contains("0 created, 1 replaced, 1 the same"), "{replaced}");
+    assert_eq!(to.desired("web.service").await, "launched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_imported_is_refused_with_what_to_do() {
+    let cluster = source().await;
+    let whole = std::fs::read_to_string(cluster.folder().join("cluster.jsonl")).unwrap();
+    cluster.write("cut.jsonl", &whole[..whole.len() - 100]);
+    cluster.write("list", "/_coreos.com/fleet/job\n");
+    cluster.write("memory.toml", "store = \"memory\"\n");
+    cluster.write("data.toml", "data_dir = \"data\"\n");
+    cluster.write("wrong.toml", "stor = \"memory\"\n");
+    let mut told = String::new();
+    for (line, code) in [
+        ("import", 2),
+        ("import none.jsonl", 1),
+        ("import cut.jsonl", 1),
+        ("import list", 1),
+        ("import --config memory.toml cluster.jsonl", 2),
+        ("import --config wrong.toml cluster.jsonl", 2),
+        ("export --config data.toml out.jsonl", 1),
+    ] {
+        let run = cluster.run(line).await;
+        assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{line}: {run}");
+        if line != "import" {
+            told += &format!(
+                "{line}\n  {}\n",
+                run.stderr.trim_end().replace(": ", ":\n  ").replace("by curl ", "by curl\n  ")
+            );
+        }
+    }
+    insta::assert_snapshot!(told, @r#"
+    import none.jsonl
+      fleetctl:
+      cannot read none.jsonl:
+      No such file or directory (os error 2)
+    import cut.jsonl
+      fleetctl:
+      cannot import cut.jsonl:
+      the export cannot be used:
+      the export is cut off after line 3:
+      its last line is missing
+    import list
+      fleetctl:
+      cannot import list:
+      the file is neither an export nor the keys of a fleet v1:
+      line 1, column 1:
+      expected value:
+      get the keys with their values, as by curl
+      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
+    import --config memory.toml cluster.jsonl
+      fleetctl:
+      memory.toml keeps the cluster in the memory of the daemon:
+      ask the daemon, without --config
+    import --config wrong.toml cluster.jsonl
+      fleetctl:
+      wrong.toml:1:1:
+      unknown key "stor":
+      did you mean "store"?
+    export --config data.toml out.jsonl
+      fleetctl:
+      there is no store data/store.redb
+    "#);
+    assert!(
+        !cluster.folder().join("out.jsonl").exists() && !cluster.folder().join("data").exists()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_without_a_daemon_takes_an_export_in() {
+    let cluster = source().await;
+    cluster.write("data.toml", "data_dir = \"data\"\n");
+    let imported = cluster.run("import --config data.toml cluster.jsonl").await.ok();
+    assert!(imported.stdout.contains("units: 2 created"), "{imported}");
+    assert!(imported.stdout.contains("placements: 2 kept"), "{imported}");
+    cluster.run("export --config data.toml moved.jsonl").await.ok();
+    let units = |name: &str| {
+        let text = std::fs::read_to_string(cluster.folder().join(name)).unwrap();
+        text.lines().filter(|it| it.contains("\"unit\"")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(units("moved.jsonl"), units("cluster.jsonl"));
+}

@@ -1,0 +1,109 @@
+//! A cluster that moves to another store, with real daemons and units that run on.
+
+#[cfg(feature = "etcd")]
+mod etcd;
+
+use std::process::Output;
+
+use rustix::process::Pid;
+use serde_json::Value;
+
+use crate::daemon::{is_alive, main_pid, told, wait_for};
+use crate::run::{Machine, UNIT};
+
+impl Machine {
+    /// Runs fleetctl, which must do what it is told, and returns what it printed.
+    fn succeed(&self, args: &[&str]) -> String {
+        let output = self.fleetctl(args);
+        assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn config(&self) -> String {
+        self.path("fleet.conf").to_str().unwrap().to_owned()
+    }
+
+    /// Exports the cluster, by the daemon or without it, and returns the file.
+    fn export(&self, name: &str, args: &[&str]) -> String {
+        let file = self.path(name).to_str().unwrap().to_owned();
+        self.succeed(&[&["export", file.as_str()], args].concat());
+        file
+    }
+
+    fn import(&self, args: &[&str]) -> Output {
+        self.fleetctl(&[&["import", "-o", "json"], args].concat())
+    }
+
+    /// Waits until the daemon shows that the unit is active, and demands that it is still the
+    /// process that it was.
+    fn wait_undisturbed(&self, pid: Pid) {
+        let row = wait_for("the unit is shown again", || self.row());
+        assert_eq!(main_pid(&row), pid, "the unit was restarted");
+    }
+}
+
+fn report(output: &Output) -> Value {
+    let reports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    reports.into_iter().next().unwrap_or_else(|| panic!("no report: {}", told(output)))
+}
+
+/// The lines of an export about units, without those about the store.
+fn units(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let units = text.lines().filter(|line| line.starts_with(r#"{"kind":"unit""#));
+    units.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices() {
+    let mut machine = Machine::new();
+    let pid = main_pid(&machine.start_with_unit());
+    machine.succeed(&["restart", UNIT]);
+    let restarted = main_pid(&wait_for("the unit is active", || machine.row()));
+    assert_ne!(restarted, pid);
+    let file = machine.export("backup", &[]);
+    let busy = machine.import(&[&file, "--config", &machine.config()]);
+    let said = String::from_utf8_lossy(&busy.stderr);
+    assert!(busy.status.code() == Some(1) && said.contains("in use"), "{}", told(&busy));
+
+    machine.end();
+    let offline = machine.export("offline", &["--config", &machine.config()]);
+    assert_eq!(units(&offline), units(&file));
+    std::fs::remove_file(machine.path("data/store.redb")).unwrap();
+    let dry = machine.import(&[&file, "--dry-run", "--config", &machine.config()]);
+    assert_eq!(report(&dry)["kept"], 1, "{}", told(&dry));
+    assert!(!machine.path("data/store.redb").exists(), "a dry run made a store");
+    let imported = machine.import(&[&file, "--config", &machine.config()]);
+    let imported = report(&imported);
+    assert_eq!((&imported["created"], &imported["kept"]), (&1.into(), &1.into()), "{imported}");
+    assert_eq!(imported["differing"], Value::Array(Vec::new()));
+
+    machine.start();
+    machine.wait_undisturbed(restarted);
+    assert_eq!(units(&machine.export("after", &[])), units(&file));
+    // What is ordered from now on is taken for newer than what the machine remembers.
+    machine.succeed(&["restart", UNIT]);
+    let again =
+        wait_for("it was restarted", || machine.row().filter(|row| main_pid(row) != restarted));
+    machine.succeed(&["destroy", UNIT]);
+    wait_for("its process has ended", || (!is_alive(main_pid(&again))).then_some(()));
+    machine.end();
+}
+
+#[test]
+fn a_running_cluster_takes_an_export_in_and_places_it_itself() {
+    let mut source = Machine::new();
+    source.start_with_unit();
+    let file = source.export("export", &[]);
+    let mut target = Machine::new();
+    target.start();
+    let imported = target.import(&[&file]);
+    let first = report(&imported);
+    assert_eq!((&first["created"], &first["left"]), (&1.into(), &1.into()), "{first}");
+    wait_for("it runs there, too", || target.row());
+    let second = report(&target.import(&[&file]));
+    assert_eq!((&second["created"], &second["same"]), (&0.into(), &1.into()), "{second}");
+    assert_eq!(second["content"], first["content"]);
+    source.end();
+    target.end();
+}

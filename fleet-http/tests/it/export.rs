@@ -1,0 +1,74 @@
+//! The export of a cluster: one revision, whole, or not at all.
+
+use fleet_core::Strictness;
+use fleet_store::{ExportItem, ExportReader};
+
+use crate::harness::Server;
+
+/// The names of the units that the server exports, and the revision that it says.
+async fn exported(server: &Server) -> (Vec<String>, u64) {
+    let mut bytes = server.client().export().await.unwrap();
+    let (mut reader, mut units) = (ExportReader::new(), Vec::new());
+    while let Some(piece) = bytes.next().await.unwrap() {
+        let take = &mut |item, _| match item {
+            ExportItem::Unit(unit) => units.push(unit.name.to_string()),
+            other => panic!("nobody made {other:?}"),
+        };
+        reader.push(&piece, take).unwrap();
+    }
+    let (header, end) = reader.finish().unwrap();
+    assert_eq!(end.units, units.len() as u64);
+    (units, header.revision.0)
+}
+
+#[tokio::test]
+async fn an_export_is_what_the_client_and_other_programs_read() {
+    let server = Server::start().await;
+    assert_eq!(exported(&server).await.0, [""; 0]);
+    for name in ["b.service", "a.service"] {
+        let unit = r#"{"source":"[Service]\nExecStart=/bin/a\n","desiredState":"launched"}"#;
+        assert_eq!(server.put(&format!("/fleet/v1/units/{name}"), unit).await.status, 201);
+    }
+    let (units, revision) = exported(&server).await;
+    assert_eq!(units, ["a.service", "b.service"]);
+    assert_eq!(revision, server.mirror.snapshot().revision.0);
+
+    let answer = server.get("/v1-alpha/export").await;
+    assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
+    assert_eq!(answer.header("x-fleet-unknown-options"), Some("refuse"));
+    let refused = server.call("POST", "/fleet/v1/export", "").await;
+    assert_eq!(refused.status, 405);
+}
+
+/// It takes many pieces to send, and each is made as it is sent.
+#[tokio::test]
+async fn a_large_export_comes_whole() {
+    let server = Server::start().await;
+    for number in 0..300 {
+        let filler = "x".repeat(1000);
+        let unit = format!(r#"{{"source":"[Unit]\nDescription={filler}\n"}}"#);
+        let path = format!("/fleet/v1/units/n{number:03}.service");
+        assert_eq!(server.put(&path, &unit).await.status, 201);
+    }
+    let (units, _) = exported(&server).await;
+    assert_eq!((units.len(), units[299].as_str()), (300, "n299.service"));
+}
+
+#[tokio::test]
+async fn nothing_old_is_exported() {
+    let server = Server::start().await;
+    server.store.set_away(true);
+    let mut progress = server.mirror.subscribe();
+    progress.wait_for(|progress| !progress.is_current).await.unwrap();
+    let answer = server.get("/fleet/v1/export").await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.message().contains("export again later"), "{}", answer.message());
+}
+
+#[tokio::test]
+async fn an_export_says_how_strict_the_server_is() {
+    for strictness in [Strictness::Refuse, Strictness::Warn] {
+        let server = Server::start_with(|api| api.strictness = strictness).await;
+        assert_eq!(server.client().export().await.unwrap().strictness(), strictness);
+    }
+}

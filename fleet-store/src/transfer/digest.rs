@@ -1,0 +1,75 @@
+//! Pure: the checksums of an export.
+
+use fleet_core::TargetState;
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 in the making.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Digest(Sha256);
+
+impl Digest {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// In lower-case hexadecimal digits.
+    pub(super) fn finish(self) -> String {
+        use std::fmt::Write as _;
+        self.0.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+            let _never = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}
+
+/// The checksum of what a cluster is wanted to be: the metadata that was set, and each unit with
+/// its text and its desired state. Where units are, and in which store, makes no difference to it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content(Digest);
+
+impl Content {
+    pub(super) fn metadata(&mut self, machine: &str, key: &str, value: &str) {
+        self.fields(&[b"metadata", machine.as_bytes(), key.as_bytes(), value.as_bytes()]);
+    }
+
+    pub(super) fn unit(&mut self, name: &str, desired: TargetState, source: &[u8]) {
+        self.fields(&[b"unit", name.as_bytes(), desired.as_str().as_bytes(), source]);
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0.finish()
+    }
+
+    /// Each field after its length, so that no two lists of fields are one text.
+    fn fields(&mut self, fields: &[&[u8]]) {
+        for field in fields {
+            self.0.update(&(field.len() as u64).to_be_bytes());
+            self.0.update(field);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_other_tools() {
+        let mut digest = Digest::default();
+        digest.update(b"ab");
+        digest.update(b"c");
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.finish(), known);
+    }
+
+    #[test]
+    fn contents_differ_where_a_field_does() {
+        let of = |fields: [&str; 3]| {
+            let mut content = Content::default();
+            content.metadata(fields[0], fields[1], fields[2]);
+            content.finish()
+        };
+        assert_ne!(of(["m", "ab", "c"]), of(["m", "a", "bc"]));
+        assert_eq!(of(["m", "ab", "c"]), of(["m", "ab", "c"]));
+    }
+}

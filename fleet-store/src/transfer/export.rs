@@ -1,0 +1,160 @@
+//! Pure: a cluster as the lines of its export.
+
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use fleet_core::{Epoch, Fault, Snapshot, Unit};
+use fleet_unitfile::UnitName;
+
+use super::digest::{Content, Digest};
+use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
+use crate::Lineage;
+
+/// A cluster at one revision, to be written as a portable file.
+///
+/// What speaks of its moment alone is no part of it: which machines are present, what they report,
+/// who leads, why units wait. Got from [`Mirror::export`](crate::Mirror::export) or
+/// [`Registry::export`](crate::Registry::export).
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// The cluster.
+    pub snapshot: Arc<Snapshot>,
+    /// Which history it is of, if the store says so.
+    pub lineage: Option<Lineage>,
+    /// No placement that was made up to then has a higher epoch.
+    pub epochs: Epoch,
+}
+
+impl Export {
+    /// The lines of the file, in order, each with its end.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use fleet_store::{ExportReader, Layout, MemoryStore, Registry};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+    /// let mut reader = ExportReader::new();
+    /// for line in registry.export().await?.lines() {
+    ///     reader.push(&line, &mut |_item, _line| {})?;
+    /// }
+    /// let (header, end) = reader.finish()?;
+    /// assert_eq!((header.units, end.units), (0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lines(self) -> ExportLines {
+        ExportLines {
+            metadata: metadata(&self.snapshot).into_iter(),
+            units: self.snapshot.units().cloned().collect::<Vec<_>>().into_iter(),
+            faults: faults(&self.snapshot).into_iter(),
+            counts: [0; 3],
+            digest: Digest::default(),
+            content: Content::default(),
+            stage: Stage::Header,
+            export: self,
+        }
+    }
+}
+
+pub(super) fn metadata(snapshot: &Snapshot) -> Vec<ExportedMetadata> {
+    let machines = snapshot.all_dynamic_metadata();
+    let pairs = machines.flat_map(|(machine, pairs)| {
+        pairs.iter().map(|(key, value)| ExportedMetadata {
+            machine: machine.clone(),
+            key: key.clone(),
+            value: value.clone(),
+        })
+    });
+    pairs.collect()
+}
+
+fn faults(snapshot: &Snapshot) -> Vec<(UnitName, Arc<Fault>)> {
+    snapshot.faults().map(|(name, fault)| (name.clone(), fault.clone())).collect()
+}
+
+/// The lines of an export, made one by one.
+#[derive(Debug)]
+pub struct ExportLines {
+    export: Export,
+    metadata: IntoIter<ExportedMetadata>,
+    units: IntoIter<Arc<Unit>>,
+    faults: IntoIter<(UnitName, Arc<Fault>)>,
+    /// How many of each of the three were given out.
+    counts: [u64; 3],
+    digest: Digest,
+    content: Content,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Header,
+    Items,
+    Done,
+}
+
+impl Iterator for ExportLines {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let line = match self.stage {
+            Stage::Header => {
+                self.stage = Stage::Items;
+                self.header()
+            }
+            Stage::Items => match self.item() {
+                Some(item) => item,
+                None => {
+                    self.stage = Stage::Done;
+                    return Some(self.end().to_bytes());
+                }
+            },
+            Stage::Done => return None,
+        };
+        let bytes = line.to_bytes();
+        self.digest.update(&bytes);
+        Some(bytes)
+    }
+}
+
+impl ExportLines {
+    fn header(&self) -> Line {
+        Line::Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            fleet: env!("CARGO_PKG_VERSION").to_owned(),
+            lineage: self.export.lineage.as_ref().map(ToString::to_string),
+            revision: self.export.snapshot.revision.0,
+            epochs: self.export.epochs.0,
+            units: self.units.len() as u64,
+        }
+    }
+
+    fn item(&mut self) -> Option<Line> {
+        if let Some(ExportedMetadata { machine, key, value }) = self.metadata.next() {
+            self.counts[1] += 1;
+            self.content.metadata(machine.as_str(), &key, &value);
+            return Some(Line::Metadata { machine: machine.to_string(), key, value });
+        }
+        if let Some(unit) = self.units.next() {
+            self.counts[0] += 1;
+            self.content.unit(unit.name.as_str(), unit.desired, unit.file.source());
+            let placement = self.export.snapshot.placement(unit.name.as_str());
+            return Some(Line::of_unit(&unit, placement.map(|placement| &placement.machine)));
+        }
+        let (unit, fault) = self.faults.next()?;
+        self.counts[2] += 1;
+        Some(Line::Fault { unit: unit.to_string(), problem: fault.message.clone() })
+    }
+
+    fn end(&mut self) -> Line {
+        let [units, metadata, faults] = self.counts;
+        let content = std::mem::take(&mut self.content).finish();
+        let sha256 = std::mem::take(&mut self.digest).finish();
+        Line::End { units, metadata, faults, content, sha256 }
+    }
+}

@@ -1,0 +1,219 @@
+//! Pure: what is to be done so that a cluster has what a file holds.
+
+use std::sync::Arc;
+
+use fleet_core::{MachineId, Snapshot, Strictness, Unit};
+
+use super::check;
+use super::digest::Content;
+use super::import::{Import, ImportMetadata, ImportUnit};
+use super::report::{ImportReport, PlacementsLeft, RefusedImport};
+use crate::MetadataChange;
+
+/// How an import is meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// What to do about unit files that the old program would have passed over in silence.
+    pub strictness: Strictness,
+    /// Whether units of the target that differ from those of the file are replaced.
+    pub replace: bool,
+    /// Whether what is refused is left out, and the rest imported.
+    pub keep_going: bool,
+    /// Whether nothing is to be written.
+    pub dry_run: bool,
+}
+
+/// What becomes of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportAction {
+    /// It is new.
+    Create,
+    /// It takes the place of another one of its name.
+    Replace,
+    /// It is there already, as the file says.
+    Keep,
+}
+
+/// A unit that passed all checks.
+#[derive(Debug, Clone)]
+pub struct PlannedUnit {
+    /// The unit.
+    pub unit: Arc<Unit>,
+    /// The machine that the file says it is on, if it may be on one.
+    pub machine: Option<MachineId>,
+    /// What becomes of it.
+    pub action: ImportAction,
+}
+
+/// What is to be done so that a cluster has what a file holds.
+#[derive(Debug, Clone, Default)]
+pub struct ImportPlan {
+    /// The units that passed all checks, in order of names.
+    pub units: Vec<PlannedUnit>,
+    /// The metadata that is to be set.
+    pub metadata: Vec<MetadataChange>,
+    /// What did not pass.
+    pub refused: Vec<RefusedImport>,
+    /// How many units the target has that are not as the file says, or not in it.
+    pub own: usize,
+    /// All metadata that the file says, be it there already or not.
+    pairs: Vec<ImportMetadata>,
+}
+
+impl ImportPlan {
+    /// Checks everything in the file, by itself and beside what `target` holds, and decides.
+    #[must_use]
+    pub fn new(import: Import, target: &Snapshot, options: &ImportOptions) -> Self {
+        let mut plan = Self { refused: import.refused, ..Self::default() };
+        let mut all = target.clone();
+        let mut sound = Vec::new();
+        for from in import.units {
+            match check::unit(&from, options.strictness) {
+                Ok(unit) => {
+                    let unit = Arc::new(unit);
+                    all.put_unit(unit.clone());
+                    sound.push((ImportUnit { source: Vec::new(), ..from }, unit));
+                }
+                Err(reasons) => plan.refuse(from.place, from.name.to_string(), reasons),
+            }
+        }
+        for (from, unit) in sound {
+            match check::circle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
+                Ok(action) => plan.units.push(planned(unit, from.machine, action)),
+                Err(reason) => plan.refuse(from.place, from.name.to_string(), vec![reason]),
+            }
+        }
+        import.metadata.into_iter().for_each(|pair| plan.set(pair, target, options.replace));
+        plan.refused.sort_by(|one, other| one.name.cmp(&other.name));
+        plan.own = plan.own_units(target);
+        plan
+    }
+
+    /// How many units `target` has that are not as the file says, or not in it.
+    #[must_use]
+    pub fn own_units(&self, target: &Snapshot) -> usize {
+        let there = self.units.iter().filter(|it| is_there(&it.unit, target)).count();
+        target.units().len() + target.faults().len() - there
+    }
+
+    /// Whether nothing may be written.
+    #[must_use]
+    pub fn is_refused(&self, options: &ImportOptions) -> bool {
+        !self.refused.is_empty() && !options.keep_going
+    }
+
+    /// What the plan comes to, if placements are left to the engine for that reason; if there is no
+    /// reason, they are kept. That it was carried out is not known yet.
+    #[must_use]
+    pub fn report(&self, why_left: Option<PlacementsLeft>) -> ImportReport {
+        let count = |action| self.units.iter().filter(|it| it.action == action).count() as u64;
+        let placed = self.new_units().filter(|it| it.machine.is_some()).count() as u64;
+        let (kept, left) = if why_left.is_none() { (placed, 0) } else { (0, placed) };
+        ImportReport {
+            created: count(ImportAction::Create),
+            replaced: count(ImportAction::Replace),
+            same: count(ImportAction::Keep),
+            refused: self.refused.clone(),
+            metadata: self.metadata.len() as u64,
+            kept,
+            left,
+            why_left: why_left.filter(|_| left > 0),
+            content: self.content(),
+            differing: None,
+        }
+    }
+
+    /// The units that are to be written.
+    pub fn new_units(&self) -> impl Iterator<Item = &PlannedUnit> {
+        self.units.iter().filter(|it| it.action != ImportAction::Keep)
+    }
+
+    /// What in `target` is not as the plan wants it: the names of units and metadata.
+    #[must_use]
+    pub fn differing(&self, target: &Snapshot) -> Vec<String> {
+        let units = self.units.iter().filter(|it| !is_there(&it.unit, target));
+        let units = units.map(|it| it.unit.name.to_string());
+        let pairs = self.pairs.iter().filter(|pair| found(pair, target) != Some(&pair.value));
+        units.chain(pairs.map(metadata_name)).collect()
+    }
+
+    fn content(&self) -> String {
+        let mut content = Content::default();
+        for pair in &self.pairs {
+            content.metadata(pair.machine.as_str(), &pair.key, &pair.value);
+        }
+        for PlannedUnit { unit, .. } in &self.units {
+            content.unit(unit.name.as_str(), unit.desired, unit.file.source());
+        }
+        content.finish()
+    }
+
+    fn refuse(&mut self, place: String, name: String, reasons: Vec<String>) {
+        self.refused.push(RefusedImport { place, name, reasons });
+    }
+
+    fn set(&mut self, pair: ImportMetadata, target: &Snapshot, replace: bool) {
+        let name = metadata_name(&pair);
+        if let Some(reason) = check::metadata(&pair) {
+            return self.refuse(pair.place, name, vec![reason]);
+        }
+        match found(&pair, target) {
+            Some(value) if *value == pair.value => {}
+            Some(value) if !replace => {
+                let reason = format!("the cluster has another value, {value:?}");
+                return self.refuse(pair.place, name, vec![reason]);
+            }
+            _ => self.metadata.push(MetadataChange::Set {
+                machine: pair.machine.clone(),
+                key: pair.key.clone(),
+                value: pair.value.clone(),
+            }),
+        }
+        self.pairs.push(pair);
+    }
+}
+
+/// Only a unit that an engine would place may be on a machine.
+fn planned(unit: Arc<Unit>, machine: Option<MachineId>, action: ImportAction) -> PlannedUnit {
+    let machine = machine.filter(|_| unit.is_wanted() && !unit.is_global());
+    PlannedUnit { unit, machine, action }
+}
+
+/// What becomes of a unit beside the one that the target has under its name.
+fn decide(unit: &Unit, target: &Snapshot, options: &ImportOptions) -> Result<ImportAction, String> {
+    if is_there(unit, target) {
+        return Ok(ImportAction::Keep);
+    }
+    let Some(difference) = difference(unit, target) else {
+        return Ok(ImportAction::Create);
+    };
+    if options.replace { Ok(ImportAction::Replace) } else { Err(difference) }
+}
+
+fn is_there(unit: &Unit, target: &Snapshot) -> bool {
+    let there = target.unit(unit.name.as_str());
+    there.is_some_and(|it| it.file == unit.file && it.desired == unit.desired)
+}
+
+/// In what the target's unit of that name is another one; nothing if there is none.
+fn difference(unit: &Unit, target: &Snapshot) -> Option<String> {
+    let name = unit.name.as_str();
+    let Some(there) = target.unit(name) else {
+        let broken = |message: &str| format!("the cluster's is broken: {message}");
+        return target.fault(name).map(|fault| broken(&fault.message));
+    };
+    let (own, other) = (unit.hash(), there.hash());
+    Some(match there.file == unit.file {
+        true => format!("the cluster wants it {}, the file {}", there.desired, unit.desired),
+        false if own == other => "the cluster has it with other comments".to_owned(),
+        false => format!("the cluster has another: its hash is {other}, here {own}"),
+    })
+}
+
+fn found<'a>(pair: &ImportMetadata, target: &'a Snapshot) -> Option<&'a String> {
+    target.dynamic_metadata(pair.machine.as_str())?.get(&pair.key)
+}
+
+fn metadata_name(pair: &ImportMetadata) -> String {
+    format!("metadata {} of machine {}", pair.key, pair.machine)
+}

@@ -1,0 +1,213 @@
+//! Pure: reads an export as it comes, and believes nothing before its last line.
+
+use super::digest::{Content, Digest};
+use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, Said, VERSION};
+
+/// How long a line may be, in bytes. No unit that a store takes makes a longer one.
+const MOST_LINE: usize = 8 << 20;
+
+/// Why a file is no export that can be used. Nothing that was read of it may be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// It is something else.
+    #[error("line 1 is not the first line of an export")]
+    Foreign,
+    /// It was written by a newer version of fleet.
+    #[error("the export is of format {found}, and this version reads format {VERSION}: upgrade it")]
+    Newer {
+        /// The format of the file.
+        found: u32,
+    },
+    /// A line is not what it should be.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The last line is missing.
+    #[error("the export is cut off after line {line}: its last line is missing")]
+    CutOff {
+        /// The last line that is there.
+        line: u64,
+    },
+    /// The lines are not those that were written.
+    #[error("line {line}: the checksum is not that of the lines above: the file was changed")]
+    Checksum {
+        /// The last line.
+        line: u64,
+    },
+}
+
+/// Reads an export piece by piece, and holds one line of it at most.
+#[derive(Debug, Default)]
+pub struct ExportReader {
+    /// The beginning of a line whose end did not come yet.
+    begun: Vec<u8>,
+    /// How many lines were read.
+    line: u64,
+    header: Option<ExportHeader>,
+    end: Option<ExportEnd>,
+    /// What the next item has to come after.
+    last: Option<Place>,
+    counts: [u64; 3],
+    digest: Digest,
+    content: Content,
+}
+
+/// Where in the order of an export an item stands.
+type Place = (u8, String, String);
+
+impl ExportReader {
+    /// A reader that has read nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a file that begins with these bytes is meant to be an export.
+    #[must_use]
+    pub fn is_export(beginning: &[u8]) -> bool {
+        beginning.starts_with(br#"{"kind":"#)
+    }
+
+    /// Reads what comes next, and hands over each item that is complete, with its line.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError`]: the rest of the file is worth nothing, and neither is what came before.
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        take: &mut dyn FnMut(ExportItem, u64),
+    ) -> Result<(), ExportError> {
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, after) = rest.split_at(end + 1);
+            self.begun.extend_from_slice(line);
+            let line = std::mem::take(&mut self.begun);
+            self.take_line(&line, take)?;
+            rest = after;
+        }
+        self.begun.extend_from_slice(rest);
+        if self.begun.len() > MOST_LINE {
+            self.line += 1;
+            return Err(self.wrong(format!("it is longer than {} MiB", MOST_LINE >> 20)));
+        }
+        Ok(())
+    }
+
+    /// What the export says of itself, now that all of it was read.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::CutOff`] when more had to come.
+    pub fn finish(mut self) -> Result<(ExportHeader, ExportEnd), ExportError> {
+        if self.line == 0 && self.begun.is_empty() {
+            return Err(ExportError::CutOff { line: 0 });
+        }
+        if self.end.is_some() && !self.begun.is_empty() {
+            self.line += 1;
+            return Err(self.wrong("there is something after the end".to_owned()));
+        }
+        match (self.header, self.end) {
+            (Some(header), Some(end)) => Ok((header, end)),
+            _ => Err(ExportError::CutOff { line: self.line }),
+        }
+    }
+
+    fn take_line(
+        &mut self,
+        bytes: &[u8],
+        take: &mut dyn FnMut(ExportItem, u64),
+    ) -> Result<(), ExportError> {
+        self.line += 1;
+        if self.end.is_some() {
+            return Err(self.wrong("there is something after the end".to_owned()));
+        }
+        if self.header.is_none() {
+            check_format(bytes)?;
+        }
+        let line: Line = serde_json::from_slice(bytes).map_err(|error| self.bad_json(&error))?;
+        match line.read().map_err(|problem| self.wrong(problem))? {
+            Said::Header(_) if self.header.is_some() => {
+                return Err(self.wrong("there is a second header".to_owned()));
+            }
+            Said::Header(header) => self.header = Some(header),
+            Said::Item(item) => {
+                self.note(&item)?;
+                take(item, self.line);
+            }
+            Said::End(end) => return self.close(end),
+        }
+        self.digest.update(bytes);
+        Ok(())
+    }
+
+    /// Counts an item, and sees to it that it comes after the one before.
+    fn note(&mut self, item: &ExportItem) -> Result<(), ExportError> {
+        let place = match item {
+            ExportItem::Metadata(it) => {
+                self.content.metadata(it.machine.as_str(), &it.key, &it.value);
+                (0, it.machine.to_string(), it.key.clone())
+            }
+            ExportItem::Unit(unit) => {
+                self.content.unit(unit.name.as_str(), unit.desired, &unit.source);
+                (1, unit.name.to_string(), String::new())
+            }
+            ExportItem::Fault { unit, .. } => (2, unit.to_string(), String::new()),
+        };
+        if self.last.as_ref().is_some_and(|last| *last >= place) {
+            return Err(self.wrong(format!("{} is there twice, or out of order", place.1)));
+        }
+        self.counts[usize::from(place.0)] += 1;
+        self.last = Some(place);
+        Ok(())
+    }
+
+    fn close(&mut self, end: ExportEnd) -> Result<(), ExportError> {
+        let sha256 = std::mem::take(&mut self.digest).finish();
+        let content = std::mem::take(&mut self.content).finish();
+        if sha256 != end.sha256 || content != end.content {
+            return Err(ExportError::Checksum { line: self.line });
+        }
+        let announced = self.header.as_ref().map(|header| header.units);
+        if self.counts != [end.metadata, end.units, end.faults] || announced != Some(end.units) {
+            return Err(self.wrong("the numbers of items are not those of the file".to_owned()));
+        }
+        self.end = Some(end);
+        Ok(())
+    }
+
+    fn wrong(&self, problem: String) -> ExportError {
+        ExportError::Line { line: self.line, problem }
+    }
+
+    fn bad_json(&self, error: &serde_json::Error) -> ExportError {
+        let text = error.to_string();
+        let problem = text.split(" at line ").next().unwrap_or_default();
+        // It counts lines of its own; what it says of a whole one, it says of the end of the first.
+        self.wrong(match error.line() {
+            1 => format!("column {}: {problem}", error.column()),
+            _ => problem.to_owned(),
+        })
+    }
+}
+
+/// A first line of another format may have nothing else in common with this one.
+fn check_format(bytes: &[u8]) -> Result<(), ExportError> {
+    #[derive(serde::Deserialize)]
+    struct Probe {
+        kind: String,
+        format: String,
+        version: u32,
+    }
+    match serde_json::from_slice::<Probe>(bytes) {
+        Ok(probe) if probe.kind != "header" || probe.format != FORMAT => Err(ExportError::Foreign),
+        Ok(probe) if probe.version != VERSION => Err(ExportError::Newer { found: probe.version }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(ExportError::Foreign),
+    }
+}

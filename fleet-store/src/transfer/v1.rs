@@ -1,0 +1,318 @@
+//! Pure: the keys of a fleet v1 in an etcd of version 2, as its tools print them.
+//!
+//! Taken are the answer of `/v2/keys/…?recursive=true`, nodes in nodes, and one flat object of keys
+//! and values. Where the keys begin is seen from the keys of units.
+//!
+//! | key, after the prefix | what becomes of it |
+//! |---|---|
+//! | `job/<unit>/object` | there is such a unit, and which content it has |
+//! | `job/<unit>/target-state` | its desired state |
+//! | `job/<unit>/target` | the machine that it is on |
+//! | `unit/<hash>` | the text of a unit file |
+//! | `machines/<id>/metadata/<key>` | metadata that was set at run time |
+//!
+//! The others that fleet v1 wrote spoke of their moment, and nothing becomes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Generation, MachineId, TargetState};
+use fleet_unitfile::UnitName;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::import::{Import, ImportMetadata, ImportOrigin, ImportUnit};
+use super::report::RefusedImport;
+
+/// Why a text does not tell of a fleet v1.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum V1DumpError {
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// It is no JSON.
+    #[error(
+        "line {line}, column {column}: {problem}: get the keys with their values, as by curl \
+         http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true"
+    )]
+    Json {
+        /// The line, counted from 1.
+        line: usize,
+        /// The column, counted from 1.
+        column: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// It is JSON, but no keys with values.
+    #[error("{place} is neither a node of etcd with its key, nor the text that is under a key")]
+    Shape {
+        /// Where in it.
+        place: String,
+    },
+    /// It is the answer of an etcd that refused.
+    #[error("it is an answer of etcd that says: {0}")]
+    Refused(String),
+    /// There is no unit in it, so that nobody can say where the keys of fleet begin.
+    #[error("none of its {keys} keys is that of a unit of fleet, such as …/job/web.service/object")]
+    NoUnits {
+        /// How many keys there are.
+        keys: usize,
+    },
+    /// There are the keys of more than one cluster in it.
+    #[error("it holds the keys of several clusters, {}: get those of one", .prefixes.join(" and "))]
+    Several {
+        /// What they begin with.
+        prefixes: Vec<String>,
+    },
+    /// It is too large.
+    #[error("it is larger than {} MiB", .most >> 20)]
+    TooLarge {
+        /// How large it may be, in bytes.
+        most: u64,
+    },
+}
+
+type Keys = BTreeMap<String, String>;
+
+/// Reads the keys of a cluster.
+pub(super) fn read(text: &[u8]) -> Result<Import, V1DumpError> {
+    if text.is_empty() {
+        return Err(V1DumpError::Empty);
+    }
+    let value: Value = serde_json::from_slice(text).map_err(|error| bad_json(&error))?;
+    let mut keys = Keys::new();
+    collect(value, &mut keys)?;
+    let prefix = prefix(&keys)?;
+    let mut cluster = Cluster::default();
+    for (key, value) in keys {
+        match key.strip_prefix(&prefix) {
+            Some(rest) => cluster.take(rest, value),
+            None => cluster.unknown.push(key),
+        }
+    }
+    Ok(cluster.settle(prefix))
+}
+
+fn bad_json(error: &serde_json::Error) -> V1DumpError {
+    let text = error.to_string();
+    let problem = text.split(" at line ").next().unwrap_or_default().to_owned();
+    V1DumpError::Json { line: error.line(), column: error.column(), problem }
+}
+
+/// Gathers keys and values out of any of the forms.
+fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
+    let Value::Object(mut object) = value else {
+        return Err(V1DumpError::Shape { place: "the whole".to_owned() });
+    };
+    if object.contains_key("errorCode") {
+        let said = object.get("message").and_then(Value::as_str).unwrap_or_default();
+        return Err(V1DumpError::Refused(said.to_owned()));
+    }
+    if let Some(node) = object.remove("node") {
+        return collect_node(node, "node", keys);
+    }
+    if object.contains_key("nodes") {
+        return collect_node(Value::Object(object), "the whole", keys);
+    }
+    for (key, value) in object {
+        let Value::String(value) = value else {
+            return Err(V1DumpError::Shape { place: format!("the value of {key:?}") });
+        };
+        keys.insert(key, value);
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Node {
+    #[serde(default)]
+    key: String,
+    value: Option<String>,
+    #[serde(default)]
+    nodes: Vec<Value>,
+}
+
+fn collect_node(node: Value, place: &str, keys: &mut Keys) -> Result<(), V1DumpError> {
+    let shape = |_| V1DumpError::Shape { place: place.to_owned() };
+    let node: Node = serde_json::from_value(node).map_err(shape)?;
+    let within = if node.key.is_empty() { place } else { &node.key };
+    for inner in node.nodes {
+        collect_node(inner, &format!("a node in {within}"), keys)?;
+    }
+    if let Some(value) = node.value {
+        keys.insert(node.key, value);
+    }
+    Ok(())
+}
+
+/// What the keys of the cluster begin with.
+fn prefix(keys: &Keys) -> Result<String, V1DumpError> {
+    let of_unit = |key: &String| {
+        let (job, last) = key.rsplit_once('/')?;
+        let (above, _) = job.rsplit_once('/')?;
+        let known = ["object", "target-state", "target", "job-state"].contains(&last);
+        let prefix = above.strip_suffix("job")?;
+        (known && (prefix.is_empty() || prefix.ends_with('/'))).then(|| prefix.to_owned())
+    };
+    let prefixes: BTreeSet<String> = keys.keys().filter_map(of_unit).collect();
+    let mut prefixes: Vec<String> = prefixes.into_iter().collect();
+    match prefixes.len() {
+        0 => Err(V1DumpError::NoUnits { keys: keys.len() }),
+        1 => Ok(prefixes.remove(0)),
+        _ => Err(V1DumpError::Several { prefixes }),
+    }
+}
+
+/// What the keys say, sorted by what they are about.
+#[derive(Default)]
+struct Cluster {
+    jobs: BTreeMap<String, Job>,
+    /// The text of each content, by its hash.
+    contents: Keys,
+    metadata: Vec<(String, String, String)>,
+    unknown: Vec<String>,
+}
+
+/// What is known of a unit.
+#[derive(Default)]
+struct Job {
+    object: Option<String>,
+    target_state: Option<String>,
+    target: Option<String>,
+}
+
+/// The value of `job/<unit>/object`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Object {
+    name: String,
+    unit_hash: [u8; 20],
+}
+
+/// The value of `unit/<hash>`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Content {
+    raw: String,
+}
+
+impl Cluster {
+    fn take(&mut self, key: &str, value: String) {
+        let parts: Vec<&str> = key.split('/').collect();
+        match parts[..] {
+            ["job", unit, what] => {
+                let job = self.jobs.entry(unit.to_owned()).or_default();
+                match what {
+                    "object" => job.object = Some(value),
+                    "target-state" => job.target_state = Some(value),
+                    "target" => job.target = Some(value),
+                    "job-state" => {}
+                    _ => self.unknown.push(key.to_owned()),
+                }
+            }
+            ["unit", hash] => drop(self.contents.insert(hash.to_owned(), value)),
+            ["machines", id, "metadata", key] => {
+                self.metadata.push((id.to_owned(), key.to_owned(), value));
+            }
+            ["machines", _, "object"]
+            | ["states", _, _]
+            | ["state", _]
+            | ["lease", _]
+            | ["engine", "version"] => {}
+            _ => self.unknown.push(key.to_owned()),
+        }
+    }
+
+    fn settle(self, prefix: String) -> Import {
+        let mut import = Import::empty(ImportOrigin::V1 { prefix });
+        for (name, job) in &self.jobs {
+            self.settle_job(name, job, &mut import);
+        }
+        for (machine, key, value) in self.metadata {
+            let place = format!("machines/{machine}/metadata/{key}");
+            match machine.parse() {
+                Ok(machine) => import.metadata.push(ImportMetadata { place, machine, key, value }),
+                Err(error) => import.refused.push(RefusedImport::new(place, machine, error)),
+            }
+        }
+        if let Some(remark) = unknown(&self.unknown) {
+            import.remarks.push(remark);
+        }
+        import
+    }
+
+    fn settle_job(&self, name: &str, job: &Job, import: &mut Import) {
+        let Some(object) = &job.object else {
+            let rest = "what is left of a unit that was destroyed";
+            import.remarks.push(format!("job/{name} has no object, and is no unit: {rest}"));
+            return;
+        };
+        let place = format!("job/{name}/object");
+        match self.unit(name, object) {
+            Ok((name, source)) => {
+                let desired = match desired(&name, job, &mut import.remarks) {
+                    Ok(desired) => desired,
+                    Err(reason) => {
+                        let place = format!("job/{name}/target-state");
+                        let refused = RefusedImport::new(place, name.to_string(), reason);
+                        return import.refused.push(refused);
+                    }
+                };
+                let machine = machine(&name, job, &mut import.remarks);
+                let generation = Generation::ZERO;
+                let unit = ImportUnit { place, name, source, desired, generation, machine };
+                import.units.push(unit);
+            }
+            Err(reason) => {
+                import.refused.push(RefusedImport::new(place, name.to_owned(), reason));
+            }
+        }
+    }
+
+    /// The name of a unit and the bytes of its file.
+    fn unit(&self, name: &str, object: &str) -> Result<(UnitName, Vec<u8>), String> {
+        let object: Object = serde_json::from_str(object)
+            .map_err(|error| format!("the object cannot be read: {error}"))?;
+        if object.name != name {
+            return Err(format!("the object is that of {:?}", object.name));
+        }
+        let parsed: UnitName = name.parse().map_err(|error| format!("{error}"))?;
+        let hash: String = object.unit_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let content = self.contents.get(&hash);
+        let content = content.ok_or_else(|| format!("its unit file unit/{hash} is missing"))?;
+        let content: Content = serde_json::from_str(content)
+            .map_err(|error| format!("its unit file unit/{hash} cannot be read: {error}"))?;
+        Ok((parsed, content.raw.into_bytes()))
+    }
+}
+
+/// The desired state of a unit. One of which the old program was interrupted while it made it has
+/// none.
+fn desired(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Result<TargetState, String> {
+    let Some(state) = &job.target_state else {
+        remarks.push(format!("job/{name} has no target-state: {name} is taken as inactive"));
+        return Ok(TargetState::Inactive);
+    };
+    state.parse().map_err(|error| format!("{error}"))
+}
+
+fn machine(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Option<MachineId> {
+    let target = job.target.as_deref().filter(|target| !target.is_empty())?;
+    let machine = target.parse();
+    if let Err(error) = &machine {
+        remarks.push(format!("job/{name}/target is passed over: {error}"));
+    }
+    machine.ok()
+}
+
+/// A word about keys that no fleet v1 wrote.
+fn unknown(keys: &[String]) -> Option<String> {
+    const SHOWN: usize = 3;
+    let shown = keys.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let rest = match keys.len() {
+        0 => return None,
+        count if count > SHOWN => format!(" and {} more", count - SHOWN),
+        _ => String::new(),
+    };
+    Some(format!("keys that fleet v1 does not have are passed over: {shown}{rest}"))
+}

@@ -1,0 +1,121 @@
+//! The file: what it looks like, and that no damaged one is believed.
+
+use std::error::Error as _;
+
+use fleet_store::ExportReader;
+
+use super::{cluster, file, read, registry, wrapped};
+
+#[tokio::test]
+async fn a_file_is_lines_that_a_person_can_read() {
+    let text = String::from_utf8(file(&cluster().await).await).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    insta::assert_snapshot!(wrapped(&text.replace(version, "VERSION")), @r#"
+    {"kind":"header","format":"fleet-export","version":1,"fleet":"VERSION",
+      "lineage":"first","revision":9,"epochs":9,"units":3}
+    {"kind":"metadata","machine":"m-2","key":"rack","value":"7"}
+    {"kind":"unit","unit":"db.service",
+      "hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","desired":"loaded","generation":0,
+      "sourceBase64":"IyBjYWbpCltTZXJ2aWNlXQpFeGVjU3RhcnQ9L2Jpbi9kYgo="}
+    {"kind":"unit","unit":"w@.service",
+      "hash":"254eba51e3b1329ed8fb0c932d49ad69a19a6b8a","desired":"inactive",
+      "generation":0,"source":"[Service]\nExecStart=/bin/w %i\n"}
+    {"kind":"unit","unit":"web.service",
+      "hash":"91fedf94fc53008fc0aaced7445df2cbf4f33725","desired":"launched",
+      "generation":4,"machine":"m-1","source":"[Service]\nExecStart=/bin/web\n"}
+    {"kind":"end","units":3,"metadata":1,"faults":0,
+      "content":"5d8e17b5e0914cbd3ea65924814a92b4c2f722c300e8da7782188829fa474572",
+      "sha256":"25f08e532da44f1a7903347ca13ab82da8828bc3f3cab13ef668e3de9aeb4b99"}
+    "#);
+}
+
+#[tokio::test]
+async fn a_file_is_read_however_it_is_cut() {
+    let file = file(&cluster().await).await;
+    for size in [1, 2, 100, file.len()] {
+        let (mut reader, mut items) = (ExportReader::new(), Vec::new());
+        for piece in file.chunks(size) {
+            reader.push(piece, &mut |item, line| items.push((item, line))).unwrap();
+        }
+        let (header, end) = reader.finish().unwrap();
+        assert_eq!((items.len(), header.units, end.units, end.metadata), (4, 3, 3, 1));
+        assert_eq!(items.last().unwrap().1, 5);
+    }
+}
+
+/// What is done to a file, and what is said of it then.
+type Damage = (&'static str, fn(&str) -> String);
+
+const DAMAGES: [Damage; 13] = [
+    ("emptied", |_| String::new()),
+    ("cut within a line", |text| text[..text.len() - 9].to_owned()),
+    ("cut between lines", |text| lines(text, |at| at < 4)),
+    ("without its header", |text| lines(text, |at| at != 0)),
+    ("without a unit", |text| lines(text, |at| at != 3)),
+    ("with a letter changed", |text| text.replace("/bin/web", "/bin/wab")),
+    ("with a state changed", |text| text.replace("launched", "inactive")),
+    ("with a state of its own", |text| text.replace("launched", "perhaps")),
+    ("with a machine changed", |text| text.replace("m-1", "m-3")),
+    ("with a line twice", |text| format!("{}{text}", lines(text, |at| at == 0))),
+    ("with something after it", |text| format!("{text}more\n")),
+    ("of a newer format", |text| text.replace("\"version\":1", "\"version\":2")),
+    ("with a field that is not known", |text| text.replace("\"hash\"", "\"more\":1,\"hash\"")),
+];
+
+fn lines(text: &str, keep: fn(usize) -> bool) -> String {
+    let lines = text.lines().enumerate().filter(|(at, _)| keep(*at));
+    lines.map(|(_, line)| format!("{line}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_with_the_place() {
+    let text = String::from_utf8(file(&cluster().await).await).unwrap();
+    let told = |(what, damage): &Damage| {
+        let damaged = damage(&text);
+        assert_ne!(damaged, text, "{what}: nothing was done");
+        let error = read(damaged.as_bytes()).expect_err(what);
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{what}: {error}{cause}\n")
+    };
+    let told: String = DAMAGES.iter().map(told).collect();
+    insta::assert_snapshot!(wrapped(&told), @r#"
+    emptied: the file is neither an export nor the keys of a fleet v1: it is empty
+    cut within a line: the export cannot be used: the export is cut off after line 5:
+      its last line is missing
+    cut between lines: the export cannot be used: the export is cut off after line 4:
+      its last line is missing
+    without its header: the export cannot be used: line 1 is not the first line of an
+      export
+    without a unit: the export cannot be used: line 5: the checksum is not that of the
+      lines above: the file was changed
+    with a letter changed: the export cannot be used: line 5: hash: the text of
+      web.service has 1079023bf7bcaf0c02fab80c15cdf9c806014b79, and not
+      91fedf94fc53008fc0aaced7445df2cbf4f33725
+    with a state changed: the export cannot be used: line 6: the checksum is not that
+      of the lines above: the file was changed
+    with a state of its own: the export cannot be used: line 5: desired: unknown state
+      "perhaps": write "inactive", "loaded" or "launched"
+    with a machine changed: the export cannot be used: line 6: the checksum is not that
+      of the lines above: the file was changed
+    with a line twice: the export cannot be used: line 2: there is a second header
+    with something after it: the export cannot be used: line 7: there is something
+      after the end
+    of a newer format: the export cannot be used: the export is of format 2, and this
+      version reads format 1: upgrade it
+    with a field that is not known: the export cannot be used: line 3: unknown field
+      `more`, expected one of `unit`, `hash`, `desired`, `generation`, `machine`,
+      `source`, `sourceBase64`
+    "#);
+}
+
+/// An unreadable unit harms nobody else, and is not passed over in silence.
+#[tokio::test]
+async fn a_unit_that_cannot_be_understood_is_named() {
+    let registry = registry();
+    let key = registry.layout().key(&fleet_store::Key::Unit("bad.service".parse().unwrap()));
+    let damage = fleet_store::Transaction::new().put(key, "damage");
+    registry.store().commit(damage).await.unwrap();
+    let import = read(&file(&registry).await).unwrap();
+    assert!(import.units.is_empty());
+    assert!(import.remarks[0].starts_with("line 2: bad.service could not be read"));
+}

@@ -1,0 +1,252 @@
+//! Importing: what is refused, what is left, what becomes of placements, and interruptions.
+
+use std::time::Duration;
+
+use fleet_core::{Epoch, Generation, Snapshot};
+use fleet_store::{
+    Adopted, ExpectUnit, ImportOptions, ImportReport, PlacementsLeft, Registry, RegistryError,
+    StoreError, import,
+};
+
+use super::{bring, cluster, faulty, file, options, over, place, read, settle, snapshot, wrapped};
+use crate::support::{TTL, id, name, registry, submit, unit};
+
+fn placements(snapshot: &Snapshot) -> Vec<String> {
+    snapshot.placements().map(|(unit, it)| format!("{unit} on {}", it.machine)).collect()
+}
+
+async fn try_to(registry: &Registry, file: &[u8], options: ImportOptions) -> ImportReport {
+    settle(registry).await;
+    import(registry, read(file).unwrap(), &options).await.unwrap()
+}
+
+/// An agent that was on the machine before takes what is placed now for newer, and so it does with
+/// whatever an engine places later.
+#[tokio::test]
+async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
+    let source = cluster().await;
+    let before = snapshot(&source).await.placement("web.service").unwrap().epoch;
+    let target = registry();
+    let report = bring(&target, &file(&source).await).await;
+    assert_eq!((report.created, report.kept, report.why_left), (3, 1, None));
+    let after = snapshot(&target).await;
+    let kept = after.placement("web.service").unwrap();
+    assert_eq!(kept.machine, id("m-1"));
+    assert!(kept.epoch > Epoch(before.0 + 1_000_000));
+    assert_eq!(
+        after.unit("web.service").unwrap().generation,
+        snapshot(&source).await.unit("web.service").unwrap().generation
+    );
+    place(&target, "db.service", "m-2").await;
+    let after = snapshot(&target).await;
+    assert!(after.placement("db.service").unwrap().epoch > kept.epoch);
+
+    // And so is a restart of a unit that was made anew: a machine may remember the one before.
+    let known = after.unit("web.service").unwrap().generation;
+    target.destroy(&name("web.service")).await.unwrap();
+    submit(&target, "web.service").await;
+    let (_, generation) = target.request_restart(&name("web.service")).await.unwrap();
+    assert!(generation.0 > known.0 + 1_000_000);
+
+    // It may move on, and come still later.
+    let third = registry();
+    bring(&third, &file(&target).await).await;
+    let third = snapshot(&third).await;
+    let last = after.placement("db.service").unwrap().epoch;
+    assert!(third.placement("db.service").unwrap().epoch > Epoch(last.0 + 1_000_000));
+}
+
+#[tokio::test]
+async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
+    let file = file(&cluster().await).await;
+    let full = registry();
+    submit(&full, "own.service").await;
+    let report = bring(&full, &file).await;
+    assert_eq!((report.kept, report.left), (0, 1));
+    assert_eq!(report.why_left, Some(PlacementsLeft::OwnUnits(1)));
+
+    let led = registry();
+    let leader = led.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let report = bring(&led, &file).await;
+    assert_eq!((report.created, report.kept, report.left), (3, 0, 1));
+    assert_eq!(report.why_left, Some(PlacementsLeft::EngineLeads));
+    leader.renew().await.unwrap();
+    for target in [full, led] {
+        assert!(placements(&*snapshot(&target).await).is_empty());
+    }
+}
+
+/// The import leads, so a leader before it cannot write any more, and the next sees all of it.
+#[tokio::test]
+async fn an_import_is_a_term_of_its_own() {
+    let target = registry();
+    let before = target.campaign(&id("fleetctl-import"), TTL).await.unwrap().unwrap();
+    bring(&target, &file(&cluster().await).await).await;
+    let late = before.commit(&fleet_store::PlacementWrites::default()).await;
+    assert!(late.is_ok(), "nothing was to be written");
+    let mut before = before;
+    let late = before.raise_epochs(Epoch(1)).await;
+    assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
+    let next = target.campaign(&id("m-1"), TTL).await.unwrap().expect("the import has resigned");
+    assert_eq!(next.term().0, before.term().0 + 2);
+}
+
+/// Not even a leader writes over a unit, or a placement, that came in between.
+#[tokio::test]
+async fn what_is_there_is_not_adopted_over() {
+    let target = registry();
+    submit(&target, "a.service").await;
+    let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let adopted = |unit_name: &str| Adopted {
+        unit: unit(unit_name, "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap()),
+        generation: Generation::ZERO,
+        machine: Some(id("m-1")),
+    };
+    let both = [adopted("b.service"), adopted("a.service")];
+    let conflict = leader.adopt(&both).await;
+    assert!(matches!(conflict, Err(RegistryError::Conflict)), "{conflict:?}");
+    assert!(placements(&*snapshot(&target).await).is_empty());
+    leader.adopt(&both[..1]).await.unwrap();
+    assert_eq!(placements(&*snapshot(&target).await), ["b.service on m-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_import_that_broke_off_is_finished_by_another() {
+    let source = cluster().await;
+    for number in 0..150 {
+        submit(&source, &format!("n{number}.service")).await;
+        if number % 3 == 0 {
+            place(&source, &format!("n{number}.service"), "m-2").await;
+        }
+    }
+    let written = file(&source).await;
+    let expected = placements(&*snapshot(&source).await);
+    let mut broken = 0;
+    for calls in 1..100 {
+        let store = faulty();
+        let target = over(store.clone());
+        settle(&target).await;
+        store.set_delay(Duration::from_millis(1));
+        let (file, options) = (read(&written).unwrap(), options());
+        // Each call of the store takes a millisecond, so it ends in one of the calls.
+        let cut =
+            tokio::time::timeout(Duration::from_millis(calls), import(&target, file, &options));
+        let ended = cut.await.is_ok();
+        let report = bring(&target, &written).await;
+        assert_eq!(report.differing, Some(Vec::new()));
+        assert_eq!(report.created + report.same, 153);
+        assert_eq!(placements(&*snapshot(&target).await), expected, "after {calls} calls");
+        if ended {
+            break;
+        }
+        broken += 1;
+    }
+    assert!(broken > 8, "only {broken} interruptions");
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_told_and_nothing_is_written_twice() {
+    let store = faulty();
+    let target = over(store.clone());
+    let written = file(&cluster().await).await;
+    settle(&target).await;
+    store.lose_answers(1);
+    let lost = import(&target, read(&written).unwrap(), &options()).await;
+    assert!(matches!(lost, Err(RegistryError::Store(StoreError::Unknown(_)))), "{lost:?}");
+    assert_eq!(bring(&target, &written).await.differing, Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn everything_wrong_is_told_and_nothing_is_written() {
+    let source = registry();
+    for (unit_name, text) in [
+        ("a.service", "[X-Fleet]\nMachineOf=b.service\n"),
+        ("b.service", "[X-Fleet]\nMachineOf=a.service\n"),
+        ("c.service", "[X-Fleet]\nMachineMetaData=a=b\nX-Conflict=c\n"),
+        ("d.service", "[Service]\nExecStart=/bin/d\n"),
+        ("e@.service", "[Service]\nExecStart=/bin/e\n"),
+    ] {
+        let new = unit(unit_name, text, "launched".parse().unwrap());
+        source.put_unit(new, ExpectUnit::Absent).await.unwrap();
+    }
+    let written = file(&source).await;
+    let target = registry();
+    let other = unit("d.service", "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap());
+    target.put_unit(other, ExpectUnit::Absent).await.unwrap();
+    settle(&target).await;
+    let before = target.store().read("").await.unwrap();
+    let report = bring(&target, &written).await;
+    assert_eq!(target.store().read("").await.unwrap(), before);
+    let told = report.refused.iter().flat_map(|it| {
+        it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.place, it.name))
+    });
+    insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
+    line 2: a.service: MachineOf leads in a circle: a.service -> b.service -> a.service
+    line 3: b.service: MachineOf leads in a circle: b.service -> a.service -> b.service
+    line 4: c.service: 2:1: [X-Fleet] has no option "MachineMetaData"; write
+      MachineMetadata, spelled exactly so
+    line 4: c.service: 3:1: [X-Fleet] has no option "X-Conflict"; write Conflicts,
+      spelled exactly so
+    line 5: d.service: the cluster has another: its hash is
+      77743f616f04ae251970e39c0656153229b74dba, here
+      4fdd028892555d42daccf803d33ee0b7c5e97b70
+    line 6: e@.service: cannot activate a template: it is to be launched
+    "#);
+    assert_eq!(report.differing, None);
+
+    let lenient = ImportOptions { keep_going: true, replace: true, ..options() };
+    let report = try_to(&target, &written, lenient).await;
+    assert_eq!((report.created, report.replaced, report.refused.len()), (0, 1, 4));
+    let d = snapshot(&target).await.unit("d.service").unwrap().file.source().to_vec();
+    assert!(d.ends_with(b"/bin/d\n"));
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing_and_says_what_would_be() {
+    let target = registry();
+    let written = file(&cluster().await).await;
+    let dry = ImportOptions { dry_run: true, ..options() };
+    settle(&target).await;
+    let before = target.store().read("").await.unwrap().entries;
+    let would = try_to(&target, &written, dry).await;
+    assert_eq!(target.store().read("").await.unwrap().entries, before);
+    let done = bring(&target, &written).await;
+    assert_eq!(done, ImportReport { differing: Some(Vec::new()), ..would });
+}
+
+#[tokio::test]
+async fn metadata_that_differs_is_refused_unless_it_may_be_replaced() {
+    let target = registry();
+    let (machine, key, value) = (id("m-2"), "rack".to_owned(), "8".to_owned());
+    let change = fleet_store::MetadataChange::Set { machine, key, value };
+    target.patch_metadata(&[change]).await.unwrap();
+    let written = file(&cluster().await).await;
+    let report = bring(&target, &written).await;
+    assert_eq!(report.refused[0].name, "metadata rack of machine m-2");
+    assert!(snapshot(&target).await.unit("web.service").is_none());
+    let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;
+    assert_eq!((report.metadata, report.differing), (1, Some(Vec::new())));
+}
+
+/// What somebody did between writing and reading back is not passed over.
+#[tokio::test]
+async fn what_is_read_back_is_compared() {
+    let target = registry();
+    let written = file(&cluster().await).await;
+    bring(&target, &written).await;
+    let import = read(&written).unwrap();
+    let plan = fleet_store::ImportPlan::new(import, &*snapshot(&target).await, &options());
+    target.destroy(&name("web.service")).await.unwrap();
+    target.set_desired(&name("db.service"), "launched".parse().unwrap()).await.unwrap();
+    let differing = plan.differing(&*snapshot(&target).await);
+    assert_eq!(differing, ["db.service", "web.service"]);
+}
+
+/// Epochs are counted from where the lineage begins, so without one they cannot come later.
+#[tokio::test]
+async fn a_store_without_a_lineage_keeps_no_placements_of_another_store() {
+    let (target, file) = (registry(), file(&cluster().await).await);
+    let refused = import(&target, read(&file).unwrap(), &options()).await;
+    assert!(matches!(refused, Err(RegistryError::NoLineage)), "{refused:?}");
+    assert_eq!(target.store().read("").await.unwrap().entries, []);
+}

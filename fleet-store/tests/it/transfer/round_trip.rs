@@ -1,0 +1,78 @@
+//! Whatever a cluster holds comes back out of its export.
+
+use std::collections::BTreeMap;
+
+use fleet_store::{ExpectUnit, MetadataChange, NewUnit, Registry};
+use fleet_unitfile::UnitFile;
+use proptest::prelude::*;
+
+use super::{bring, file, place, snapshot};
+use crate::support::{id, name, registry};
+
+/// A unit as it is made up: its text, desired state, and the machine that it is on.
+type MadeUp = (Vec<u8>, u8, Option<u8>);
+
+fn clusters() -> impl Strategy<Value = (BTreeMap<String, MadeUp>, BTreeMap<String, String>)> {
+    let text = prop_oneof![
+        "[a-z ]{0,20}".prop_map(|it| format!("[Service]\nExecStart=/bin/{it}\n").into_bytes()),
+        Just(b"# \xff\xfe\n[Service]\r\nExecStart=/bin/a\r\n".to_vec()),
+        "\\PC{0,20}".prop_map(|it| format!("[Unit]\nDescription=a {it}\n").into_bytes()),
+    ];
+    let unit = (text, 0..3_u8, proptest::option::of(0..3_u8));
+    let units = proptest::collection::btree_map("[a-z]{1,3}(@[0-9]?)?\\.service", unit, 0..12);
+    (units, proptest::collection::btree_map("[a-z.]{1,3}", "\\PC{0,5}", 0..4))
+}
+
+async fn build(units: &BTreeMap<String, MadeUp>, pairs: &BTreeMap<String, String>) -> Registry {
+    let registry = registry();
+    for (text, (source, desired, machine)) in units {
+        let unit = name(text);
+        let states = ["inactive", "loaded", "launched"];
+        let desired = if unit.is_template() { "inactive" } else { states[usize::from(*desired)] };
+        let file = UnitFile::parse(source.as_slice()).unwrap();
+        let new = NewUnit { name: unit, file, desired: desired.parse().unwrap() };
+        registry.put_unit(new, ExpectUnit::Absent).await.unwrap();
+        if let Some(machine) = machine.filter(|_| desired != "inactive") {
+            place(&registry, text, &format!("m-{machine}")).await;
+        }
+    }
+    for (key, value) in pairs {
+        let (machine, key, value) = (id("m-0"), key.clone(), value.clone());
+        let change = MetadataChange::Set { machine, key, value };
+        registry.patch_metadata(&[change]).await.unwrap();
+    }
+    registry
+}
+
+/// All lines but the first, which speaks of the store, and the last, whose checksum covers it.
+fn inner(file: &[u8]) -> Vec<&str> {
+    let lines: Vec<&str> = std::str::from_utf8(file).unwrap().lines().collect();
+    lines[1..lines.len() - 1].to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_cluster_comes_back_as_it_was((units, pairs) in clusters()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let source = build(&units, &pairs).await;
+            let written = file(&source).await;
+            prop_assert_eq!(&written, &file(&source).await, "the same cluster, other bytes");
+            let target = registry();
+            let report = bring(&target, &written).await;
+            prop_assert_eq!(report.created, units.len() as u64);
+            prop_assert_eq!(report.kept, snapshot(&source).await.placements().len() as u64);
+            prop_assert_eq!(report.differing, Some(Vec::new()));
+            let again = file(&target).await;
+            prop_assert_eq!(inner(&written), inner(&again));
+            prop_assert!(std::str::from_utf8(&written).unwrap().contains(&report.content));
+            // A second time there is nothing left to do.
+            let report = bring(&target, &written).await;
+            prop_assert_eq!((report.created, report.same), (0, units.len() as u64));
+            let last = file(&target).await;
+            prop_assert_eq!(inner(&again), inner(&last));
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,146 @@
+//! The keys of a fleet v1, in the forms in which tools print them.
+
+use std::error::Error as _;
+
+use fleet_store::ImportOrigin;
+
+use super::{bring, read, registry, snapshot, wrapped};
+
+/// The hash of a unit file as fleet v1 writes it: 20 numbers.
+fn numbers(byte: u8) -> String {
+    vec![byte.to_string(); 20].join(",")
+}
+
+/// Keys and values of a cluster of fleet v1, with something of everything.
+fn keys(prefix: &str) -> Vec<(String, String)> {
+    let object = |name: &str, byte: u8| {
+        let numbers = numbers(byte);
+        format!("{{\"Name\":\"{name}\",\"UnitHash\":[{numbers}]}}")
+    };
+    let ones = "01".repeat(20);
+    let keys = [
+        ("job/web.service/object", object("web.service", 1)),
+        ("job/web.service/target-state", "launched".to_owned()),
+        ("job/web.service/target", "m-1".to_owned()),
+        ("job/web.service/job-state", "m-1".to_owned()),
+        ("job/half.service/object", object("half.service", 1)),
+        ("job/ghost.service/target-state", "launched".to_owned()),
+        ("job/lost.service/object", object("lost.service", 2)),
+        ("job/odd.service/object", object("odd.service", 1)),
+        ("job/odd.service/target-state", "paused".to_owned()),
+        ("job/alias.service/object", object("other.service", 1)),
+        ("job/name/object", object("name", 1)),
+        ("machines/m-1/object", "{}".to_owned()),
+        ("machines/m-1/metadata/rack", "7".to_owned()),
+        ("states/web.service/m-1", "{}".to_owned()),
+        ("state/web.service", "{}".to_owned()),
+        ("lease/engine-leader", "{}".to_owned()),
+        ("engine/version", "1".to_owned()),
+        ("future/a", "x".to_owned()),
+        (&format!("unit/{ones}"), r#"{"Raw":"[Service]\nExecStart=/bin/web\n"}"#.to_owned()),
+    ];
+    keys.map(|(key, value)| (format!("{prefix}{key}"), value)).into()
+}
+
+fn flat(keys: &[(String, String)]) -> String {
+    let map: serde_json::Map<_, _> =
+        keys.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+    serde_json::Value::Object(map).to_string()
+}
+
+/// As etcd answers: a directory in a directory.
+fn nested(keys: &[(String, String)]) -> String {
+    let leaf = |(key, value): &(String, String)| {
+        let index = 7;
+        serde_json::json!({ "key": key, "value": value, "modifiedIndex": index })
+    };
+    let leaves: Vec<_> = keys.iter().map(leaf).collect();
+    let (some, rest) = leaves.split_at(5);
+    let folder = |nodes: &[_]| serde_json::json!({ "key": "/a", "dir": true, "nodes": nodes });
+    let root = serde_json::json!({ "dir": true, "nodes": [folder(some), folder(rest)] });
+    serde_json::json!({ "action": "get", "node": root }).to_string()
+}
+
+#[tokio::test]
+async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
+    let keys = keys("/_coreos.com/fleet/");
+    let [one, other] = [flat(&keys), nested(&keys)].map(|text| read(text.as_bytes()).unwrap());
+    assert_eq!(format!("{one:?}"), format!("{other:?}"));
+    assert_eq!(one.origin, ImportOrigin::V1 { prefix: "/_coreos.com/fleet/".to_owned() });
+    let units = one
+        .units
+        .iter()
+        .map(|it| format!("{}: {} {} {:?}\n", it.place, it.name, it.desired, it.machine.as_ref()));
+    let refused = one.refused.iter().map(|it| format!("refused: {it:?}\n"));
+    let remarks = one.remarks.iter().map(|it| format!("remark: {it}\n"));
+    insta::assert_snapshot!(wrapped(&units.chain(refused).chain(remarks).collect::<String>()), @r#"
+    job/half.service/object: half.service inactive None
+    job/web.service/object: web.service launched Some(MachineId("m-1"))
+    refused: RefusedImport { place: "job/alias.service/object", name: "alias.service",
+      reasons: ["the object is that of \"other.service\""] }
+    refused: RefusedImport { place: "job/lost.service/object", name: "lost.service",
+      reasons: ["its unit file unit/0202020202020202020202020202020202020202 is missing"]
+      }
+    refused: RefusedImport { place: "job/name/object", name: "name", reasons: ["unit
+      name \"name\" has no type: add a suffix such as \".service\""] }
+    refused: RefusedImport { place: "job/odd.service/target-state", name: "odd.service",
+       reasons: ["unknown state \"paused\": write \"inactive\", \"loaded\" or
+      \"launched\""] }
+    remark: job/ghost.service has no object, and is no unit: what is left of a unit
+      that was destroyed
+    remark: job/half.service has no target-state: half.service is taken as inactive
+    remark: keys that fleet v1 does not have are passed over: future/a
+    "#);
+}
+
+#[tokio::test]
+async fn what_is_sound_is_imported_with_its_machine() {
+    let bad = ["lost", "odd", "alias", "name"];
+    let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
+    let target = registry();
+    let report = bring(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;
+    assert_eq!((report.created, report.kept, report.metadata), (2, 1, 1));
+    let after = snapshot(&target).await;
+    assert_eq!(after.placement("web.service").unwrap().machine.as_str(), "m-1");
+    assert_eq!(after.unit("half.service").unwrap().desired.as_str(), "inactive");
+}
+
+#[test]
+fn what_is_no_dump_is_refused_with_what_to_do() {
+    let two = [keys("/a/"), keys("/b/")].concat();
+    let texts = [
+        "/_coreos.com/fleet/job\n/_coreos.com/fleet/unit\n",
+        "{\"a\": \n",
+        "[]",
+        r#"{"errorCode":100,"message":"Key not found","cause":"/_coreos.com","index":7}"#,
+        r#"{"node":{"key":"/a","nodes":[{"key":7}]}}"#,
+        r#"{"/a/job/x.service/object":7}"#,
+        r#"{"/a":"b"}"#,
+        &flat(&two),
+    ];
+    let told = texts.iter().map(|text| {
+        let error = read(text.as_bytes()).unwrap_err();
+        format!("{error}: {}\n", error.source().unwrap())
+    });
+    insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
+    the file is neither an export nor the keys of a fleet v1: line 1, column 1:
+      expected value: get the keys with their values, as by curl
+      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
+    the file is neither an export nor the keys of a fleet v1: line 2, column 0: EOF
+      while parsing a value: get the keys with their values, as by curl
+      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
+    the file is neither an export nor the keys of a fleet v1: the whole is neither a
+      node of etcd with its key, nor the text that is under a key
+    the file is neither an export nor the keys of a fleet v1: it is an answer of etcd
+      that says: Key not found
+    the file is neither an export nor the keys of a fleet v1: a node in /a is neither a
+      node of etcd with its key, nor the text that is under a key
+    the file is neither an export nor the keys of a fleet v1: the value of
+      "/a/job/x.service/object" is neither a node of etcd with its key, nor the text that
+      is under a key
+    the file is neither an export nor the keys of a fleet v1: none of its 1 keys is
+      that of a unit of fleet, such as …/job/web.service/object
+    the file is neither an export nor the keys of a fleet v1: it holds the keys of
+      several clusters, /a/ and /b/: get those of one
+    "#);
+}
