@@ -9,7 +9,7 @@ use fleet_unitfile::UnitName;
 
 use crate::index::{Answers, Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitNo, Why};
 use crate::policy::Policy;
-use crate::rules::{Denial, Question, Rank, Teller};
+use crate::rules::{Denial, Question, Rank, Teller, replaces};
 
 type Verdicts = Vec<(MachineNo, Verdict)>;
 
@@ -39,6 +39,13 @@ pub enum Verdict {
     },
     /// The machine does not take it, or not along with all that it must be beside.
     Refused(Arc<Refusal>),
+}
+
+/// What is seen of a machine's verdict without putting anybody there.
+enum Glance {
+    Refused(Rank, Arc<Refusal>),
+    Taken,
+    Unclear,
 }
 
 /// Explains where a unit is, where it could be, and why not elsewhere.
@@ -104,7 +111,7 @@ impl Index {
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
     }
 
-    /// The verdicts; with what machines answer in all if the unit is alone and was so all the time.
+    /// The verdicts; with what machines answer in all if the unit was nowhere all the time.
     fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<Answers<Rank>>) {
         let trial = self.begin();
         let here = self.units.slots[unit].seat;
@@ -113,29 +120,60 @@ impl Index {
             self.unseat(unit, here, Why::Follows(unit));
         }
         let group = self.group_of(unit);
-        let told = match self.alone(&group) {
-            Some(unit) => {
-                let (verdicts, answers) = verdicts_for_one(self, unit, here);
-                (verdicts, Some(answers).filter(|_| here == MachineNo::NONE))
-            }
-            None => (self.verdicts_for_group(&group, here), None),
-        };
+        let (verdicts, answers) = self.verdicts_for_group(&group, here);
         self.take_back(&trial);
-        told
+        (verdicts, Some(answers).filter(|_| here == MachineNo::NONE))
     }
 
-    fn verdicts_for_group(&mut self, group: &[UnitNo], here: MachineNo) -> Verdicts {
-        let machines: Vec<MachineNo> = self.machines.present().collect();
-        let mut verdicts = Vec::with_capacity(machines.len());
-        for machine in machines {
-            let verdict = match self.told(group, machine) {
-                _ if here == machine => Verdict::Here,
-                Some((_, refusal)) => Verdict::Refused(Arc::new(refusal)),
-                None => Verdict::Eligible { load: self.machines.slots[machine].desk.load() },
+    fn verdicts_for_group(
+        &mut self,
+        group: &[UnitNo],
+        here: MachineNo,
+    ) -> (Verdicts, Answers<Rank>) {
+        let (mut verdicts, mut answers) = (Verdicts::new(), Answers::new());
+        for (machine, glance) in self.glances(group) {
+            let load = self.machines.slots[machine].desk.load();
+            let refused = match glance {
+                _ if here == machine => {
+                    verdicts.push((machine, Verdict::Here));
+                    continue;
+                }
+                Glance::Refused(rank, refusal) => Some((rank, refusal)),
+                Glance::Taken => None,
+                Glance::Unclear => {
+                    let refused = self.refused(group, machine);
+                    refused.map(|(_, rank, refusal)| (rank, Arc::new(refusal)))
+                }
+            };
+            let verdict = match refused {
+                Some((rank, refusal)) => {
+                    answers.add(rank, load, machine);
+                    Verdict::Refused(refusal)
+                }
+                None => Verdict::Eligible { load },
             };
             verdicts.push((machine, verdict));
         }
-        verdicts
+        (verdicts, answers)
+    }
+
+    /// What can be said of every machine without putting anybody there: what it says to the first
+    /// unit of a group, where that would replace nobody.
+    fn glances(&self, group: &[UnitNo]) -> Vec<(MachineNo, Glance)> {
+        let Some(first) = group.first().copied() else { return Vec::new() };
+        let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
+        let ask = |machine| (machine, self.denial(first, machine).filter(|_| !replaces(machine)));
+        let asked: Vec<(MachineNo, Option<Denial>)> = self.machines.present().map(ask).collect();
+        let mut teller = Teller::new(self, first, &asked);
+        let glance = |(machine, denial): (MachineNo, Option<Denial>)| {
+            let glance = match denial {
+                Some(denial) => Glance::Refused(denial.rank(), teller.tell(machine, denial)),
+                None if group.len() == 1 && !replaces(machine) => Glance::Taken,
+                None => Glance::Unclear,
+            };
+            (machine, glance)
+        };
+        asked.into_iter().map(glance).collect()
     }
 
     /// The units that `MachineOf=` ties to one, directly or through others. A global unit ties
@@ -163,28 +201,6 @@ impl Index {
     }
 }
 
-/// Asks every machine about a unit that is alone and replaces nobody.
-fn verdicts_for_one(index: &Index, unit: UnitNo, here: MachineNo) -> (Verdicts, Answers<Rank>) {
-    let mut answers = Answers::new();
-    let ask = |machine: MachineNo| (machine, Question::new(index, unit, machine).denial());
-    let asked: Vec<(MachineNo, Option<Denial>)> = index.machines.present().map(ask).collect();
-    let mut teller = Teller::new(index, unit, &asked);
-    let mut verdicts = Vec::with_capacity(asked.len());
-    for (machine, denial) in asked {
-        let load = index.machines.slots[machine].desk.load();
-        let verdict = match denial {
-            _ if here == machine => Verdict::Here,
-            Some(denial) => {
-                answers.add(denial.rank(), load, machine);
-                Verdict::Refused(teller.tell(machine, denial))
-            }
-            None => Verdict::Eligible { load },
-        };
-        verdicts.push((machine, verdict));
-    }
-    (verdicts, answers)
-}
-
 /// A table for people: a line for each machine.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -210,7 +226,7 @@ impl fmt::Display for Verdict {
         match self {
             Self::Here => f.write_str("here"),
             Self::Eligible { load } => write!(f, "eligible, load {load}"),
-            Self::Refused(refusal) => write!(f, "refused by {}: {refusal}", refusal.rule()),
+            Self::Refused(refusal) => write!(f, "refused by {}: {refusal}", refusal.rule_name()),
         }
     }
 }

@@ -98,7 +98,7 @@ impl fmt::Display for Cause {
             Self::Wanted => f.write_str("it is wanted"),
             Self::NotWanted(why) => why.fmt(f),
             Self::MachineGone => f.write_str("the machine is gone"),
-            Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule()),
+            Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule_name()),
             Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),
             Self::ReplacedBy(unit) => write!(f, "{unit} replaces it"),
             Self::Drained => f.write_str("the machine is drained"),

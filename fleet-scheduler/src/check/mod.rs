@@ -192,7 +192,7 @@ impl fmt::Display for Violation {
                 write!(f, "{unit} is on {machine}, which is not present")
             }
             Self::Broken { unit, machine, refusal } => {
-                write!(f, "{unit} is on {machine}, refused by {}: {refusal}", refusal.rule())
+                write!(f, "{unit} is on {machine}, refused by {}: {refusal}", refusal.rule_name())
             }
             Self::NoReason(unit) => write!(f, "{unit} has neither a machine nor a reason"),
             Self::NeedlessReason(unit) => write!(f, "{unit} needs no reason"),

@@ -70,17 +70,16 @@ impl Index {
     }
 
     /// The reason of one unit that no machine takes. What is wrong with its peers comes first, for
-    /// that is so on any machine.
-    /// What machines answer need not be asked again where it is known.
+    /// that is so on any machine. What machines answer need not be asked again where it is known.
     pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&Answers<Rank>>) -> Reason {
         if let Some(reason) = self.reason_without_machines(unit) {
             return reason;
         }
-        if let Some(answers) = known {
-            return self.reason_from(&[unit], answers);
-        }
         let group = self.group_of(unit);
-        self.reason_by_machines(&group)
+        match known {
+            Some(answers) => self.reason_from(&group, answers),
+            None => self.reason_by_machines(&group),
+        }
     }
 
     /// The waiting units that a waiting unit must be placed with, itself included.
@@ -191,22 +190,32 @@ impl Index {
     }
 
     /// What a machine says to a group, with names; and to whom of it, if there are several.
-    pub(crate) fn told(
+    fn told(
         &mut self,
         group: &[UnitNo],
         machine: MachineNo,
     ) -> Option<(Option<UnitName>, Refusal)> {
-        if let Some(unit) = self.alone(group) {
-            let question = Question::new(self, unit, machine);
-            return question.denial().map(|denial| (None, question.refusal(denial)));
-        }
-        let (unit, refusal) = self.trial(group, machine, |index, unit, denial| {
-            let leaving = index.leaving(&replaces::replaced(index, unit, machine), machine);
-            let question = Question { leaving: &leaving, ..Question::new(index, unit, machine) };
-            (unit, question.refusal(denial))
-        })?;
+        let (unit, _, refusal) = self.refused(group, machine)?;
         let whom = (group.len() > 1).then(|| self.units.name(unit).clone());
         Some((whom, refusal))
+    }
+
+    /// Who of a group a machine refuses first, by which rule, and what it says with names.
+    pub(crate) fn refused(
+        &mut self,
+        group: &[UnitNo],
+        machine: MachineNo,
+    ) -> Option<(UnitNo, Rank, Refusal)> {
+        if let Some(unit) = self.alone(group) {
+            let question = Question::new(self, unit, machine);
+            let denial = question.denial()?;
+            return Some((unit, denial.rank(), question.refusal(denial)));
+        }
+        self.trial(group, machine, |index, unit, denial| {
+            let leaving = index.leaving(&replaces::replaced(index, unit, machine), machine);
+            let question = Question { leaving: &leaving, ..Question::new(index, unit, machine) };
+            (unit, denial.rank(), question.refusal(denial))
+        })
     }
 
     fn answer(&mut self, group: &[UnitNo], machine: MachineNo) -> Option<Answer> {

@@ -4,10 +4,7 @@
 use fleet_core::{Pattern, Refusal};
 
 use super::{Denial, Party, Question};
-use crate::index::{Index, Kind, MachineNo, PatternNo, UnitNo};
-
-/// A unit that another one's pattern matches.
-pub(super) type Meeting = (UnitNo, PatternNo);
+use crate::index::{Index, PatternNo, UnitNo};
 
 /// Whether somebody on the machine must not be beside this unit.
 pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
@@ -22,70 +19,31 @@ pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
 
 /// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
 pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let (index, desk) = (question.index, question.desk);
+    let (index, desk, unit) = (question.index, question.desk, question.unit);
     let mut ours = question.class.conflicts.iter().filter(|p| desk.of(**p).matching > 0);
     let ours = ours.find_map(|pattern| {
         Some((question.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
-        let own = |other| {
-            let mut patterns = index.class(other).conflicts.iter();
-            patterns.find(|pattern| covers(index, **pattern, question.unit))
-        };
-        let with = question.first_other(|other| own(other).is_some())?;
-        Some((with, *own(with)?, true))
+        let with = question.first_other(|other| keeps_away(index, other, unit).is_some())?;
+        Some((with, keeps_away(index, with, unit)?, true))
     };
-    let Some((with, pattern, theirs)) = ours.or_else(theirs) else { return Refusal::Cordon {} };
+    match ours.or_else(theirs) {
+        Some((with, pattern, theirs)) => told_of(index, with, pattern, theirs),
+        None => Refusal::Cordon {},
+    }
+}
+
+/// The first pattern of another unit, in the order written, that keeps a unit away.
+pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
+    let mut patterns = index.class(other).conflicts.iter().copied();
+    patterns.find(|pattern| covers(index, *pattern, unit))
+}
+
+/// The refusal of a machine where that unit is.
+pub(super) fn told_of(index: &Index, with: UnitNo, pattern: PatternNo, theirs: bool) -> Refusal {
     let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), theirs }
-}
-
-/// Whom a unit meets first on machines where a pattern of its own keeps it away, by the machine's
-/// number. Machines where nobody was met soon are left out; the unit must be nowhere.
-///
-/// The units that a pattern matches are gone through by name: that looks at far fewer of them than
-/// to go from machine to machine.
-pub(super) fn met(index: &Index, unit: UnitNo, machines: Vec<MachineNo>) -> Vec<Option<Meeting>> {
-    let mut met = vec![None; index.machines.slots.len()];
-    let mut rest = machines;
-    for pattern in &index.class(unit).conflicts {
-        let desk = |machine: &MachineNo| &index.machines.slots[*machine].desk;
-        let is_there = |machine: &MachineNo| desk(machine).of(*pattern).matching > 0;
-        let (there, others) = rest.into_iter().partition::<Vec<_>, _>(is_there);
-        rest = others;
-        let loads: usize = there.iter().map(|machine| desk(machine).units.len()).sum();
-        let mut open = vec![false; met.len()];
-        there.iter().for_each(|machine| open[machine.at()] = true);
-        meet(index, (*pattern, loads), (open, there.len()), &mut met);
-    }
-    met
-}
-
-/// Goes through at most that many units that a pattern matches, until nobody is left to be met.
-fn meet(
-    index: &Index,
-    (pattern, most): (PatternNo, usize),
-    (mut open, mut left): (Vec<bool>, usize),
-    met: &mut [Option<Meeting>],
-) {
-    for other in index.matching(pattern).take(most) {
-        let slot = &index.units.slots[other];
-        if left == 0 || slot.kind == Kind::Global {
-            // A global unit is on many machines, and may come first on any of them.
-            return;
-        }
-        let at = slot.seat.some().map(MachineNo::at);
-        if let Some(at) = at.filter(|at| std::mem::take(&mut open[*at])) {
-            met[at] = Some((other, pattern));
-            left -= 1;
-        }
-    }
-}
-
-/// The refusal of a machine where somebody is met.
-pub(super) fn told_of(index: &Index, (with, pattern): Meeting) -> Refusal {
-    let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
-    Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), theirs: false }
 }
 
 fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {

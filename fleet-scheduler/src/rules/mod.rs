@@ -10,6 +10,7 @@ mod custom;
 pub(crate) mod machine_id;
 pub(crate) mod machine_of;
 mod max_per_machine;
+mod met;
 pub(crate) mod metadata;
 pub(crate) mod metadata_expr;
 pub(crate) mod replaces;

@@ -8,7 +8,12 @@ use crate::index::{Index, Kind, MachineNo, UnitNo};
 
 /// Whether somebody on the machine replaces the unit.
 pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    replacer(question).map(|_| Denial::Replaced)
+    if !is_named(question) {
+        return None;
+    }
+    // Who replaces nobody cannot be one of two that name each other: nobody need be looked for.
+    let replaced = question.class.replaces.is_empty() || replacer(question).is_some();
+    replaced.then_some(Denial::Replaced)
 }
 
 pub(super) fn told(question: &Question<'_>) -> Refusal {
@@ -16,14 +21,22 @@ pub(super) fn told(question: &Question<'_>) -> Refusal {
     Refusal::Replaces { with: question.index.units.name(with).clone(), theirs: true }
 }
 
+/// The refusal of a machine where that unit is, if it replaces this one.
+pub(super) fn told_of(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
+    let replaces = replaces_by_number(index, with, unit);
+    replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), theirs: true })
+}
+
+/// Whether a `Replaces=` of somebody on the machine names the unit.
+fn is_named(question: &Question<'_>) -> bool {
+    let is_global = question.index.units.slots[question.unit].kind == Kind::Global;
+    let mut matched = question.class.matched.iter();
+    !is_global && matched.any(|pattern| question.desk.of(*pattern).replacers > 0)
+}
+
 /// The first unit on the machine that replaces this one.
 fn replacer(question: &Question<'_>) -> Option<UnitNo> {
     let index = question.index;
-    if index.units.slots[question.unit].kind == Kind::Global {
-        return None;
-    }
-    let mut matched = question.class.matched.iter();
-    matched.find(|pattern| question.desk.of(**pattern).replacers > 0)?;
     question.first_other(|other| replaces_by_number(index, other, question.unit))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet_core::Refusal;
 
-use super::{Denial, Question, conflicts, max_per_machine, metadata};
+use super::{Denial, Question, max_per_machine, met, metadata};
 use crate::index::{Index, Lookup, MachineNo, UnitNo};
 
 /// What makes a refusal of one unit differ from another one.
@@ -26,27 +26,25 @@ pub(crate) struct Teller<'a> {
     index: &'a Index,
     unit: UnitNo,
     told: Lookup<Gist<'a>, Arc<Refusal>>,
-    met: Vec<Option<conflicts::Meeting>>,
+    met: Vec<Option<Arc<Refusal>>>,
 }
 
 impl<'a> Teller<'a> {
-    /// For a unit to which the machines have answered so.
+    /// For a unit that is nowhere and to which the machines have answered so.
     pub(crate) fn new(
         index: &'a Index,
         unit: UnitNo,
         answers: &[(MachineNo, Option<Denial>)],
     ) -> Self {
-        let conflicting = answers.iter().filter(|(_, it)| *it == Some(Denial::Conflicts));
-        let conflicting: Vec<MachineNo> = conflicting.map(|(machine, _)| *machine).collect();
-        let met = conflicts::met(index, unit, conflicting);
+        let met = met::refusals(index, unit, answers);
         Self { index, unit, told: Lookup::default(), met }
     }
 
     /// What a machine says.
     pub(crate) fn tell(&mut self, machine: MachineNo, denial: Denial) -> Arc<Refusal> {
         let question = Question::new(self.index, self.unit, machine);
-        if let Some(meeting) = self.met[machine.at()] {
-            return Arc::new(conflicts::told_of(self.index, meeting));
+        if let Some(told) = self.met[machine.at()].take() {
+            return told;
         }
         let Some(gist) = gist(&question, denial) else {
             return Arc::new(question.refusal(denial));

@@ -1,7 +1,7 @@
 //! Policies of an embedder's own, and clusters of many machines: what holds of the default planner
 //! and a few machines holds of these as well.
 
-use fleet_core::{Epoch, Machine, Rule, Snapshot};
+use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
 use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
 use fleet_scheduler::{
     Candidate, HardRule, Index, LiftedBy, Plan, Policy, View, Violation, apply, check, check_with,
@@ -119,12 +119,22 @@ fn a_plan_that_breaks_a_rule_of_your_own_is_found_out() {
     let found = check_with(&alone(), &cluster, &careless);
     let told: Vec<String> = found.iter().map(ToString::to_string).collect();
     // Of those that share a machine, the one that was there before is not asked.
-    assert_eq!(told, ["c.service is on m1, refused by Custom: a.service is there"]);
+    assert_eq!(told, ["c.service is on m1, refused by Alone: a.service is there"]);
     assert!(
         matches!(&found[0], Violation::Broken { refusal, .. } if refusal.rule() == Rule::Custom)
     );
     let right = Index::load(alone(), &cluster).plan();
     assert_eq!(check_with(&alone(), &cluster, &right), []);
+}
+
+/// All rules of an embedder were called `Custom` there.
+#[test]
+fn an_explanation_calls_a_rule_of_your_own_by_its_name() {
+    let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
+    cluster = apply(&cluster, &Index::load(alone(), &cluster).plan());
+    let told = Index::load(alone(), &cluster).explain(&"c.service".parse().unwrap());
+    let told = told.unwrap().to_string();
+    assert!(told.ends_with("m2  refused by Alone: b.service is there"), "{told}");
 }
 
 /// Who is replaced is on its way: a rule that counts does not count it.
@@ -155,4 +165,51 @@ fn a_rule_of_your_own_does_not_see_who_is_about_to_be_replaced() {
         "place new.service on m1: it is wanted",
     ];
     assert_eq!(steps, expected, "{plan}");
+}
+
+/// Refuses one unit a machine of which something is true.
+#[derive(Debug)]
+struct Refuses(&'static str, fn(&View<'_>, &Machine) -> bool);
+
+impl HardRule for Refuses {
+    fn name(&self) -> &str {
+        "Refuses"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Leaving
+    }
+
+    fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
+        let refuses = unit.name.as_str() == self.0 && (self.1)(view, machine);
+        refuses.then(|| String::from("it is not as it should be"))
+    }
+}
+
+#[test]
+fn whichever_way_a_rule_of_your_own_looks_it_does_not_see_who_is_about_to_be_replaced() {
+    let mut cluster = cluster(
+        2,
+        &[
+            ("new.service", "MachineMetadata=at=m1\nReplaces=old.service"),
+            ("old.service", "ReserveDisk=1G"),
+        ],
+    );
+    for id in ["m1", "m2"] {
+        let offers = Resources { disk: 1 << 30, ..Resources::ZERO };
+        let machine = Machine::new(id.parse().unwrap()).with_metadata("at", id);
+        cluster.put_machine(Machine { offers, ..machine });
+    }
+    cluster.place("old.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    let looks: [fn(&View<'_>, &Machine) -> bool; 3] = [
+        |view, machine| view.units_on(&machine.id).next().is_some(),
+        |view, machine| view.machine_of(&"old.service".parse().unwrap()) == Some(machine),
+        |view, machine| view.used(&machine.id) != Resources::ZERO,
+    ];
+    for (way, look) in looks.into_iter().enumerate() {
+        let rule = std::sync::Arc::new(Refuses("new.service", look));
+        let policy = Policy { rules: vec![rule], ..Policy::default() };
+        let plan = Index::load(policy, &cluster).plan();
+        assert_eq!(plan.steps.len(), 2, "way {way}: {plan}");
+    }
 }

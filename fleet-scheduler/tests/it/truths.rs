@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::Reason;
+use fleet_core::{Epoch, Machine, Reason, Snapshot};
 use fleet_scheduler::strategies::clusters;
 use fleet_scheduler::{Policy, Verdict, apply, explain, naive, plan};
 use proptest::prelude::*;
 
 use crate::config::cases;
 use crate::known::KNOWN;
+use crate::language::unit;
 
 proptest! {
     #![proptest_config(cases(2))]
@@ -89,7 +90,11 @@ proptest! {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for (name, reason) in &plan.unplaced {
-            let Reason::NoMachineFits { tallies, nearest, .. } = reason.as_ref() else { continue };
+            let (Reason::NoMachineFits { tallies, nearest, .. }
+            | Reason::NoMachineFitsGroup { tallies, nearest, .. }) = reason.as_ref()
+            else {
+                continue;
+            };
             let machines = explain(&after, name).unwrap().machines;
             let told: BTreeMap<_, _> = machines.into_iter().collect();
             let examples = tallies.iter().map(|tally| (&tally.example, &tally.refusal));
@@ -98,6 +103,39 @@ proptest! {
                 let expected = Verdict::Refused(Arc::new(refusal.clone()));
                 prop_assert_eq!(&told[machine], &expected, "{} on {}", name, machine);
             }
+        }
+    }
+}
+
+/// Of several who keep a unit away from a machine the first by name is told, be it a global one.
+#[test]
+fn whoever_comes_first_by_name_is_said_to_keep_a_unit_away() {
+    let cases = [
+        ("Conflicts=shy*", "", "", ["b.service", "d.service"]),
+        ("", "", "Conflicts=*.service", ["b.service", "d.service"]),
+        ("Replaces=shy*", "", "", ["b.service", "d.service"]),
+        ("Conflicts=shy*", "Global=true\nConflicts=shy*", "", ["a.service", "a.service"]),
+        ("", "Global=true", "Conflicts=*.service", ["a.service", "a.service"]),
+        ("Conflicts=shy*", "Global=true", "", ["b.service", "d.service"]),
+    ];
+    for (theirs, of_a, ours, expected) in cases {
+        let mut cluster = Snapshot::default();
+        let mut launch = |name: &str, option: &str| {
+            cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
+        };
+        launch("a.service", if of_a.is_empty() { "MachineID=none" } else { of_a });
+        launch("shy.service", ours);
+        for name in ["b.service", "c.service", "d.service"] {
+            launch(name, theirs);
+        }
+        for (name, machine) in [("c.service", "m1"), ("b.service", "m1"), ("d.service", "m2")] {
+            cluster.put_machine(Machine::new(machine.parse().unwrap()));
+            cluster.place(name.parse().unwrap(), machine.parse().unwrap(), Epoch(1));
+        }
+        let told = explain(&cluster, &"shy.service".parse().unwrap()).unwrap();
+        for ((machine, verdict), expected) in told.machines.iter().zip(expected) {
+            let told = verdict.to_string();
+            assert!(told.contains(&format!(": {expected} is on it")), "{machine}: {told}");
         }
     }
 }

@@ -1,0 +1,94 @@
+//! What machines say to a unit where somebody else keeps it away, found for all of them at once.
+//!
+//! To ask who keeps a unit away from a machine looks at everybody there. Here those who may are
+//! gone through by name instead: who comes first by name keeps it away wherever it is, so nearly
+//! always a few of them tell it of all machines.
+
+use std::sync::Arc;
+
+use fleet_core::Refusal;
+
+use super::{Denial, conflicts, replaces};
+use crate::index::{Index, Kind, MachineNo, UnitNo};
+
+/// What is known of a unit that must be nowhere.
+#[derive(Debug)]
+struct Met<'a> {
+    index: &'a Index,
+    unit: UnitNo,
+    told: Vec<Option<Arc<Refusal>>>,
+}
+
+/// What machines say that have answered so, by the machine's number. Machines where nobody was met
+/// soon are left out.
+pub(super) fn refusals(
+    index: &Index,
+    unit: UnitNo,
+    answers: &[(MachineNo, Option<Denial>)],
+) -> Vec<Option<Arc<Refusal>>> {
+    let by = |denial: Denial| -> Vec<MachineNo> {
+        let those = answers.iter().filter(|(_, answer)| *answer == Some(denial));
+        those.map(|(machine, _)| *machine).collect()
+    };
+    let told = vec![None; index.machines.slots.len()];
+    let mut met = Met { index, unit, told };
+    met.by_conflicts(by(Denial::Conflicts));
+    let everybody = index.units.beginning("").map(|(_, unit)| unit);
+    met.among(everybody, by(Denial::Replaced), |other| replaces::told_of(index, other, unit));
+    met.told
+}
+
+impl Met<'_> {
+    /// Patterns of the unit come before those of others, in the order written.
+    fn by_conflicts(&mut self, mut machines: Vec<MachineNo>) {
+        let (index, unit) = (self.index, self.unit);
+        for pattern in index.class(unit).conflicts.iter().copied() {
+            let is_there =
+                |machine: &MachineNo| index.machines.slots[*machine].desk.of(pattern).matching > 0;
+            let (there, others) = machines.into_iter().partition(is_there);
+            machines = others;
+            let told = |other| Some(conflicts::told_of(index, other, pattern, false));
+            self.among(index.matching(pattern), there, told);
+        }
+        let everybody = index.units.beginning("").map(|(_, unit)| unit);
+        self.among(everybody, machines, |other| {
+            let pattern = conflicts::keeps_away(index, other, unit)?;
+            Some(conflicts::told_of(index, other, pattern, true))
+        });
+    }
+
+    /// Goes through units in the order of their names until nobody is left to be met on these
+    /// machines, or through as many as there are on them.
+    fn among(
+        &mut self,
+        units: impl Iterator<Item = UnitNo>,
+        machines: Vec<MachineNo>,
+        told: impl Fn(UnitNo) -> Option<Refusal>,
+    ) {
+        let mut left = machines.len();
+        if left == 0 {
+            return;
+        }
+        let desk = |machine: &MachineNo| &self.index.machines.slots[*machine].desk;
+        let most = machines.iter().map(|machine| desk(machine).units.len()).sum();
+        let mut open = vec![false; self.told.len()];
+        machines.iter().for_each(|machine| open[machine.at()] = true);
+        for other in units.take(most) {
+            let slot = &self.index.units.slots[other];
+            if slot.kind == Kind::Global && told(other).is_some() {
+                return; // It is on many machines, and may come first on any of them.
+            }
+            let Some(at) = slot.seat.some().map(MachineNo::at).filter(|at| open[*at]) else {
+                continue;
+            };
+            if let Some(refusal) = told(other) {
+                open[at] = false;
+                self.told[at] = Some(Arc::new(refusal));
+                left -= 1;
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
