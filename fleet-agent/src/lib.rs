@@ -8,6 +8,7 @@
 mod agent;
 mod backoff;
 mod clock;
+mod emptying;
 mod engine;
 mod grace;
 mod native;

@@ -2,8 +2,8 @@
 //! written here must not change without a new format number.
 
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, Reason, Refusal, SystemdState, Tally,
-    TargetState, UnitState,
+    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, SystemdState,
+    Tally, TargetState, UnitState,
 };
 use fleet_store::{
     ExpectUnit, MetadataChange, Place, PlacementWrites, Registry, RegistryError, Transaction, Write,
@@ -35,6 +35,12 @@ async fn what_is_stored_keeps_its_form() {
     /fleet/engine/term
       {"v":1,
       "term":1}
+    /fleet/intents/m-1
+      {"v":1,
+      "intent":"cordoned"}
+    /fleet/intents/m-2
+      {"v":1,
+      "intent":{"drained":{"keep_up":2}}}
     /fleet/machines/m-1 (leased)
       {"v":1,
       "id":"m-1",
@@ -108,6 +114,8 @@ async fn store_one_of_each(registry: &Registry) {
         value: "ssd".to_owned(),
     };
     registry.patch_metadata(&[set]).await.unwrap();
+    registry.set_intent(&id("m-1"), Some(Intent::Cordoned)).await.unwrap();
+    registry.set_intent(&id("m-2"), Some(Intent::Drained { keep_up: 2 })).await.unwrap();
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let place = Place { unit: name("a.service"), machine: id("m-1"), epoch: Epoch(7), was: None };
     let reasons = vec![(name("b.service"), Some(reason()))];
