@@ -188,8 +188,8 @@ impl Engine {
         Ok(again)
     }
 
-    /// Waits until machines may have reported something after that revision, for ever if it is none.
-    /// Not only states make revisions; how often one looks in vain is bounded by the wait.
+    /// Waits until machines may have reported something after that revision; for ever if it is
+    /// none. Not only reports make revisions; how often one looks in vain is bounded by the wait.
     async fn wait_report(&self, after: Option<Revision>) {
         let Some(after) = after else {
             return std::future::pending().await;
