@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use fleet_agent::{Clock, SystemClock};
 use fleet_http::{Listen, ListenError, Listener};
-use fleet_store::MachineRecord;
 use listenfd::ListenFd;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config::{self, Config, ConfigError, Low};
 use super::error::{Context as _, StartError};
-use super::identity;
+use super::machine;
 use super::wire_up::{MachineSetup, Wiring};
 
 /// How long to wait for an address that another daemon may be about to leave.
@@ -48,25 +47,16 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
 }
 
 async fn wiring(config: &Config) -> Result<Wiring, StartError> {
-    let directory = config.data_dir.join("machine");
+    let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
-    let id = match &config.machine_id {
-        Some(id) => id.clone(),
-        None => identity::of_this_machine(&directory)?,
-    };
-    let machine = MachineRecord {
-        address: config.public_ip,
-        metadata: config.metadata.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..MachineRecord::new(id)
-    };
-    let token = identity::token(&directory)?;
+    let record = machine::record(config, machine::id(config)?);
+    let token = machine::token(config)?;
     Ok(Wiring {
         store: config.store.clone(),
         service_manager: config.service_manager,
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine, token, directory }],
+        machines: vec![MachineSetup { machine: record, token, directory }],
         listeners: listeners(&config.listen).await?,
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,

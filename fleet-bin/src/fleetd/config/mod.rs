@@ -4,6 +4,7 @@ mod error;
 mod etcd;
 mod file;
 mod keys;
+mod offers;
 mod resolve;
 #[cfg(test)]
 mod tests;
