@@ -99,7 +99,8 @@ fn wiring(
     })
 }
 
-/// The machine of that number: they share this one, stand in three zones in turn, and every second one has an SSD.
+/// The machine of that number: they share this one, stand in three zones in turn, and every second
+/// one has an SSD.
 fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;

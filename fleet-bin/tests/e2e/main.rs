@@ -6,3 +6,4 @@ mod dev;
 mod etcd;
 mod refusals;
 mod run;
+mod service;

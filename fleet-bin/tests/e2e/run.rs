@@ -13,13 +13,15 @@ use crate::daemon::{is_alive, main_pid, told, wait_for};
 const UNIT: &str = "steady.service";
 
 /// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
-struct Machine {
+pub(crate) struct Machine {
     home: TempDir,
+    /// Where systemd would listen, for a daemon that is a service.
+    pub(crate) notify: Option<PathBuf>,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().display();
         let config = format!(
@@ -27,15 +29,19 @@ impl Machine {
              data_dir = \"{path}/data\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
-        Self { home, daemon: None }
+        Self { home, notify: None, daemon: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn start(&mut self) {
-        let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
+    pub(crate) fn start(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        if let Some(socket) = &self.notify {
+            command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "300000");
+        }
+        let daemon = command
             .arg("--config")
             .arg(self.path("fleet.conf"))
             .stdin(Stdio::null())
@@ -49,15 +55,21 @@ impl Machine {
         });
     }
 
+    /// Sends the daemon a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let daemon = self.daemon.as_ref().expect("the daemon runs");
+        kill_process(Pid::from_child(daemon), signal).unwrap();
+    }
+
     /// Tells the daemon to end, which leaves its units as they are.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         let status = daemon.wait().unwrap();
         assert!(status.success(), "the daemon ended with {status}");
     }
 
-    fn fleetctl(&self, args: &[&str]) -> Output {
+    pub(crate) fn fleetctl(&self, args: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.path("fleet.sock").display());
         let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
         fleetctl.args(["--endpoint", &endpoint]).args(args).stdin(Stdio::null());

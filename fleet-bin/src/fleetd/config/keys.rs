@@ -89,6 +89,10 @@ pub(crate) const KEYS: &[Key] = &[
     inert("authorized_keys_file", "FILE", "units are not signed"),
 ];
 
+/// The keys of which a change counts at once when the configuration is read again.
+pub(crate) const LIVE: &[&str] =
+    &["metadata", "offer_cpu", "offer_disk", "offer_memory", "public_ip", "verbosity"];
+
 /// The key of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)

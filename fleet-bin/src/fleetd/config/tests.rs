@@ -211,7 +211,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     };
     let origin = Origin::Flag("token-limit".to_owned());
     let flags = Low::from([("token_limit", Found { raw: Raw::Text("3".to_owned()), origin })]);
-    let config = load(Some(&path), &environment, flags).unwrap();
+    let low = find(Some(&path), &environment, flags).unwrap();
+    let config = Config::resolve(&low).unwrap();
     assert_eq!(config.token_limit, 3);
     assert_eq!(config.verbosity, 2);
     assert_eq!(config.data_dir, Path::new("/one"));
