@@ -11,6 +11,7 @@ use fleet_store::{
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
+use crate::emptying::waits_for_ups;
 use crate::grace;
 use crate::planner::Planner;
 use crate::wake::Wake;
@@ -26,6 +27,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// counts the revisions of all: should an answer ever carry one that another cluster made, this
 /// mirror comes that far with the next change of its own, which may be a day away.
 const ECHO: Duration = Duration::from_secs(1);
+
+/// How long to wait at least before looking again whether enough units are up to go on draining.
+const UPS: Duration = Duration::from_millis(100);
 
 /// What an engine needs to run.
 pub struct EngineConfig {
@@ -44,6 +48,15 @@ pub struct EngineConfig {
 /// Stands for election, and plans while it leads.
 pub struct Engine {
     config: EngineConfig,
+}
+
+/// What else than news to decide on is a reason to plan again.
+#[derive(Default)]
+struct Again {
+    /// Time.
+    at: Option<Timestamp>,
+    /// What machines report after this revision.
+    reports: Option<Revision>,
 }
 
 /// Why a reign is over.
@@ -127,41 +140,49 @@ impl Engine {
         loop {
             let again = match self.pass(leadership, &mut planner).await {
                 Ok(again) => again,
-                Err(RegistryError::Conflict) => None,
+                Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return End::Doubt,
                 Err(error) => {
                     warn("cannot write a plan", &error);
-                    Some(self.config.clock.now().after(RETRY))
+                    let at = Some(self.config.clock.now().after(RETRY));
+                    Again { at, reports: None }
                 }
             };
             tokio::select! {
                 biased;
                 news = wake.next() => if !news { return End::Shutdown },
-                () = wait_until(&*self.config.clock, again) => {}
+                () = wait_until(&*self.config.clock, again.at) => {}
+                () = self.wait_report(again.reports) => {}
             }
         }
     }
 
     /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
-    /// Returns when to plan again by itself.
+    /// Machines are drained when there is nothing else to do. Returns when to plan again by itself.
     async fn pass(
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
-    ) -> Result<Option<Timestamp>, RegistryError> {
+    ) -> Result<Again, RegistryError> {
         let mirror = &self.config.mirror;
         let news = mirror.news_since(planner.seen());
         // Asked after the news: if the store was lost in between, this says too little, never too
         // much. What cannot be seen for certain is not a reason to move anything.
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
-            return Ok(None);
+            return Ok(Again::default());
         };
         let mut plan = planner.follow(&news).clone();
         let snapshot = &*news.snapshot;
         debug_assert_eq!(fleet_scheduler::check(snapshot, &plan), []);
         let again = grace::withhold(snapshot, &mut plan, current_for);
-        let again = again.map(|wait| self.config.clock.now().after(wait));
+        let mut again =
+            Again { at: again.map(|wait| self.config.clock.now().after(wait)), reports: None };
+        if plan.steps.is_empty() && again.at.is_none() {
+            let drain = planner.drain(snapshot);
+            again.reports = drain.filter(|plan| waits_for_ups(plan)).map(|_| snapshot.revision);
+            plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
+        }
         let writes = writes(snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
@@ -172,6 +193,19 @@ impl Engine {
         }
         self.tidy_up().await?;
         Ok(again)
+    }
+
+    /// Waits until machines may have reported something after that revision; for ever if it is
+    /// none. Not only reports make revisions; how often one looks in vain is bounded by the wait.
+    async fn wait_report(&self, after: Option<Revision>) {
+        let Some(after) = after else {
+            return std::future::pending().await;
+        };
+        self.config.clock.sleep(UPS).await;
+        let mut progress = self.config.mirror.subscribe();
+        if progress.wait_for(|progress| progress.revision > after).await.is_err() {
+            std::future::pending::<()>().await; // The other waits notice that it has ended.
+        }
     }
 
     /// Waits a while until the mirror shows what was written; after that, its news wake the loop.

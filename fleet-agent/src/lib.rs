@@ -8,6 +8,7 @@
 mod agent;
 mod backoff;
 mod clock;
+mod emptying;
 mod engine;
 mod grace;
 mod native;
@@ -16,6 +17,7 @@ mod native;
     expect(unreachable_pub, reason = "only who measures it reaches it from outside")
 )]
 mod planner;
+mod pulse;
 mod service_manager;
 mod shutdown;
 mod wake;
@@ -27,6 +29,7 @@ pub use agent::{Agent, AgentConfig};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{NativeConfig, NativeManager};
+pub use pulse::{Pulse, Watched};
 pub use service_manager::{
     Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
 };

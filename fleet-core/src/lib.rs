@@ -6,6 +6,7 @@
 mod converge;
 mod cycle;
 mod expression;
+mod intent;
 mod machine;
 mod map;
 mod numbers;
@@ -26,6 +27,7 @@ mod unit_state;
 pub use converge::{DesiredUnit, KnownUnit, converge};
 pub use cycle::{Cycle, machine_of_cycle, replaces_cycle};
 pub use expression::{Expected, Expression, ExpressionError, ExpressionProblem, FalsePart};
+pub use intent::Intent;
 pub use machine::{Machine, MachineId, MachineIdError, Metadata};
 pub use numbers::{Epoch, Generation, Revision, Term};
 pub use pattern::{Pattern, PatternError};

@@ -20,7 +20,7 @@ use self::presence::PresenceKeeper;
 use self::problems::Problems;
 use self::publish::Publisher;
 use self::reconcile::Reconciler;
-use crate::{Clock, ServiceManager, Shutdown};
+use crate::{Clock, Pulse, ServiceManager, Shutdown};
 
 /// What an agent needs to run.
 pub struct AgentConfig {
@@ -45,6 +45,8 @@ pub struct AgentConfig {
 pub struct Agent {
     tasks: JoinSet<()>,
     presence: watch::Receiver<Option<Arc<Presence>>>,
+    machine: watch::Sender<MachineRecord>,
+    pulse: Pulse,
 }
 
 impl Agent {
@@ -64,12 +66,30 @@ impl Agent {
             presence: presence.clone(),
             clock: clock.clone(),
         };
+        let (describe, machine) = watch::channel(machine);
         let keeper = PresenceKeeper { registry, machine, token, ttl, clock, current };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(keeper.run(shutdown.clone()));
-        tasks.spawn(publisher.run(shutdown.clone()));
-        tasks.spawn(reconciler.run(shutdown.clone()));
-        Self { tasks, presence }
+        let (mut tasks, pulse) = (JoinSet::new(), Pulse::default());
+        tasks.spawn(pulse.watch("presence", keeper.run(shutdown.clone())));
+        tasks.spawn(pulse.watch("publish", publisher.run(shutdown.clone())));
+        tasks.spawn(pulse.watch("reconcile", reconciler.run(shutdown.clone())));
+        Self { tasks, presence, machine: describe, pulse }
+    }
+
+    /// Lets the machine say something else of itself from now on. Its identity stays what it was.
+    pub fn describe(&self, machine: MachineRecord) {
+        self.machine.send_replace(machine);
+    }
+
+    /// Whether the machine is present in the cluster, as far as the agent knows.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.presence.borrow().is_some()
+    }
+
+    /// By what to find out whether the agent's loops are alive.
+    #[must_use]
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// Waits until the machine is present in the cluster.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::Timestamp;
+use fleet_core::{MachineId, Timestamp};
 use fleet_store::{MachineRecord, Presence, Registry, RegistryError};
 use tokio::sync::watch;
 
@@ -17,7 +17,8 @@ const REJOIN: Pace = Pace { first: Duration::from_millis(500), longest: Duration
 /// other work can delay it.
 pub(crate) struct PresenceKeeper {
     pub(crate) registry: Registry,
-    pub(crate) machine: MachineRecord,
+    /// What the machine says of itself; it may change.
+    pub(crate) machine: watch::Receiver<MachineRecord>,
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
@@ -38,14 +39,20 @@ impl PresenceKeeper {
     async fn keep(&self) {
         let mut failures = 0;
         loop {
-            match self.registry.join(self.machine.clone(), &self.token, self.ttl).await {
+            let mut machine = self.machine.clone();
+            let record = machine.borrow_and_update().clone();
+            match self.registry.join(record, &self.token, self.ttl).await {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
                     self.current.send_replace(Some(presence.clone()));
-                    self.renew(&presence).await;
+                    tokio::select! {
+                        biased;
+                        () = self.renew(&presence) => {}
+                        () = self.tell_changes(&presence, machine) => {}
+                    }
                     self.current.send_replace(None);
-                    tracing::warn!(machine = %self.machine.id, "presence was lost");
+                    tracing::warn!(machine = %self.id(), "presence was lost");
                 }
                 Err(error) => self.report(&error),
             }
@@ -55,8 +62,30 @@ impl PresenceKeeper {
     }
 
     fn report(&self, error: &RegistryError) {
-        let (machine, error) = (&self.machine.id, error as &dyn std::error::Error);
+        let (machine, error) = (self.id(), error as &dyn std::error::Error);
         tracing::warn!(%machine, error, "cannot join the cluster");
+    }
+
+    fn id(&self) -> MachineId {
+        self.machine.borrow().id.clone()
+    }
+
+    /// Publishes what the machine says of itself whenever that changes, until the presence is lost.
+    async fn tell_changes(&self, presence: &Presence, mut machine: watch::Receiver<MachineRecord>) {
+        while machine.changed().await.is_ok() {
+            let mut failures = 0;
+            loop {
+                let record = machine.borrow_and_update().clone();
+                match presence.update_machine(record).await {
+                    Ok(_) => break,
+                    Err(RegistryError::PresenceLost { .. }) => return,
+                    Err(error) => self.report(&error),
+                }
+                failures += 1;
+                self.clock.sleep(REJOIN.wait(failures)).await;
+            }
+        }
+        std::future::pending::<()>().await; // nobody can change it any more
     }
 
     /// Renews the presence until it is lost.

@@ -1,6 +1,7 @@
 //! One short story for each invariant. All that `safety` looks for is looked for in these, too.
 
 mod decisions;
+mod drains;
 mod machines;
 mod rest;
 mod units;

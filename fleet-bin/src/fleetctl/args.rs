@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::machine_args::MachineArgs;
+
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
 ///
 /// Command names may be shortened as far as they stay clear.
@@ -127,6 +129,8 @@ pub(crate) enum Command {
     ListUnitFiles(ListArgs),
     /// List the machines that are present.
     ListMachines(ListArgs),
+    /// Look at a machine, or say what is to become of it.
+    Machine(MachineArgs),
     /// Print the version.
     Version(VersionArgs),
     /// Was a command of fleet v1; it is refused with what to do instead.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Shutdown,
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Pulse, Shutdown,
     ShutdownTrigger, SystemClock,
 };
 use fleet_core::Strictness;
@@ -53,6 +53,7 @@ pub(crate) struct Running {
     managers: Vec<Arc<NativeManager>>,
     agents: Vec<Agent>,
     loops: JoinSet<()>,
+    pulse: Pulse,
     shutdown: ShutdownTrigger,
 }
 
@@ -72,6 +73,7 @@ impl Wiring {
             mirror,
             managers,
             loops: JoinSet::new(),
+            pulse: Pulse::default(),
             shutdown: trigger,
         };
         self.start_engine(&mut running, &shutdown);
@@ -144,7 +146,8 @@ impl Wiring {
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),
         });
-        running.loops.spawn(engine.run(shutdown.clone()));
+        let engine = running.pulse.watch("engine", engine.run(shutdown.clone()));
+        running.loops.spawn(engine);
     }
 
     fn serve(self, running: &mut Running, shutdown: &Shutdown) {
@@ -162,7 +165,8 @@ impl Wiring {
         for listener in self.listeners {
             let (router, mut shutdown) = (router.clone(), shutdown.clone());
             let done = async move { shutdown.wait().await };
-            running.loops.spawn(serve(listener, router, done));
+            let serving = running.pulse.watch("api", serve(listener, router, done));
+            running.loops.spawn(serving);
         }
     }
 }
@@ -172,6 +176,31 @@ impl Running {
     pub(crate) async fn joined(&mut self) {
         for agent in &mut self.agents {
             agent.joined().await;
+        }
+    }
+
+    /// Lets the machine of this daemon say something else of itself.
+    pub(crate) fn describe(&self, machine: &MachineRecord) {
+        self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
+    }
+
+    /// The loops that have not taken a turn since this was last asked.
+    pub(crate) fn silent(&self) -> Vec<&'static str> {
+        let agents = self.agents.iter().map(Agent::pulse);
+        agents.chain([&self.pulse]).flat_map(Pulse::ask).collect()
+    }
+
+    /// How the daemon is, for people.
+    pub(crate) fn status(&self) -> String {
+        let present = self.agents.iter().all(Agent::is_present);
+        let (machines, units) = {
+            let snapshot = self.mirror.snapshot();
+            (snapshot.machines().len(), snapshot.units().len())
+        };
+        match (present, self.mirror.is_current()) {
+            (true, true) => format!("in the cluster: {machines} machines, {units} units"),
+            (false, true) => "not yet in the cluster; units that run are left alone".to_owned(),
+            (_, false) => "without the store; units that run are left alone".to_owned(),
         }
     }
 

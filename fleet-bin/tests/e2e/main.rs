@@ -8,3 +8,4 @@ mod etcd;
 mod lineage;
 mod refusals;
 mod run;
+mod service;

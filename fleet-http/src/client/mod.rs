@@ -5,6 +5,7 @@ mod connect;
 mod endpoint;
 mod error;
 mod journal;
+mod machines;
 mod query;
 
 use std::time::Duration;

@@ -3,9 +3,11 @@
 mod api;
 mod connection;
 mod discovery;
+mod drain_report;
 mod extract;
 mod failure;
 mod health;
+mod intents;
 mod journal;
 mod journals;
 mod listen;

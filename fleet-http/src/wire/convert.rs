@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{Fault, Placement, Reason, Snapshot, Tally};
+use fleet_core::{Fault, Intent, Placement, Reason, Snapshot, Tally};
 use fleet_unitfile::UnitName;
 
 use super::{
@@ -92,6 +92,7 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     Machine {
         cordoned: machine.cordoned,
         id: machine.id.to_string(),
+        intent: machine.intent.map_or("", intent).to_owned(),
         metadata: machine.metadata.clone(),
         offers: Resources {
             cpu: machine.offers.cpu,
@@ -100,6 +101,13 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
         },
         primary_ip: machine.address.map_or_else(String::new, |address| address.to_string()),
         version: machine.version.clone(),
+    }
+}
+
+fn intent(intent: Intent) -> &'static str {
+    match intent {
+        Intent::Cordoned => "cordoned",
+        Intent::Drained { .. } => "drained",
     }
 }
 

@@ -6,6 +6,7 @@ mod discovery;
 mod document;
 mod harness;
 mod http;
+mod intents;
 mod journal;
 mod listening;
 mod machines;

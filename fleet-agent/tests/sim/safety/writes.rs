@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fleet_core::{Epoch, Placement, Revision, Snapshot, Unit};
-use fleet_scheduler::{Action, check, plan};
+use fleet_scheduler::{Action, Drain, Index, Policy, Step, check, plan};
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
 
@@ -128,7 +128,8 @@ fn against_plan(decided: &Snapshot, unit: &UnitName, placement: &Placement) -> V
     let plan = plan(decided);
     let found = check(decided, &plan).into_iter();
     let mut violations: Vec<String> = found.map(|found| format!("I-4: {found}")).collect();
-    let planned = plan.steps.iter().any(|step| {
+    let drained = if plan.steps.is_empty() { drained(decided) } else { Vec::new() };
+    let planned = plan.steps.iter().chain(&drained).any(|step| {
         let to = match &step.action {
             Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
             Action::Remove { .. } => None,
@@ -140,6 +141,13 @@ fn against_plan(decided: &Snapshot, unit: &UnitName, placement: &Placement) -> V
         violations.push(format!("I-4: {unit} on {machine} follows from no plan of {epoch}"));
     }
     violations
+}
+
+/// What has to be done to empty the machines that people want to be drained.
+pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
+    let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
+    steps.unwrap_or_default()
 }
 
 /// The units that are on the machine now and conflict with the new one, as both were when the

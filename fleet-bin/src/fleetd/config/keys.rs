@@ -51,11 +51,23 @@ const STORE_HELP: &str = "Where the cluster's memory is: embedded or memory; thi
 pub(crate) const KEYS: &[Key] = &[
     used("store", "KIND", STORE_HELP),
     used("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
+    used(
+        "runtime_dir",
+        "DIR",
+        "Where it keeps what a reboot clears [default: $RUNTIME_DIRECTORY or /run/fleet]",
+    ),
     used("service_manager", "KIND", "What runs units on this machine: native [default: native]"),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("machine_id", "ID", "This machine's identity [default: what /etc/machine-id holds]"),
-    used("public_ip", "ADDRESS", "The address that this machine publishes [default: none]"),
+    used("public_ip", "ADDRESS", "The address to publish [default: that of the default route]"),
     used("metadata", "K=V,...", "The metadata that this machine publishes"),
+    used("offer_cpu", "CORES", "Cores that units may reserve; -N: all but N [default: all]"),
+    used("offer_memory", "SIZE", "Memory that units may reserve; -N: all but N [default: all]"),
+    used(
+        "offer_disk",
+        "SIZE",
+        "Disk that units may reserve; -N: all but N [default: the file system of data_dir]",
+    ),
     used("agent_ttl", "TIME", "How long a silent machine counts as present [default: 30s]"),
     used("engine_ttl", "TIME", "How long a silent engine counts as leading [default: 10s]"),
     used("disable_engine", "BOOL", "Never lead [default: false]"),
@@ -79,6 +91,10 @@ pub(crate) const KEYS: &[Key] = &[
     inert("verify_units", "BOOL", "units are not signed"),
     inert("authorized_keys_file", "FILE", "units are not signed"),
 ];
+
+/// The keys of which a change counts at once when the configuration is read again.
+pub(crate) const LIVE: &[&str] =
+    &["metadata", "offer_cpu", "offer_disk", "offer_memory", "public_ip", "verbosity"];
 
 /// The key of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {

@@ -13,6 +13,7 @@ use super::error::ConfigError;
 #[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
+use super::offers::Offers;
 use super::value::{Found, Low, Raw};
 
 /// A configuration that can be used as it is.
@@ -21,11 +22,14 @@ pub(crate) struct Config {
     pub(crate) store: StoreKind,
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
+    /// For what must not outlive a reboot.
+    pub(crate) runtime_dir: PathBuf,
     pub(crate) listen: Vec<Listen>,
     /// The machine's identity; nothing to take the one that the machine has.
     pub(crate) machine_id: Option<MachineId>,
     pub(crate) public_ip: Option<IpAddr>,
     pub(crate) metadata: Metadata,
+    pub(crate) offers: Offers,
     pub(crate) agent_ttl: Duration,
     pub(crate) engine_ttl: Duration,
     pub(crate) disable_engine: bool,
@@ -49,7 +53,7 @@ pub(crate) enum StoreKind {
 }
 
 impl StoreKind {
-    fn is_etcd(&self) -> bool {
+    pub(crate) fn is_etcd(&self) -> bool {
         !matches!(self, Self::Embedded | Self::Memory)
     }
 }
@@ -71,6 +75,7 @@ impl Config {
             store,
             service_manager: service_manager(&values)?,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
+            runtime_dir: values.text("runtime_dir").map_or_else(runtime_dir, PathBuf::from),
             listen: listen(&values)?,
             machine_id: values.parsed(
                 "machine_id",
@@ -83,6 +88,7 @@ impl Config {
                 })?
                 .flatten(),
             metadata: metadata(&values)?,
+            offers: Offers::resolve(&values)?,
             agent_ttl: values.ttl("agent_ttl", 30)?,
             engine_ttl: values.ttl("engine_ttl", 10)?,
             disable_engine: values
@@ -222,6 +228,13 @@ fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
         _ => Err(bad("metadata", found, "pairs such as region=us-east,disk=ssd", item)),
     };
     found.raw.items().into_iter().map(pair).collect()
+}
+
+/// The directory that systemd made for the service, or the one that it would have made.
+fn runtime_dir() -> PathBuf {
+    let given = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
+    let first = std::env::split_paths(&given).next().filter(|path| !path.as_os_str().is_empty());
+    first.unwrap_or_else(|| PathBuf::from("/run/fleet"))
 }
 
 fn strictness(text: &str) -> Option<Strictness> {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fleet_core::Resources;
+
 use super::*;
 
 fn resolve(text: &str) -> Result<Config, String> {
@@ -53,6 +55,16 @@ fn a_file_of_fleet_v1_is_read_as_it_is() {
     let remark = "fleet.conf:5:1: engine_reconcile_interval changes nothing: \
                   the engine is woken by changes, not by a clock";
     assert_eq!(config.remarks, [remark]);
+}
+
+#[test]
+fn a_machine_offers_all_that_it_has_or_less_or_something_else() {
+    let has = Resources { cpu: 4000, memory: 8 << 30, disk: 100 << 30 };
+    let offers = |text: &str| resolve(text).unwrap().offers.of(has);
+    assert_eq!(offers(""), has);
+    let text = "offer_cpu = \"-0.5\"\noffer_memory = \"2G\"\noffer_disk = 0\n";
+    assert_eq!(offers(text), Resources { cpu: 3500, memory: 2 << 30, disk: 0 });
+    assert_eq!(offers("offer_memory = \"-9G\"\n").memory, 0);
 }
 
 #[cfg(feature = "etcd")]
@@ -182,6 +194,16 @@ fn every_complaint_names_the_place_and_the_remedy() {
              write pairs such as region=us-east,disk=ssd",
         ),
         (
+            "offer_cpu = \"-some\"\n",
+            "fleet.conf:1:1: offer_cpu cannot be \"-some\": \
+             write cores such as 3.5, or -0.5 for all but half of one",
+        ),
+        (
+            "offer_memory = \"much\"\n",
+            "fleet.conf:1:1: offer_memory cannot be \"much\": \
+             write a size such as 8G, or -2G for all but that",
+        ),
+        (
             "listen = [\"/run/fleet.sock\"]\n",
             "fleet.conf:1:1: listen cannot be \"/run/fleet.sock\": \
              write a list of URLs such as unix:///run/fleet.sock or tcp://127.0.0.1:4285",
@@ -209,7 +231,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     };
     let origin = Origin::Flag("token-limit".to_owned());
     let flags = Low::from([("token_limit", Found { raw: Raw::Text("3".to_owned()), origin })]);
-    let config = load(Some(&path), &environment, flags).unwrap();
+    let low = find(Some(&path), &environment, flags).unwrap();
+    let config = Config::resolve(&low).unwrap();
     assert_eq!(config.token_limit, 3);
     assert_eq!(config.verbosity, 2);
     assert_eq!(config.data_dir, Path::new("/one"));
