@@ -10,6 +10,7 @@ mod backoff;
 mod clock;
 mod engine;
 mod grace;
+mod lock;
 mod native;
 #[cfg_attr(
     not(feature = "testing"),
@@ -18,6 +19,8 @@ mod native;
 mod planner;
 mod service_manager;
 mod shutdown;
+#[cfg(feature = "systemd")]
+mod systemd;
 mod wake;
 
 #[cfg(feature = "testing")]
@@ -31,6 +34,8 @@ pub use service_manager::{
     Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
+#[cfg(feature = "systemd")]
+pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
 
 /// The examples of the page that introduces the crate compile and run.
 #[cfg(doctest)]

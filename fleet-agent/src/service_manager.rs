@@ -111,6 +111,14 @@ pub enum ServiceError {
         /// What happened.
         problem: String,
     },
+    /// The unit did not stop, or another order has overtaken its stop.
+    #[error("{unit} did not stop: {problem}")]
+    StopFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened.
+        problem: String,
+    },
     /// A file or process could not be handled.
     #[error("cannot {action}")]
     Io {

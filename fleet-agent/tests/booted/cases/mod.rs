@@ -1,0 +1,3 @@
+//! What is tested in a booted machine.
+
+pub(crate) mod conforms;
