@@ -1,15 +1,17 @@
 //! A connection to systemd, and the calls that are made over it.
 
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
 use zbus::connection::Builder;
 use zbus::wire::{OwnedVariant, Type};
 use zbus::{Connection, DBusError as _, DynamicType, MessageStream, OwnedObjectPath};
 
 use super::config::SystemdConfig;
+use super::private::PrivateSocket;
 
 const NAME: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
@@ -19,6 +21,9 @@ pub(crate) const JOB: &str = "org.freedesktop.systemd1.Job";
 
 /// A call that takes longer has failed. Reading all unit files again is the slowest.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
+
+/// How many calls may have no answer yet. The bus allows 128 a connection, and refuses any more.
+const AT_ONCE: usize = 64;
 
 /// What is sent to those who ask: the signals of systemd, and the news that it has left the bus.
 const SIGNALS: [&str; 3] = [
@@ -61,6 +66,7 @@ pub(crate) struct Bus {
     connection: Connection,
     /// Without a bus there is nobody but systemd at the other end.
     private: bool,
+    calls: Semaphore,
 }
 
 /// A unit as systemd lists it: name, description, load, active and sub state, the unit that it
@@ -83,15 +89,19 @@ pub(crate) type Change = (String, String, String);
 impl Bus {
     /// Connects, and asks for signals. The stream has every message from then on.
     pub(crate) async fn open(config: &SystemdConfig) -> Result<(Self, MessageStream), CallError> {
-        let socket = UnixStream::connect(&config.socket);
-        let socket = socket.map_err(|error| {
+        let socket = UnixStream::connect(&config.socket).await;
+        let lost = |error: std::io::Error| {
             CallError::Lost(format!("cannot connect to {}: {error}", config.socket.display()))
-        })?;
-        let builder = Builder::unix_stream(socket).method_timeout(LONGEST_CALL);
-        let builder = if config.private { builder.p2p() } else { builder };
+        };
+        let socket = socket.map_err(lost)?;
+        let builder = match config.private {
+            true => Builder::socket(PrivateSocket(socket)).p2p(),
+            false => Builder::unix_stream(socket.into_std().map_err(lost)?),
+        };
+        let builder = builder.method_timeout(LONGEST_CALL);
         let connection = builder.build().await.map_err(failed)?;
         let signals = MessageStream::from(&connection);
-        let bus = Self { connection, private: config.private };
+        let bus = Self { connection, private: config.private, calls: Semaphore::new(AT_ONCE) };
         bus.ask_for_signals().await?;
         Ok((bus, signals))
     }
@@ -176,6 +186,7 @@ impl Bus {
         B: Serialize + DynamicType,
         R: DeserializeOwned + Type,
     {
+        let _permit = self.calls.acquire().await;
         let destination = (!self.private).then_some(NAME);
         let reply =
             self.connection.call_method(destination, path, Some(interface), method, body).await;
@@ -198,8 +209,9 @@ pub(crate) fn unit_path(unit: &str) -> String {
 }
 
 /// Errors that systemd does not answer with, but the bus or nobody.
-const UNANSWERED: [&str; 7] = [
+const UNANSWERED: [&str; 8] = [
     "org.freedesktop.DBus.Error.Disconnected",
+    "org.freedesktop.DBus.Error.LimitsExceeded",
     "org.freedesktop.DBus.Error.NameHasNoOwner",
     "org.freedesktop.DBus.Error.NoReply",
     "org.freedesktop.DBus.Error.NoServer",

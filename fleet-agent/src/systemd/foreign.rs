@@ -78,7 +78,7 @@ async fn on_disk(
     unit: &UnitName,
 ) -> Result<Result<Place, String>, CallError> {
     match bus.manager::<_, String>("GetUnitFileState", &unit.as_str()).await {
-        Ok(_) if is_own(machine, unit, &machine.config.links.join(unit.as_str())) => {
+        Ok(_) if leads_to_own(machine, unit, &machine.config.links.join(unit.as_str())) => {
             Ok(Ok(Place::Free))
         }
         Ok(state) => Ok(Err(format!("a unit file ({state})"))),
@@ -87,10 +87,14 @@ async fn on_disk(
     }
 }
 
-/// Whether a definition is one that fleet gave, and may have taken away since.
+/// Whether a definition in memory is one that fleet gave, and may have taken away since.
 fn is_own(machine: &Machine, unit: &UnitName, file: &Path) -> bool {
-    let text = machine.files.text(unit);
-    let is_ours = |file: &Path| file == text || std::fs::read_link(file).is_ok_and(|to| to == text);
     let is_link = file.parent() == Some(&*machine.config.links);
-    is_ours(file) || (is_link && file.symlink_metadata().is_err())
+    leads_to_own(machine, unit, file) || (is_link && file.symlink_metadata().is_err())
+}
+
+/// Whether a file is a unit's own, or a link to it.
+fn leads_to_own(machine: &Machine, unit: &UnitName, file: &Path) -> bool {
+    let text = machine.files.text(unit);
+    file == text || std::fs::read_link(file).is_ok_and(|to| to == text)
 }

@@ -26,6 +26,7 @@ mod look;
 mod machine;
 mod manager;
 mod order;
+mod private;
 mod reason;
 mod record;
 mod reload;

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
 const NAME: &str = "runner";
 /// Names the case for the binary inside.
-const CASE: &str = "FLEET_BOOTED_CASE";
+pub(crate) const CASE: &str = "FLEET_BOOTED_CASE";
 
 /// One machine, the only one of its run.
 pub(crate) struct Machine {

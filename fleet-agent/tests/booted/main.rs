@@ -4,6 +4,7 @@
 //! binary run a *case* in it, with the test [`inside`]. `scripts/test` runs it where that can be
 //! done.
 
+mod bench;
 mod cases;
 mod machine;
 
@@ -22,6 +23,7 @@ macro_rules! cases {
         async fn run(case: &str) {
             match case {
                 $($(stringify!($case) => cases::$module::$case().await,)+)+
+                "a_daemon_to_be_killed" => cases::lost::a_daemon_to_be_killed().await,
                 other => panic!("there is no case {other}"),
             }
         }
@@ -29,7 +31,15 @@ macro_rules! cases {
 }
 
 cases! {
-    conforms: the_system_bus_conforms;
+    conforms: the_system_bus_conforms, the_private_socket_conforms, a_users_systemd_conforms;
+    content: new_content_is_run_every_time, a_bad_file_harms_itself_alone,
+        what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit;
+    many: a_slow_stop_delays_nobody, a_sidekick_is_started_with_its_main_unit,
+        units_of_all_types_run, reloads_are_made_only_where_needed;
+    lost: a_killed_daemon_leaves_its_units, systemd_may_begin_anew, the_bus_may_begin_anew,
+        half_written_units_are_found;
+    journals: a_journal_is_followed;
+    figures: the_cost_beside_systemctl;
 }
 
 /// Runs one case in the machine that a test has booted for it; does nothing anywhere else.
