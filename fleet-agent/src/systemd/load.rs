@@ -1,6 +1,6 @@
 //! Takes over a unit's file, and forgets a unit.
 
-use fleet_core::{Epoch, TargetState};
+use fleet_core::{Epoch, KnownUnit, TargetState};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use zbus::wire::{OwnedVariant, Variant};
 
@@ -34,10 +34,10 @@ pub(crate) async fn load(
         machine.reload.owe();
     }
     machine.units.follow(unit, None);
-    let mut record = begin(before, file, epoch);
+    let mut record = begin(before.as_ref(), file, epoch);
     let result = take_over(machine, &bus, unit, file, &record, place).await;
     if let Err(error) = result {
-        undo(machine, &bus, unit).await;
+        give_up(machine, &bus, unit, before.is_some(), record).await;
         return Err(error);
     }
     if record.known.asked == TargetState::Inactive {
@@ -52,8 +52,8 @@ fn is_same(record: &Record, file: &UnitFile) -> bool {
 }
 
 /// What is remembered of a unit with a new file: what was asked of it before still counts.
-fn begin(before: Option<Record>, file: &UnitFile, epoch: Epoch) -> Record {
-    let mut record = before.unwrap_or_else(|| Record::new(file.hash(), epoch));
+fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
+    let mut record = before.cloned().unwrap_or_else(|| Record::new(file.hash(), epoch));
     (record.known.hash, record.known.epoch) = (file.hash(), epoch);
     record
 }
@@ -115,16 +115,23 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
     Ok(if said.is_empty() { "its own log has the reason".to_owned() } else { said })
 }
 
-/// Takes away what a load that failed has left. What stays is found by the next daemon.
-async fn undo(machine: &Machine, bus: &Bus, unit: &UnitName) {
-    let undone = match uninstall(machine, bus, unit).await {
-        Ok(()) => machine.files.remove(unit).map_err(io_error("remove a unit file")),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = undone {
-        tracing::warn!(%unit, %error, "cannot take back a unit file that failed to load");
+/// Takes away what a load that failed has left. Where that cannot be done, or the unit was known
+/// before and may run, it stays known as one of which nothing was asked.
+async fn give_up(machine: &Machine, bus: &Bus, unit: &UnitName, was_known: bool, record: Record) {
+    if !was_known {
+        let undone = match uninstall(machine, bus, unit).await {
+            Ok(()) => machine.files.remove(unit).map_err(io_error("remove a unit file")),
+            Err(error) => Err(error),
+        };
+        match undone {
+            Ok(()) => return machine.units.forget(unit),
+            Err(error) => tracing::warn!(%unit, %error, "cannot take back a unit file"),
+        }
     }
-    machine.units.forget(unit);
+    let known = KnownUnit { asked: TargetState::Inactive, ..record.known };
+    if let Err(error) = machine.remember(unit, Record { known, ..record }) {
+        tracing::warn!(%unit, %error, "cannot write down that a load has failed");
+    }
 }
 
 /// Stops a unit and removes all of it.

@@ -44,7 +44,7 @@ cases! {
 
 /// Runs one case in the machine that a test has booted for it; does nothing anywhere else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "has something to do only in a machine that the other tests boot"]
+#[ignore = "needs a machine that another test boots: run by scripts/test"]
 async fn inside() {
     if let Some(case) = machine::case_to_run() {
         run(&case).await;

@@ -10,6 +10,7 @@ mod journals;
 mod logging;
 mod run;
 mod summary;
+mod systemd;
 mod wire_up;
 
 use std::process::ExitCode;

@@ -64,7 +64,7 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     let token = identity::token(&directory)?;
     Ok(Wiring {
         store: config.store.clone(),
-        service_manager: config.service_manager,
+        service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
         machines: vec![MachineSetup { machine, token, directory }],
         listeners: listeners(&config.listen).await?,

@@ -5,6 +5,7 @@ mod etcd;
 mod file;
 mod keys;
 mod resolve;
+mod systemd;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -16,6 +17,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, Standing};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
+pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{Found, Low, Origin, Raw};
 
 /// The file that is read when none is named, if it exists.
