@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use zbus::connection::Builder;
+use zbus::message::Sequence;
 use zbus::wire::{OwnedVariant, Type};
 use zbus::{Connection, DBusError as _, DynamicType, MessageStream, OwnedObjectPath};
 
@@ -173,6 +174,15 @@ impl Bus {
     pub(crate) async fn job(&self, method: &str, unit: &str) -> Result<String, CallError> {
         let path: OwnedObjectPath = self.manager(method, &(unit, "replace")).await?;
         Ok(path.to_string())
+    }
+
+    /// The place of an answer that is given now: all that systemd did before has its signals
+    /// before it.
+    pub(crate) async fn present(&self) -> Result<Sequence, CallError> {
+        let destination = (!self.private).then_some(NAME);
+        let peer = Some("org.freedesktop.DBus.Peer");
+        let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &()).await;
+        pong.map(|pong| pong.recv_position()).map_err(failed)
     }
 
     async fn call<B, R>(

@@ -67,8 +67,11 @@ async fn refresh(machine: &Machine, bus: &Arc<Bus>) -> CallError {
 }
 
 async fn dispatch(machine: &Machine, mut signals: MessageStream) -> CallError {
+    machine.taken_in.send_replace(None);
     loop {
-        match signals.next().await {
+        let message = signals.next().await;
+        let place = message.as_ref().and_then(|it| it.as_ref().ok()).map(Message::recv_position);
+        match message {
             Some(Ok(message)) if message.message_type() == Type::Signal => {
                 match on_signal(machine, &message) {
                     Ok(false) => {}
@@ -80,6 +83,7 @@ async fn dispatch(machine: &Machine, mut signals: MessageStream) -> CallError {
             Some(Err(error)) => return CallError::Lost(error.to_string()),
             None => return CallError::Lost("the connection has ended".to_owned()),
         }
+        machine.taken_in.send_replace(place);
     }
 }
 

@@ -111,7 +111,11 @@ async fn ask(
 async fn settle_jobs(machine: &Machine, bus: &Bus) -> Result<(), CallError> {
     for job in machine.jobs.waited_for() {
         match bus.property::<OwnedVariant>(&job, JOB, "State").await {
-            Err(CallError::Refused { .. }) => machine.jobs.on_gone(&job),
+            Err(CallError::Refused { .. }) => {
+                // Its end may have been told already, and not taken in yet.
+                machine.catch_up(bus).await?;
+                machine.jobs.on_gone(&job);
+            }
             Err(error) => return Err(error),
             Ok(_) => {}
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 use tokio::sync::{Notify, watch};
+use zbus::message::Sequence;
 
 use super::bus::{Bus, CallError};
 use super::config::SystemdConfig;
@@ -26,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) reload: Reload,
     pub(crate) feed: StateFeed,
     pub(crate) session: watch::Sender<Session>,
+    /// The place of the last message of this connection that was taken in.
+    pub(crate) taken_in: watch::Sender<Option<Sequence>>,
     /// Everything has to be looked at once again.
     pub(crate) look_again: Notify,
 }
@@ -52,6 +55,7 @@ impl Machine {
             reload: Reload::default(),
             feed: StateFeed::default(),
             session: watch::Sender::new(Session::New),
+            taken_in: watch::Sender::new(None),
             look_again: Notify::new(),
         }
     }
@@ -63,6 +67,15 @@ impl Machine {
             Session::New => Err(ServiceError::Unavailable("not connected yet".to_owned())),
             Session::Down(reason) => Err(ServiceError::Unavailable(reason.clone())),
         }
+    }
+
+    /// Waits until all signals are taken in that systemd has sent by now.
+    pub(crate) async fn catch_up(&self, bus: &Bus) -> Result<(), CallError> {
+        let present = bus.present().await?;
+        let mut taken_in = self.taken_in.subscribe();
+        // Its sender is here, so it is not dropped meanwhile.
+        drop(taken_in.wait_for(|at| at.is_some_and(|at| at >= present)).await);
+        Ok(())
     }
 
     /// What was asked of a unit.

@@ -55,7 +55,7 @@ fn started(machine: &Machine, unit: &UnitName, end: JobEnd) -> Option<String> {
     let seen = machine.units.seen(unit);
     match end {
         JobEnd::Told(result) if result == "done" => None,
-        JobEnd::Told(result) => Some(start_problem(&result, &seen)),
+        JobEnd::Told(result) => Some(start_problem(unit, &result, &seen)),
         JobEnd::Unheard if seen.has_failed() => Some(seen.failure()),
         JobEnd::Unheard => None,
     }

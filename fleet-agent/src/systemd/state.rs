@@ -167,3 +167,65 @@ pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'
         | UnitType::Target => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: &str = "org.freedesktop.systemd1.Service";
+
+    fn states(active: &str, sub: &str) -> States {
+        let [load, active, sub] = ["loaded", active, sub].map(str::to_owned);
+        States { name: "a.service".to_owned(), load, active, sub }
+    }
+
+    fn properties<'a>(all: &[(&str, Variant<'a>)]) -> Properties {
+        let owned = |value: &Variant<'a>| value.try_to_owned().expect("it holds no descriptor");
+        all.iter().map(|(name, value)| ((*name).to_owned(), owned(value))).collect()
+    }
+
+    #[test]
+    fn a_unit_that_never_ran_has_no_result() {
+        let mut seen = Seen::default();
+        assert!(!seen.on_states(&states("inactive", "dead"), true), "there is no more to ask");
+        seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
+        assert_eq!(seen.state(), SystemdState::loaded());
+        seen.on_properties(UNIT, &properties(&[("StateChangeTimestamp", 5_u64.into())]));
+        assert_eq!(seen.state().result.as_deref(), Some("success"));
+    }
+
+    #[test]
+    fn a_run_and_its_end_are_told_by_signals() {
+        let mut seen = Seen::default();
+        seen.on_states(&states("inactive", "dead"), true);
+        let running = [("ActiveState", "active".into()), ("SubState", "running".into())];
+        seen.on_properties(UNIT, &properties(&running));
+        seen.on_properties(SERVICE, &properties(&[("MainPID", 7_u32.into())]));
+        let state = seen.state();
+        assert_eq!((state.active, state.main_pid), (ActiveState::Active, Some(7)));
+        let ended = [
+            ("Result", "exit-code".into()),
+            ("MainPID", 0_u32.into()),
+            ("ExecMainCode", CLD_EXITED.into()),
+            ("ExecMainStatus", 3_i32.into()),
+        ];
+        seen.on_properties(SERVICE, &properties(&ended));
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "failed".into())]));
+        assert_eq!(seen.failure(), "its main process exited with status 3");
+        let killed = [("ExecMainCode", CLD_KILLED.into()), ("ExecMainStatus", 9_i32.into())];
+        seen.on_properties(SERVICE, &properties(&killed));
+        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)));
+        seen.on_forgotten();
+        assert_eq!((seen.state().active, &*seen.state().sub), (ActiveState::Inactive, "dead"));
+        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
+    }
+
+    #[test]
+    fn a_signal_is_newer_than_an_answer_to_an_earlier_question() {
+        let mut seen = Seen::default();
+        seen.on_states(&states("inactive", "dead"), true);
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
+        assert!(seen.on_states(&states("inactive", "dead"), false));
+        assert_eq!(seen.state().active, ActiveState::Active);
+    }
+}

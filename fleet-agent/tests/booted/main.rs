@@ -8,7 +8,12 @@ mod bench;
 mod cases;
 mod machine;
 
+use std::time::Duration;
+
 use self::machine::Machine;
+
+/// A case that takes longer hangs.
+const LONGEST_CASE: Duration = Duration::from_secs(300);
 
 macro_rules! cases {
     ($($module:ident: $($case:ident),+;)+) => {
@@ -37,7 +42,8 @@ cases! {
     many: a_slow_stop_delays_nobody, a_sidekick_is_started_with_its_main_unit,
         units_of_all_types_run, reloads_are_made_only_where_needed;
     lost: a_killed_daemon_leaves_its_units, systemd_may_begin_anew, the_bus_may_begin_anew,
-        half_written_units_are_found;
+        what_ends_while_the_bus_is_away_is_heard_of,
+        an_end_during_a_reload_is_heard_of, half_written_units_are_found;
     journals: a_journal_is_followed;
     figures: the_cost_beside_systemctl;
 }
@@ -47,6 +53,7 @@ cases! {
 #[ignore = "needs a machine that another test boots: run by scripts/test"]
 async fn inside() {
     if let Some(case) = machine::case_to_run() {
-        run(&case).await;
+        let ended = tokio::time::timeout(LONGEST_CASE, run(&case)).await;
+        assert!(ended.is_ok(), "{case} does not come to an end");
     }
 }

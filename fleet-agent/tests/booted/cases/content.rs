@@ -1,7 +1,7 @@
 //! What is in unit files, and what becomes of them.
 
 use fleet_agent::{ServiceError, ServiceManager as _};
-use fleet_core::{ActiveState, LoadState};
+use fleet_core::{ActiveState, Generation, LoadState};
 
 use crate::bench::{Bench, SLEEP, name, shell, show};
 
@@ -26,6 +26,12 @@ pub(crate) async fn new_content_is_run_every_time() {
         bench.unload("changing.service").await;
     }
     bench.unload("other.service").await;
+
+    bench.run("known.service", SLEEP).await;
+    bench.load(&[("known.service", &format!("{SLEEP}Environment=A=B\n"))]).await;
+    bench.manager.restart(&name("known.service"), Generation(2)).await.expect("it restarts");
+    assert_eq!(show("known.service", "Environment"), "A=B", "a known unit gets a new file, too");
+    bench.unload("known.service").await;
 }
 
 const REFUSED: [&str; 8] = [

@@ -90,6 +90,61 @@ pub(crate) async fn the_bus_may_begin_anew() {
     survives(Bench::new().await, "systemctl restart dbus.service").await;
 }
 
+pub(crate) async fn what_ends_while_the_bus_is_away_is_heard_of() {
+    let bench = Bench::new().await;
+    let task = |code: u8| {
+        format!(
+            "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+             ExecStart=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done; exit {code}'\n"
+        )
+    };
+    bench.load(&[("good.service", &task(0)), ("bad.service", &task(3))]).await;
+    bench.run("kept.service", SLEEP).await;
+    let start = |unit: &'static str| {
+        let manager = Arc::clone(&bench.manager);
+        tokio::spawn(async move { manager.start(&name(unit), Generation(1)).await })
+    };
+    let (good, bad) = (start("good.service"), start("bad.service"));
+    bench.wait_for("good.service", |it| it.active == ActiveState::Activating).await;
+    bench.wait_for("bad.service", |it| it.active == ActiveState::Activating).await;
+    shell("systemctl stop dbus.socket dbus.service");
+    let away = async || matches!(bench.manager.list().await, Err(ServiceError::Unavailable(_)));
+    wait_until("systemd is away", away).await;
+    let unknown = bench.manager.get(&name("kept.service")).await;
+    assert!(unknown.is_err(), "unknown is not absent: {unknown:?}");
+    shell("touch /run/gate; systemctl stop kept.service");
+    wait_until("both have ended", async || {
+        show("good.service", "ActiveState") == "active"
+            && show("bad.service", "ActiveState") == "failed"
+    })
+    .await;
+    shell("systemctl start dbus.socket dbus.service");
+    good.await.expect("no panic").expect("it has started meanwhile");
+    let error = bad.await.expect("no panic").expect_err("it has failed meanwhile");
+    assert!(error.to_string().contains("exited with status 3"), "{error}");
+    bench.wait_for_connection().await;
+    assert_eq!(bench.state("kept.service").await.active, ActiveState::Inactive);
+    for unit in ["good.service", "bad.service", "kept.service"] {
+        bench.unload(unit).await;
+    }
+}
+
+/// All is looked at after a reload, jobs too: one that is just over was taken for one whose end
+/// had been missed, and its unit for one that has not failed.
+pub(crate) async fn an_end_during_a_reload_is_heard_of() {
+    let bench = Bench::new().await;
+    let text = "[Service]\nType=oneshot\nExecStart=/bin/false\n";
+    bench.load(&[("failing.service", text)]).await;
+    for round in 0..100 {
+        let again = tokio::task::spawn_blocking(|| shell("systemctl daemon-reload"));
+        while !again.is_finished() {
+            bench.start("failing.service").await.expect_err(&format!("it fails, round {round}"));
+        }
+        again.await.expect("no panic");
+    }
+    bench.unload("failing.service").await;
+}
+
 pub(crate) async fn half_written_units_are_found() {
     let bench = Bench::new().await;
     for unit in ["a.service", "b.service", "c.service"] {
