@@ -11,6 +11,7 @@ mod clock;
 mod emptying;
 mod engine;
 mod grace;
+mod lock;
 mod native;
 #[cfg_attr(
     not(feature = "testing"),
@@ -20,6 +21,8 @@ mod planner;
 mod pulse;
 mod service_manager;
 mod shutdown;
+#[cfg(feature = "systemd")]
+mod systemd;
 mod wake;
 
 #[cfg(feature = "testing")]
@@ -34,6 +37,8 @@ pub use service_manager::{
     Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
+#[cfg(feature = "systemd")]
+pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
 
 /// The examples of the page that introduces the crate compile and run.
 #[cfg(doctest)]

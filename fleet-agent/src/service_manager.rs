@@ -94,7 +94,7 @@ pub enum ServiceError {
         unit: UnitName,
     },
     /// The unit's file asks for something that this service manager cannot do.
-    #[error("{unit}, line {line}: {problem}")]
+    #[error("{unit}{}: {problem}", of_line(*line))]
     BadSetting {
         /// The unit.
         unit: UnitName,
@@ -106,6 +106,14 @@ pub enum ServiceError {
     /// The unit did not become active.
     #[error("{unit} did not start: {problem}")]
     StartFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened.
+        problem: String,
+    },
+    /// The unit did not stop, or another order has overtaken its stop.
+    #[error("{unit} did not stop: {problem}")]
+    StopFailed {
         /// The unit.
         unit: UnitName,
         /// What happened.
@@ -123,6 +131,10 @@ pub enum ServiceError {
     /// The service manager cannot be reached, or has ended.
     #[error("the service manager is unavailable: {0}")]
     Unavailable(String),
+}
+
+fn of_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 /// Which lines of a unit's output are wanted.

@@ -15,6 +15,7 @@ mod notify;
 mod reload;
 mod run;
 mod summary;
+mod systemd;
 mod wire_up;
 
 use std::process::ExitCode;

@@ -122,7 +122,7 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     let token = machine::token(config)?;
     Ok(Wiring {
         store: config.store.clone(),
-        service_manager: config.service_manager,
+        service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
         machines: vec![MachineSetup { machine: record, token, directory }],
         listeners: listeners(&config.listen).await?,

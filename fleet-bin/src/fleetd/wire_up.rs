@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Pulse, Shutdown,
-    ShutdownTrigger, SystemClock,
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Pulse, ServiceError,
+    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
@@ -23,6 +23,7 @@ use super::error::{Context as _, StartError};
 use super::etcd;
 use super::identity;
 use super::journals::LocalJournals;
+use super::systemd;
 
 /// What a daemon consists of.
 pub(crate) struct Wiring {
@@ -50,7 +51,7 @@ pub(crate) struct MachineSetup {
 pub(crate) struct Running {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
-    managers: Vec<Arc<NativeManager>>,
+    managers: Vec<Manager>,
     agents: Vec<Agent>,
     loops: JoinSet<()>,
     pulse: Pulse,
@@ -106,20 +107,33 @@ impl Wiring {
         }
     }
 
-    async fn open_managers(&self) -> Result<Vec<Arc<NativeManager>>, StartError> {
-        let ServiceManagerKind::Native = self.service_manager;
-        let opened = join_all(self.machines.iter().map(async |setup| {
-            let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
-            manager.context(|| format!("cannot take over {}", setup.directory.display()))
-        }));
+    async fn open_managers(&self) -> Result<Vec<Manager>, StartError> {
+        let opened = join_all(self.machines.iter().map(|setup| self.open_manager(setup)));
         opened.await.into_iter().collect()
+    }
+
+    async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
+        match &self.service_manager {
+            ServiceManagerKind::Native => {
+                let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
+                let what = || format!("cannot take over {}", setup.directory.display());
+                Ok(Manager::Native(manager.context(what)?))
+            }
+            ServiceManagerKind::Systemd(settings) => {
+                let is_root = rustix::process::geteuid().is_root();
+                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let manager = SystemdManager::open(systemd::config(settings, is_root, runtime)?);
+                let what = || "cannot run units by systemd".to_owned();
+                Ok(Manager::Other(manager.await.context(what)?))
+            }
+        }
     }
 
     fn start_agents(
         &self,
         registry: &Registry,
         mirror: &Mirror,
-        managers: &[Arc<NativeManager>],
+        managers: &[Manager],
         shutdown: &Shutdown,
     ) -> Vec<Agent> {
         let agents = self.machines.iter().zip(managers).map(|(setup, manager)| {
@@ -129,7 +143,7 @@ impl Wiring {
                 ttl: self.agent_ttl,
                 registry: registry.clone(),
                 mirror: mirror.clone(),
-                manager: manager.clone(),
+                manager: manager.shared(),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -152,7 +166,7 @@ impl Wiring {
 
     fn serve(self, running: &mut Running, shutdown: &Shutdown) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
-        let managers = ids.zip(running.managers.iter().cloned());
+        let managers = ids.zip(running.managers.iter().map(Manager::shared));
         let api = Api {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
@@ -167,6 +181,29 @@ impl Wiring {
             let done = async move { shutdown.wait().await };
             let serving = running.pulse.watch("api", serve(listener, router, done));
             running.loops.spawn(serving);
+        }
+    }
+}
+
+/// A machine's service manager.
+enum Manager {
+    /// One whose units can be ended with the daemon.
+    Native(Arc<NativeManager>),
+    Other(Arc<dyn ServiceManager>),
+}
+
+impl Manager {
+    fn shared(&self) -> Arc<dyn ServiceManager> {
+        match self {
+            Self::Native(manager) => manager.clone(),
+            Self::Other(manager) => manager.clone(),
+        }
+    }
+
+    async fn end_units(&self) -> Result<(), ServiceError> {
+        match self {
+            Self::Native(manager) => manager.shutdown().await,
+            Self::Other(_) => Ok(()), // they belong to the machine, not to the daemon
         }
     }
 }
@@ -236,7 +273,7 @@ impl Running {
     pub(crate) async fn end_with_units(mut self) -> Result<(), StartError> {
         self.shutdown.fire();
         self.end_agents().await; // or they would start again what ends here
-        let ended = join_all(self.managers.iter().map(|manager| manager.shutdown())).await;
+        let ended = join_all(self.managers.iter().map(Manager::end_units)).await;
         self.end_loops().await;
         let ended: Result<(), _> = ended.into_iter().collect();
         ended.context(|| "cannot end all units".to_owned())

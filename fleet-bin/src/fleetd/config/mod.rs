@@ -7,6 +7,7 @@ mod file;
 mod keys;
 mod offers;
 mod resolve;
+mod systemd;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -19,6 +20,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, LIVE, Standing};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
+pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{Found, Low, Origin, Raw};
 
 /// The file that is read when none is named, if it exists.

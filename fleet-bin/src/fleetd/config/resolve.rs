@@ -14,6 +14,7 @@ use super::error::ConfigError;
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
 use super::offers::Offers;
+use super::systemd::SystemdSettings;
 use super::value::{Found, Low, Raw};
 
 /// A configuration that can be used as it is.
@@ -59,10 +60,12 @@ impl StoreKind {
 }
 
 /// What runs units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceManagerKind {
     /// fleet itself.
     Native,
+    /// systemd.
+    Systemd(SystemdSettings),
 }
 
 impl Config {
@@ -70,10 +73,11 @@ impl Config {
     pub(crate) fn resolve(low: &Low) -> Result<Self, ConfigError> {
         let values = Values { low };
         let store = store(&values)?;
-        let remarks = remarks(low, &store);
+        let service_manager = service_manager(&values)?;
+        let remarks = remarks(low, &store, &service_manager);
         Ok(Self {
             store,
-            service_manager: service_manager(&values)?,
+            service_manager,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
             runtime_dir: values.text("runtime_dir").map_or_else(runtime_dir, PathBuf::from),
             listen: listen(&values)?,
@@ -195,15 +199,18 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
 }
 
 fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
-    let kind = values.parsed("service_manager", "\"native\"", |text| match text {
-        "native" => Some(Some(ServiceManagerKind::Native)),
-        "systemd" | "fake" => Some(None),
-        _ => None,
-    })?;
+    let expected = "\"native\" or \"systemd\"";
+    let known = |text: &str| {
+        let kinds = ["native", "systemd", "fake"];
+        kinds.into_iter().find(|kind| *kind == text)
+    };
+    let kind = values.parsed("service_manager", expected, known)?;
     match (kind, values.low.get("service_manager")) {
-        (Some(None), Some(found)) => Err(unsupported(
+        (Some("systemd"), _) => Ok(ServiceManagerKind::Systemd(SystemdSettings::resolve(values)?)),
+        (Some("fake"), Some(found)) => Err(unsupported(
             found,
-            "this build runs units by itself only: write service_manager = \"native\"",
+            "a fake runs nothing and is for tests: write service_manager = \"native\" or \
+             \"systemd\"",
         )),
         _ => Ok(ServiceManagerKind::Native),
     }
@@ -245,11 +252,15 @@ fn strictness(text: &str) -> Option<Strictness> {
     }
 }
 
-fn remarks(low: &Low, store: &StoreKind) -> Vec<String> {
+fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<String> {
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
+    let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
     let idle = |key: &Key| match key.standing {
         Standing::Inert(why) => Some(why),
         Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
+        Standing::Used if of_systemd(key) && *manager == ServiceManagerKind::Native => {
+            Some("another service manager is chosen")
+        }
         Standing::Used => None,
     };
     let remark = |key: &Key| {

@@ -95,6 +95,19 @@ fn etcd_is_reached_by_the_keys_of_fleet_v1() {
 }
 
 #[test]
+fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
+    let config = resolve(
+        "service_manager = \"systemd\"\nsystemd_user = true\nunits_directory = \"/run/f/\"\n",
+    );
+    let settings =
+        SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
+    assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
+    let config = resolve("systemd_user = true\n").unwrap();
+    let remark = "fleet.conf:1:1: systemd_user changes nothing: another service manager is chosen";
+    assert_eq!(config.remarks, [remark]);
+}
+
+#[test]
 fn keys_of_etcd_beside_another_store_are_remarked_on() {
     let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
     let remark = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";
@@ -184,9 +197,14 @@ fn every_complaint_names_the_place_and_the_remedy() {
              write \"embedded\", \"etcd\" or \"memory\"",
         ),
         (
-            "service_manager = \"systemd\"\n",
-            "fleet.conf:1:1: this build runs units by itself only: \
-             write service_manager = \"native\"",
+            "service_manager = \"fake\"\n",
+            "fleet.conf:1:1: a fake runs nothing and is for tests: \
+             write service_manager = \"native\" or \"systemd\"",
+        ),
+        (
+            "service_manager = \"systemd\"\nunits_directory = \"units\"\n",
+            "fleet.conf:2:1: units_directory cannot be \"units\": \
+             write an absolute path such as /run/fleet/units",
         ),
         (
             "metadata = \"region\"\n",
