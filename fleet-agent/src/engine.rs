@@ -11,7 +11,7 @@ use fleet_store::{
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
-use crate::grace;
+use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
 use crate::{Clock, Shutdown};
@@ -33,6 +33,8 @@ pub struct EngineConfig {
     pub candidate: MachineId,
     /// How long it leads without a sign of life.
     pub ttl: Duration,
+    /// How long a machine of the cluster stays present without a sign of life.
+    pub presence_ttl: Duration,
     /// The cluster's memory, for writing.
     pub registry: Registry,
     /// The cluster's memory, for reading.
@@ -67,7 +69,13 @@ impl Engine {
         let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
             let mut pause = *ttl / 3;
-            match registry.campaign(candidate, *ttl).await {
+            // What was sent when it is dropped may yet make it the leader, for `ttl` at most.
+            let elected = tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                elected = registry.campaign(candidate, *ttl) => elected,
+            };
+            match elected {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
                     match self.lead(leadership, &mut shutdown).await {
@@ -116,9 +124,9 @@ impl Engine {
             return End::Shutdown;
         }
         let mut wake = Wake::of(&self.config.mirror);
-        let mut planner = Planner::new();
+        let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let again = match self.pass(leadership, &mut planner).await {
+            let again = match self.pass(leadership, &mut planner, &mut missing).await {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => None,
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -142,6 +150,7 @@ impl Engine {
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
+        missing: &mut Missing,
     ) -> Result<Option<Timestamp>, RegistryError> {
         let mirror = &self.config.mirror;
         let news = mirror.news_since(planner.seen());
@@ -150,12 +159,13 @@ impl Engine {
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
             return Ok(None);
         };
-        let mut plan = planner.follow(&news).clone();
-        let snapshot = &*news.snapshot;
-        debug_assert_eq!(fleet_scheduler::check(snapshot, &plan), []);
-        let again = grace::withhold(snapshot, &mut plan, current_for);
-        let again = again.map(|wait| self.config.clock.now().after(wait));
-        let writes = writes(snapshot, &plan);
+        let sight = Sight { now: self.config.clock.now(), current_for, gaps: mirror.gaps() };
+        let seen = missing.hold(&news, sight);
+        let mut plan = planner.follow(&seen).clone();
+        debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
+        missing.explain(&mut plan);
+        let again = missing.again();
+        let writes = writes(&news.snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");

@@ -9,26 +9,30 @@ mod agent;
 mod backoff;
 mod clock;
 mod engine;
-mod grace;
+mod limit;
+mod missing;
 mod native;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "only who measures it reaches it from outside")
 )]
 mod planner;
+mod readable;
 mod service_manager;
 mod shutdown;
 mod wake;
+mod whole;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{Agent, AgentConfig};
+pub use agent::{Agent, AgentConfig, Note, Notes, NotesInMemory, NotesOnDisk};
 pub use clock::{Clock, SystemClock};
 pub use engine::{Engine, EngineConfig};
 pub use native::{NativeConfig, NativeManager};
 pub use service_manager::{
-    Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 

@@ -1,5 +1,8 @@
 //! One short story for each invariant. All that `safety` looks for is looked for in these, too.
 
 mod decisions;
+mod failures;
+mod fences;
 mod machines;
+mod notes;
 mod units;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Shutdown,
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk, Shutdown,
     ShutdownTrigger, SystemClock,
 };
 use fleet_core::Strictness;
@@ -125,6 +125,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.clone(),
+                notes: Arc::new(NotesOnDisk::new(&setup.directory)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -137,6 +138,7 @@ impl Wiring {
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
             ttl: self.engine_ttl,
+            presence_ttl: self.agent_ttl,
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),

@@ -92,6 +92,8 @@ f9: the unit wants machine 148a18ff6e95460fb2dc5b1a4b6b4d21
 ");
 }
 
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(97);
+
 fn reasons() -> Vec<Reason> {
     let tallies = tally(refusals());
     let alone = tally(refusals().into_iter().take(1));
@@ -131,6 +133,9 @@ fn reasons() -> Vec<Reason> {
         Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
         Reason::PeerInactive { peer: "db@*.service".parse().unwrap() },
         Reason::NotRescheduled { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
+        Reason::MachineAwaited { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
+        Reason::MayStillRun { machine: machine("c3f0aa1122334455"), limit: Some(LIMIT) },
+        Reason::MayStillRun { machine: machine("c3f0aa1122334455"), limit: None },
     ]
 }
 
