@@ -65,7 +65,7 @@ impl Clock for SystemClock {
 
     async fn sleep_until(&self, at: Timestamp) {
         while self.now() < at {
-            // Without a timer, as when the process has no descriptor left, it looks again and again.
+            // Without a timer, as when no descriptor is left, it looks again and again.
             if wait_on_timer(at).await.is_err() {
                 tokio::time::sleep(at.since(self.now()).min(Duration::from_secs(1))).await;
             }

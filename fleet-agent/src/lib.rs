@@ -11,6 +11,8 @@ mod clock;
 mod engine;
 mod limit;
 mod missing;
+#[cfg(test)]
+mod missing_tests;
 mod native;
 #[cfg_attr(
     not(feature = "testing"),

@@ -12,8 +12,8 @@ const DRIFT: u32 = 100;
 /// has heard of it, and a process from its SIGKILL until it is gone.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How long after the lease of a machine has ended, or a later moment, a unit must have ended there,
-/// in whole seconds; nothing if that can take for ever.
+/// How long after the lease of a machine has ended, or a later moment, a unit must have ended
+/// there, in whole seconds; nothing if that can take for ever.
 ///
 /// The machine stops it at the latest when the lease, which lasts for `ttl`, is over by its own
 /// clock, and so tells how long it took by that clock, too.

@@ -189,7 +189,3 @@ fn staying(unit: &Unit) -> Unit {
     let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
     Unit { requirements: Arc::new(requirements), ..unit.clone() }
 }
-
-#[cfg(test)]
-#[path = "missing_tests.rs"]
-mod tests;

@@ -1,10 +1,17 @@
 //! What an engine leaves where it is, near machines that are missing.
 
-use fleet_core::{Epoch, Machine, MachineId, Metadata, Resources, Strictness, TargetState};
-use fleet_scheduler::{apply, check, plan};
-use fleet_unitfile::UnitFile;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use fleet_core::{
+    Epoch, Machine, MachineId, Metadata, Requirements, Resources, Snapshot, Strictness,
+    TargetState, Timestamp, Unit,
+};
+use fleet_scheduler::{apply, check, plan};
+use fleet_store::{Difference, News};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -201,18 +208,39 @@ fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
     leader.put("beside", "MachineOf=lost.service\n", TargetState::Launched);
     leader.lose("near");
     leader.gap(100);
-    insta::assert_snapshot!(leader.told(105), @r"
-    place new.service on here: it is wanted
-    beside.service: the only machine does not fit: MachineOf refuses 1 (here: lost.service is not on it)
-    lost.service: its machine near is not present, and is waited for because the store was out of reach until just now
-    stuck.service: its machine near is not present, and Reschedule=never keeps it from another: bring the machine back, or change the unit
+    insta::assert_snapshot!(folded(&leader.told(105)), @r"
+    place new.service on here:
+        it is wanted
+    beside.service:
+        the only machine does not fit:
+        MachineOf refuses 1 (here:
+        lost.service is not on it)
+    lost.service:
+        its machine near is not present,
+        and is waited for because the store was out of reach until just now
+    stuck.service:
+        its machine near is not present,
+        and Reschedule=never keeps it from another:
+        bring the machine back,
+        or change the unit
     ");
     assert_eq!(leader.again(), Some(115));
-    insta::assert_snapshot!(leader.told(115), @r"
-    move lost.service from near to here: the machine is gone
-    place beside.service on here: it is wanted
-    stuck.service: its machine near is not present, and Reschedule=never keeps it from another: bring the machine back, or change the unit
+    insta::assert_snapshot!(folded(&leader.told(115)), @r"
+    move lost.service from near to here:
+        the machine is gone
+    place beside.service on here:
+        it is wanted
+    stuck.service:
+        its machine near is not present,
+        and Reschedule=never keeps it from another:
+        bring the machine back,
+        or change the unit
     ");
+}
+
+/// In lines that fit here.
+fn folded(text: &str) -> String {
+    text.replace(": ", ":\n    ").replace(", ", ",\n    ")
 }
 
 /// Every step that is taken while machines are awaited is sound by itself.

@@ -2,8 +2,8 @@
 //!
 //! The *fence* is the moment up to which the machine is certainly present: a lease's time after the
 //! last renewal that succeeded was sent, by the machine's own clock. From then on nothing of these
-//! units runs here, until a renewal succeeds again. The fence is noted down, so that the next daemon
-//! knows it if this one ends; where it does not know it, there is none that has not passed.
+//! units runs here, until a renewal succeeds again. The fence is noted down, so that the next
+//! daemon knows it if this one ends; where it is not known, it counts as passed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -87,8 +87,8 @@ impl PresenceKeeper {
         }
     }
 
-    /// Moves the fence: the lease begins again when the store has what was sent, so it lasts for its
-    /// whole time from when that was sent, at least.
+    /// Moves the fence: the lease begins again when the store has what was sent, so it lasts for
+    /// its whole time from when that was sent, at least.
     async fn stand(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
         self.standing.send_replace(Some(Standing { until, joined: presence.joined() }));

@@ -33,6 +33,10 @@ fn beginning() -> Instant {
     })
 }
 
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 #[async_trait]
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
@@ -45,7 +49,7 @@ impl Clock for SimClock {
         while self.now() < at {
             let left = at.since(self.now()).as_millis() * 1000 / u128::from(self.rate);
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-            tokio::time::sleep(Duration::from_millis(left)).await;
+            wait(Duration::from_millis(left)).await;
         }
     }
 

@@ -45,7 +45,8 @@ pub(crate) fn all() -> Vec<UnitName> {
 pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     let limit = STOP_LIMIT.as_secs();
     let text = format!(
-        "[Service]\nTimeoutStopSec={limit}\nExecStart=/bin/run {variant}\n[X-Fleet]\n{requirement}\n"
+        "[Service]\nTimeoutStopSec={limit}\nExecStart=/bin/run {variant}\n\
+         [X-Fleet]\n{requirement}\n"
     );
     UnitFile::parse(text).expect("the file is well formed")
 }

@@ -177,6 +177,13 @@ MachineOf=db@*.service matches no other unit: submit one, or correct it
 MachineOf=db@*.service matches only inactive units: load or start one
 its machine 148a18ff is not present, and Reschedule=never keeps it from another: bring the
     machine back, or change the unit
+its machine 148a18ff is not present, and is waited for because the store was out of reach
+    until just now
+its machine c3f0aa11 is not present: OnPartition=stop keeps it from another for 97s, until
+    it must have ended there
+its machine c3f0aa11 is not present, and OnPartition=stop keeps it from another: nothing
+    limits its stop, so nobody knows when it has ended there; bring the machine back, or,
+    if the unit cannot run there any more, destroy and submit it
 ");
 }
 

@@ -177,8 +177,8 @@ impl Mirror {
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
     }
 
-    /// How often the mirror has found its store, for the first time or again: as long as this number
-    /// stays the same, there was no gap in which something could have come and gone unseen.
+    /// How often the mirror has found its store, for the first time or again: as long as this
+    /// number stays the same, there was no gap in which something could have come and gone unseen.
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.shared.read(|state| state.gaps)

@@ -152,8 +152,8 @@ fn against_plan(
     violations
 }
 
-/// The snapshot with every unit of a missing machine kept there that was not moved by that decision:
-/// an engine may wait for machines, and then decides as if these units did.
+/// The snapshot with every unit of a missing machine kept there that was not moved by that
+/// decision: an engine may wait for machines, and then decides as if these units did.
 fn with_staying(decided: &Snapshot, now: &Snapshot, epoch: Epoch) -> Snapshot {
     let mut snapshot = decided.clone();
     for (unit, at) in decided.placements() {
