@@ -28,7 +28,8 @@ impl Unit {
     /// processes once more before it kills them; what comes after that likewise. A unit without
     /// processes of its own stops at once. Where no time-out is written, or one that cannot be
     /// read, 90 seconds are taken, as systemd does unless its own configuration says otherwise.
-    /// There is no limit where the time-out is infinite, and where `SendSIGKILL=no` lets processes stay.
+    /// There is no limit where the time-out is infinite, and where `SendSIGKILL=no` lets processes
+    /// stay.
     #[must_use]
     pub fn longest_stop(&self) -> Option<Duration> {
         let form = form(self.name.unit_type());
