@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
 use crate::emptying::waits_for_ups;
-use crate::grace;
+use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
 use crate::{Clock, Shutdown};
@@ -37,6 +37,8 @@ pub struct EngineConfig {
     pub candidate: MachineId,
     /// How long it leads without a sign of life.
     pub ttl: Duration,
+    /// How long a machine of the cluster stays present without a sign of life.
+    pub presence_ttl: Duration,
     /// The cluster's memory, for writing.
     pub registry: Registry,
     /// The cluster's memory, for reading.
@@ -77,7 +79,7 @@ impl Engine {
 
     /// Runs until told to end; a leader then resigns, so that another can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
-        let EngineConfig { candidate, ttl, registry, mirror, clock } = &self.config;
+        let EngineConfig { candidate, ttl, registry, mirror, clock, .. } = &self.config;
         loop {
             // Whoever cannot see the cluster could not decide on anything, and whoever sees that
             // another leads need not ask.
@@ -87,7 +89,13 @@ impl Engine {
                 vacant = mirror.wait_vacant(candidate) => if vacant.is_err() { return },
             }
             let mut pause = *ttl / 3;
-            match registry.campaign(candidate, *ttl).await {
+            // What was sent when it is dropped may yet make it the leader, for `ttl` at most.
+            let elected = tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                elected = registry.campaign(candidate, *ttl) => elected,
+            };
+            match elected {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
                     match self.lead(leadership, &mut shutdown).await {
@@ -136,9 +144,9 @@ impl Engine {
             return End::Shutdown;
         }
         let mut wake = Wake::of(&self.config.mirror);
-        let mut planner = Planner::new();
+        let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let again = match self.pass(leadership, &mut planner).await {
+            let again = match self.pass(leadership, &mut planner, &mut missing).await {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -164,6 +172,7 @@ impl Engine {
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
+        missing: &mut Missing,
     ) -> Result<Again, RegistryError> {
         let mirror = &self.config.mirror;
         let news = mirror.news_since(planner.seen());
@@ -172,18 +181,19 @@ impl Engine {
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
             return Ok(Again::default());
         };
-        let mut plan = planner.follow(&news).clone();
-        let snapshot = &*news.snapshot;
-        debug_assert_eq!(fleet_scheduler::check(snapshot, &plan), []);
-        let again = grace::withhold(snapshot, &mut plan, current_for);
-        let mut again =
-            Again { at: again.map(|wait| self.config.clock.now().after(wait)), reports: None };
+        let sight = Sight { now: self.config.clock.now(), current_for, gaps: mirror.gaps() };
+        let seen = missing.hold(&news, sight);
+        let mut plan = planner.follow(&seen).clone();
+        debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
+        missing.explain(&mut plan);
+        let mut again = Again { at: missing.again(), reports: None };
         if plan.steps.is_empty() && again.at.is_none() {
-            let drain = planner.drain(snapshot);
-            again.reports = drain.filter(|plan| waits_for_ups(plan)).map(|_| snapshot.revision);
+            let drain = planner.drain(&seen.snapshot);
+            let waits = drain.filter(|plan| waits_for_ups(plan));
+            again.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
         }
-        let writes = writes(snapshot, &plan);
+        let writes = writes(&news.snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");

@@ -18,6 +18,7 @@ mod refusal;
 mod requirements;
 mod resources;
 mod snapshot;
+mod stop;
 mod target_state;
 mod task;
 mod time;

@@ -2,6 +2,9 @@
 
 mod decisions;
 mod drains;
+mod failures;
+mod fences;
 mod machines;
+mod notes;
 mod rest;
 mod units;

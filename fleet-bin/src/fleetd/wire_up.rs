@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Pulse, ServiceError,
-    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk, Pulse,
+    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
@@ -144,6 +144,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
+                notes: Arc::new(NotesOnDisk::new(&setup.directory)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -156,6 +157,7 @@ impl Wiring {
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
             ttl: self.engine_ttl,
+            presence_ttl: self.agent_ttl,
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),

@@ -33,7 +33,11 @@ pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
 /// Whether a reason can be true of a unit with that placement.
 fn goes_with(reason: &Reason, placement: Option<&Placement>) -> bool {
     match reason {
-        Reason::NotRescheduled { machine } => placement.is_some_and(|it| it.machine == *machine),
+        Reason::NotRescheduled { machine }
+        | Reason::MachineAwaited { machine }
+        | Reason::MayStillRun { machine, .. } => {
+            placement.is_some_and(|placement| placement.machine == *machine)
+        }
         _ => placement.is_none(),
     }
 }
@@ -153,6 +157,14 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
         Reason::NotRescheduled { machine } => {
             ReasonDetail { machine_id: machine.to_string(), ..of_kind("notRescheduled") }
         }
+        Reason::MachineAwaited { machine } => {
+            ReasonDetail { machine_id: machine.to_string(), ..of_kind("machineAwaited") }
+        }
+        Reason::MayStillRun { machine, limit } => ReasonDetail {
+            limit: limit.map(|limit| limit.as_secs()),
+            machine_id: machine.to_string(),
+            ..of_kind("mayStillRun")
+        },
         _ => of_kind("other"),
     }
 }
