@@ -45,15 +45,17 @@ impl Jobs {
         Asking { jobs: self, unit: unit.clone() }
     }
 
-    /// A job is over.
-    pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) {
+    /// A job is over. Returns whether it may be one that was asked for here.
+    pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) -> bool {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.remove(path) {
             // Who waited may have gone.
             drop(waiting.send(JobEnd::Told(result.to_owned())));
-        } else if let Some((_, ended)) = state.asking.get_mut(unit) {
-            ended.insert(path.to_owned(), result.to_owned());
+            return true;
         }
+        let Some((_, ended)) = state.asking.get_mut(unit) else { return false };
+        ended.insert(path.to_owned(), result.to_owned());
+        true
     }
 
     /// The paths of all jobs that are waited for.
@@ -117,8 +119,8 @@ mod tests {
         let told = |result: &str| Some(JobEnd::Told(result.to_owned()));
 
         let asking = jobs.ask(&unit);
-        jobs.on_removed("/job/1", "a.service", "failed");
-        jobs.on_removed("/job/2", "b.service", "done");
+        assert!(jobs.on_removed("/job/1", "a.service", "failed"));
+        assert!(!jobs.on_removed("/job/2", "b.service", "done"), "nobody asked for it");
         assert_eq!(end(asking.wait_for("/job/1".into())), told("failed"));
 
         let receiver = jobs.ask(&unit).wait_for("/job/2".into());

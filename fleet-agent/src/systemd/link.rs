@@ -98,10 +98,17 @@ fn on_signal(machine: &Machine, message: &Message) -> zbus::Result<bool> {
             let path = header.path().map_or("", |path| path.as_str());
             report(machine, path, told(&interface, &changed));
         }
+        "JobNew" => {
+            let (_, job, unit): (u32, OwnedObjectPath, String) = body.deserialize()?;
+            machine.units.on_job(job.as_str(), &unit);
+        }
         "JobRemoved" => {
             let (_, job, unit, result): (u32, OwnedObjectPath, String, String) =
                 body.deserialize()?;
-            machine.jobs.on_removed(job.as_str(), &unit, &result);
+            let is_ours = machine.jobs.on_removed(job.as_str(), &unit, &result);
+            if let Some(unit) = machine.units.on_job_end(job.as_str(), &unit, is_ours) {
+                machine.feed.report(&unit);
+            }
         }
         "UnitRemoved" => {
             let (_, path): (String, OwnedObjectPath) = body.deserialize()?;

@@ -12,7 +12,9 @@ use super::config::SystemdConfig;
 use super::machine::{Machine, Session, io_error, unavailable};
 use super::{journal, link, load, order, reload};
 use crate::lock::acquire;
-use crate::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges};
+use crate::{
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+};
 
 /// Runs units by the machine's systemd, over D-Bus.
 ///
@@ -35,6 +37,12 @@ use crate::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, St
 /// While systemd cannot be reached every call gives [`ServiceError::Unavailable`]; nothing is
 /// known of the units then, and nothing happens to them. The manager connects again by itself.
 /// Who waits for a start or stop meanwhile goes on waiting.
+///
+/// # Drift
+///
+/// A unit that somebody stopped is told from one that ended by itself as long as the manager saw
+/// it happen; the next manager of the directory no longer knows. Units that others start are not
+/// told of, since timers, sockets and other units do that rightly.
 ///
 /// # Output
 ///
@@ -124,6 +132,10 @@ impl ServiceManager for SystemdManager {
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
         self.machine.bus()?;
         Ok(self.machine.units.all_managed())
+    }
+
+    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        Ok(self.machine.units.drift(unit))
     }
 
     fn changes(&self) -> StateChanges {

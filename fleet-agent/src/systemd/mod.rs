@@ -25,6 +25,7 @@ mod load;
 mod look;
 mod machine;
 mod manager;
+mod meddling;
 mod order;
 mod private;
 mod reason;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 
 use super::bus::unit_path;
+use super::meddling::Meddling;
 use super::record::Record;
 use super::state::{Properties, Seen};
-use crate::ManagedUnit;
+use crate::{Drift, ManagedUnit};
 
 /// The units, by name and by systemd's path.
 #[derive(Debug, Default)]
@@ -27,18 +29,20 @@ struct Entry {
     /// Nothing before the unit is loaded for the first time; it is not known then.
     record: Option<Record>,
     seen: Seen,
+    meddling: Meddling,
     /// Counts what systemd has told, so that an answer is not taken for newer than a signal.
     news: u64,
 }
 
 impl Units {
-    /// Begins to follow a unit.
+    /// Begins to follow a unit, or remembers what was asked of it.
     pub(crate) fn follow(&self, unit: &UnitName, record: Option<Record>) {
         let mut state = self.lock();
         state.paths.insert(unit_path(unit.as_str()), unit.clone());
         let entry = state.units.entry(unit.clone()).or_default();
         if record.is_some() {
             entry.record = record;
+            entry.meddling.on_amends();
         }
     }
 
@@ -83,6 +87,30 @@ impl Units {
         entry.change(change).then_some(unit)
     }
 
+    /// What somebody other than fleet has done to a known unit.
+    pub(crate) fn drift(&self, unit: &UnitName) -> Option<Drift> {
+        let state = self.lock();
+        let entry = state.units.get(unit)?;
+        (entry.is_wanted_up() && entry.meddling.is_stopped()).then_some(Drift::Stopped)
+    }
+
+    /// A job of a unit has come.
+    pub(crate) fn on_job(&self, job: &str, unit: &str) {
+        if let Some(entry) = self.lock().units.get_mut(unit) {
+            entry.meddling.on_job(job, entry.seen.is_active());
+        }
+    }
+
+    /// A job of a unit is over; returns the unit's name if it is seen by that that somebody stopped
+    /// it whom fleet did not ask to.
+    pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
+        let mut state = self.lock();
+        let entry = state.units.get_mut(unit)?;
+        let is_down = entry.seen.is_inactive() || entry.seen.has_failed();
+        let stopped = entry.meddling.on_job_end(job, is_ours, is_down);
+        if stopped && entry.is_wanted_up() { unit.parse().ok() } else { None }
+    }
+
     /// How much systemd has told of a unit by now.
     pub(crate) fn news(&self, unit: &UnitName) -> u64 {
         self.lock().units.get(unit).map_or(0, |entry| entry.news)
@@ -108,6 +136,10 @@ impl Units {
 }
 
 impl Entry {
+    fn is_wanted_up(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.known.asked == TargetState::Launched)
+    }
+
     fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
         let known = self.record.as_ref()?.known;
         Some(ManagedUnit { unit: unit.clone(), known, state: self.seen.state() })
@@ -117,6 +149,9 @@ impl Entry {
     fn change(&mut self, change: impl FnOnce(&mut Seen)) -> bool {
         let before = self.seen.clone();
         change(&mut self.seen);
+        if self.seen.is_active() {
+            self.meddling.on_amends();
+        }
         self.record.is_some() && before.state() != self.seen.state()
     }
 }

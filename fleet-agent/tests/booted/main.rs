@@ -45,6 +45,7 @@ cases! {
         what_ends_while_the_bus_is_away_is_heard_of,
         an_end_during_a_reload_is_heard_of, half_written_units_are_found;
     journals: a_journal_is_followed;
+    others: what_others_stop_is_told;
     figures: the_cost_beside_systemctl;
 }
 

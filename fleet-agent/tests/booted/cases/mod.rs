@@ -6,3 +6,4 @@ pub(crate) mod figures;
 pub(crate) mod journals;
 pub(crate) mod lost;
 pub(crate) mod many;
+pub(crate) mod others;
