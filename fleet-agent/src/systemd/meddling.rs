@@ -1,9 +1,9 @@
 //! Pure: whether somebody other than fleet stopped a unit.
 //!
-//! systemd does not say of a job that is over what it was for, nor who asked for it. So this goes by
-//! what the unit did: a job that comes while the unit is up, is not fleet's, and leaves it down has
-//! stopped it. A unit that ends by itself does so without a job, and one that its timer starts is
-//! not up when the job comes.
+//! systemd does not say of a job that is over what it was for, nor who asked for it. So this goes
+//! by what the unit did: a job that comes while the unit is up, is not fleet's, and leaves it down
+//! has stopped it. A unit that ends by itself does so without a job, and one that its timer starts
+//! is not up when the job comes.
 
 /// What others do to a unit, as far as this daemon has seen it.
 #[derive(Debug, Default)]
