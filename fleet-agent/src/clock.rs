@@ -1,10 +1,18 @@
 //! The one module that owns the real clock.
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use fleet_core::Timestamp;
-use tokio::time::Instant;
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use crate::native::boot_id;
+use crate::readable::readable;
 
 /// What the loops know of time. A test hands in one that it moves itself.
 #[async_trait]
@@ -19,35 +27,76 @@ pub trait Clock: Send + Sync + 'static {
     async fn sleep(&self, duration: Duration) {
         self.sleep_until(self.now().after(duration)).await;
     }
+
+    /// What tells the origin of this clock's moments from others: a moment that an earlier process
+    /// has written down is one of this clock, too, if this was the same then. Without it, no moment
+    /// of another process means anything.
+    fn origin(&self) -> Option<String> {
+        None
+    }
 }
 
-/// Time as tokio's runtime keeps it, counted from when the clock was made.
+/// The time since the machine was booted, also while it was suspended.
+///
+/// A lease goes on in the store while the machine that holds it sleeps, so who measures it must not
+/// count the time awake alone. All these clocks of one boot have the same origin.
+///
+/// It sleeps on a timer of the kernel's, within a tokio runtime with I/O.
 #[derive(Debug)]
 pub struct SystemClock {
-    origin: Instant,
+    boot: Option<String>,
 }
 
 impl SystemClock {
-    /// A clock that starts at zero now.
+    /// The clock of this machine.
     #[must_use]
     pub fn start() -> Self {
-        Self { origin: Instant::now() }
+        Self { boot: boot_id().ok() }
     }
 }
 
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(0).after(self.origin.elapsed())
+        let now = clock_gettime(ClockId::Boottime);
+        let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+        Timestamp::from_millis(seconds.saturating_mul(1000) + nanoseconds / 1_000_000)
     }
 
     async fn sleep_until(&self, at: Timestamp) {
-        // A moment too far off to be written down is never reached.
-        match self.origin.checked_add(Duration::from_millis(at.as_millis())) {
-            Some(instant) => tokio::time::sleep_until(instant).await,
-            None => std::future::pending().await,
+        while self.now() < at {
+            // Without a timer, as when no descriptor is left, it looks again and again.
+            if wait_on_timer(at).await.is_err() {
+                tokio::time::sleep(at.since(self.now()).min(Duration::from_secs(1))).await;
+            }
         }
     }
+
+    fn origin(&self) -> Option<String> {
+        self.boot.clone()
+    }
+}
+
+/// Returns when a timer that was set to `at` is due.
+async fn wait_on_timer(at: Timestamp) -> io::Result<()> {
+    let timer = readable(timer(at)?)?;
+    let _due = timer.readable().await?;
+    Ok(())
+}
+
+fn timer(at: Timestamp) -> io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+    let millis = at.as_millis();
+    let it_value = Timespec {
+        // A moment too far off to be written down is never reached.
+        tv_sec: i64::try_from(millis / 1000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(millis % 1000 * 1_000_000).unwrap_or(0),
+    };
+    let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let value = Itimerspec { it_interval, it_value };
+    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &value)?;
+    Ok(timer)
 }
 
 /// The present moment as people tell it, counted from the beginning of 1970 in UTC: for what a
@@ -63,5 +112,32 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_wakes_before_the_time_and_clocks_of_one_boot_agree() {
+        let (one, other) = (SystemClock::start(), SystemClock::start());
+        assert!(one.origin().is_some() && one.origin() == other.origin());
+        let at = one.now().after(Duration::from_millis(30));
+        one.sleep_until(at).await;
+        assert!(other.now() >= at);
+        one.sleep_until(at).await;
+    }
+
+    #[tokio::test]
+    async fn a_moment_beyond_all_time_is_waited_for() {
+        let wait = SystemClock::start();
+        let far = wait.sleep_until(Timestamp::from_millis(u64::MAX));
+        let near = wait.sleep(Duration::from_millis(1));
+        tokio::select! {
+            biased;
+            () = far => panic!("it never comes"),
+            () = near => {}
+        }
     }
 }

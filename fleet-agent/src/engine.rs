@@ -11,7 +11,8 @@ use fleet_store::{
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
-use crate::grace;
+use crate::emptying::waits_for_ups;
+use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
 use crate::{Clock, Shutdown};
@@ -27,12 +28,17 @@ const RETRY: Duration = Duration::from_secs(1);
 /// mirror comes that far with the next change of its own, which may be a day away.
 const ECHO: Duration = Duration::from_secs(1);
 
+/// How long to wait at least before looking again whether enough units are up to go on draining.
+const UPS: Duration = Duration::from_millis(100);
+
 /// What an engine needs to run.
 pub struct EngineConfig {
     /// The machine on whose behalf it stands for election.
     pub candidate: MachineId,
     /// How long it leads without a sign of life.
     pub ttl: Duration,
+    /// How long a machine of the cluster stays present without a sign of life.
+    pub presence_ttl: Duration,
     /// The cluster's memory, for writing.
     pub registry: Registry,
     /// The cluster's memory, for reading.
@@ -44,6 +50,15 @@ pub struct EngineConfig {
 /// Stands for election, and plans while it leads.
 pub struct Engine {
     config: EngineConfig,
+}
+
+/// What else than news to decide on is a reason to plan again.
+#[derive(Default)]
+struct Again {
+    /// Time.
+    at: Option<Timestamp>,
+    /// What machines report after this revision.
+    reports: Option<Revision>,
 }
 
 /// Why a reign is over.
@@ -64,7 +79,7 @@ impl Engine {
 
     /// Runs until told to end; a leader then resigns, so that another can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
-        let EngineConfig { candidate, ttl, registry, mirror, clock } = &self.config;
+        let EngineConfig { candidate, ttl, registry, mirror, clock, .. } = &self.config;
         loop {
             // Whoever cannot see the cluster could not decide on anything, and whoever sees that
             // another leads need not ask.
@@ -74,7 +89,13 @@ impl Engine {
                 vacant = mirror.wait_vacant(candidate) => if vacant.is_err() { return },
             }
             let mut pause = *ttl / 3;
-            match registry.campaign(candidate, *ttl).await {
+            // What was sent when it is dropped may yet make it the leader, for `ttl` at most.
+            let elected = tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                elected = registry.campaign(candidate, *ttl) => elected,
+            };
+            match elected {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
                     match self.lead(leadership, &mut shutdown).await {
@@ -123,46 +144,56 @@ impl Engine {
             return End::Shutdown;
         }
         let mut wake = Wake::of(&self.config.mirror);
-        let mut planner = Planner::new();
+        let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let again = match self.pass(leadership, &mut planner).await {
+            let again = match self.pass(leadership, &mut planner, &mut missing).await {
                 Ok(again) => again,
-                Err(RegistryError::Conflict) => None,
+                Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return End::Doubt,
                 Err(error) => {
                     warn("cannot write a plan", &error);
-                    Some(self.config.clock.now().after(RETRY))
+                    let at = Some(self.config.clock.now().after(RETRY));
+                    Again { at, reports: None }
                 }
             };
             tokio::select! {
                 biased;
                 news = wake.next() => if !news { return End::Shutdown },
-                () = wait_until(&*self.config.clock, again) => {}
+                () = wait_until(&*self.config.clock, again.at) => {}
+                () = self.wait_report(again.reports) => {}
             }
         }
     }
 
     /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
-    /// Returns when to plan again by itself.
+    /// Machines are drained when there is nothing else to do. Returns when to plan again by itself.
     async fn pass(
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
-    ) -> Result<Option<Timestamp>, RegistryError> {
+        missing: &mut Missing,
+    ) -> Result<Again, RegistryError> {
         let mirror = &self.config.mirror;
         let news = mirror.news_since(planner.seen());
         // Asked after the news: if the store was lost in between, this says too little, never too
         // much. What cannot be seen for certain is not a reason to move anything.
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
-            return Ok(None);
+            return Ok(Again::default());
         };
-        let mut plan = planner.follow(&news).clone();
-        let snapshot = &*news.snapshot;
-        debug_assert_eq!(fleet_scheduler::check(snapshot, &plan), []);
-        let again = grace::withhold(snapshot, &mut plan, current_for);
-        let again = again.map(|wait| self.config.clock.now().after(wait));
-        let writes = writes(snapshot, &plan);
+        let sight = Sight { now: self.config.clock.now(), current_for, gaps: mirror.gaps() };
+        let seen = missing.hold(&news, sight);
+        let mut plan = planner.follow(&seen).clone();
+        debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
+        missing.explain(&mut plan);
+        let mut again = Again { at: missing.again(), reports: None };
+        if plan.steps.is_empty() && again.at.is_none() {
+            let drain = planner.drain(&seen.snapshot);
+            let waits = drain.filter(|plan| waits_for_ups(plan));
+            again.reports = waits.map(|_| seen.snapshot.revision);
+            plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
+        }
+        let writes = writes(&news.snapshot, &plan);
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
@@ -172,6 +203,19 @@ impl Engine {
         }
         self.tidy_up().await?;
         Ok(again)
+    }
+
+    /// Waits until machines may have reported something after that revision; for ever if it is
+    /// none. Not only reports make revisions; how often one looks in vain is bounded by the wait.
+    async fn wait_report(&self, after: Option<Revision>) {
+        let Some(after) = after else {
+            return std::future::pending().await;
+        };
+        self.config.clock.sleep(UPS).await;
+        let mut progress = self.config.mirror.subscribe();
+        if progress.wait_for(|progress| progress.revision > after).await.is_err() {
+            std::future::pending::<()>().await; // The other waits notice that it has ended.
+        }
     }
 
     /// Waits a while until the mirror shows what was written; after that, its news wake the loop.

@@ -8,29 +8,43 @@
 mod agent;
 mod backoff;
 mod clock;
+mod emptying;
 mod engine;
-mod grace;
+mod limit;
+mod lock;
+mod missing;
+#[cfg(test)]
+mod missing_tests;
 mod native;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "only who measures it reaches it from outside")
 )]
 mod planner;
+mod pulse;
+mod readable;
 mod service_manager;
 mod shutdown;
+#[cfg(feature = "systemd")]
+mod systemd;
 mod wake;
+mod whole;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{Agent, AgentConfig};
+pub use agent::{Agent, AgentConfig, Note, Notes, NotesInMemory, NotesOnDisk};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{NativeConfig, NativeManager};
+pub use pulse::{Pulse, Watched};
 pub use service_manager::{
-    Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
+#[cfg(feature = "systemd")]
+pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
 
 /// The examples of the page that introduces the crate compile and run.
 #[cfg(doctest)]

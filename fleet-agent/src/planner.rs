@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Reason, Revision, Snapshot};
-use fleet_scheduler::{Index, Plan, Policy};
+use fleet_scheduler::{DrainPlan, Index, Plan, Policy};
 use fleet_store::{Difference, News};
 use fleet_unitfile::UnitName;
+
+use crate::emptying::Emptying;
 
 /// An index of the cluster, and its plan, both of the snapshot that was seen last.
 ///
@@ -17,6 +19,7 @@ use fleet_unitfile::UnitName;
 pub struct Planner {
     index: Index,
     plan: Plan,
+    emptying: Emptying,
 }
 
 impl Default for Planner {
@@ -29,7 +32,8 @@ impl Planner {
     /// A planner that has seen nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self { index: Index::new(Policy::default()), plan: Plan::default() }
+        let (index, plan) = (Index::new(Policy::default()), Plan::default());
+        Self { index, plan, emptying: Emptying::default() }
     }
 
     /// The revision of the snapshot that was seen last, for
@@ -56,15 +60,23 @@ impl Planner {
         &self.plan
     }
 
+    /// What is to be done now, beside the [plan](Self::follow), to empty the machines that people
+    /// want to be drained; nothing if they are empty. The snapshot must be the one seen last.
+    pub fn drain(&mut self, snapshot: &Snapshot) -> Option<&DrainPlan> {
+        self.emptying.plan(snapshot, &mut self.index)
+    }
+
     /// Looks at everything.
     fn load(&mut self, snapshot: &Snapshot) {
         self.index = Index::load(Policy::default(), snapshot);
         self.plan = self.index.plan();
+        self.emptying.load(snapshot);
     }
 
     /// Looks at what is different.
     fn change(&mut self, snapshot: &Snapshot, difference: &Difference) {
         self.read(snapshot, difference);
+        self.emptying.change(snapshot, &difference.machines);
         let plan = self.index.plan();
         let unplaced = self.unplaced(plan.unplaced);
         self.plan = Plan { unplaced, ..plan };

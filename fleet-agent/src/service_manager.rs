@@ -1,6 +1,7 @@
 //! The contract between an agent and whatever runs units on its machine.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
@@ -56,7 +57,8 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Stops a unit if it is active, starts it again, and remembers the generation.
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
-    /// Stops a unit and waits for its end; it stays loaded.
+    /// Stops a unit and waits for its end; it stays loaded. A start or restart of it that is under
+    /// way is given up, so that the end takes no longer than that of a unit that runs.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
     /// One known unit; `None` when it is not known.
@@ -64,6 +66,14 @@ pub trait ServiceManager: Send + Sync + 'static {
 
     /// All known units, in order of their names.
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError>;
+
+    /// What somebody other than fleet has done to a known unit since fleet last asked something of
+    /// it; nothing if that is nothing, or if this service manager cannot know. When it becomes
+    /// something else, the unit has changed.
+    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        let _ = unit;
+        Ok(None)
+    }
 
     /// Reports which units change from now on.
     fn changes(&self) -> StateChanges;
@@ -83,6 +93,37 @@ pub struct ManagedUnit {
     pub state: SystemdState,
 }
 
+/// What somebody other than fleet has done to a unit on one machine. Displayed it is a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Drift {
+    /// It was stopped.
+    Stopped,
+    /// It was started, though it was only wanted loaded.
+    Started,
+    /// What it is run by is another file, or has drop-ins that fleet did not put there.
+    Changed,
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stopped => {
+                "somebody other than fleet stopped it on its machine, and fleet leaves it so: \
+                 fleetctl restart starts it again"
+            }
+            Self::Started => {
+                "somebody other than fleet started it on its machine, and fleet leaves it so: \
+                 fleetctl start makes it wanted"
+            }
+            Self::Changed => {
+                "somebody other than fleet changed on its machine by what it is run, and fleet \
+                 leaves it so: take the change back there, or make it by fleet"
+            }
+        })
+    }
+}
+
 /// Why a service manager could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -94,7 +135,7 @@ pub enum ServiceError {
         unit: UnitName,
     },
     /// The unit's file asks for something that this service manager cannot do.
-    #[error("{unit}, line {line}: {problem}")]
+    #[error("{unit}{}: {problem}", of_line(*line))]
     BadSetting {
         /// The unit.
         unit: UnitName,
@@ -106,6 +147,14 @@ pub enum ServiceError {
     /// The unit did not become active.
     #[error("{unit} did not start: {problem}")]
     StartFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened.
+        problem: String,
+    },
+    /// The unit did not stop, or another order has overtaken its stop.
+    #[error("{unit} did not stop: {problem}")]
+    StopFailed {
         /// The unit.
         unit: UnitName,
         /// What happened.
@@ -123,6 +172,10 @@ pub enum ServiceError {
     /// The service manager cannot be reached, or has ended.
     #[error("the service manager is unavailable: {0}")]
     Unavailable(String),
+}
+
+fn of_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 /// Which lines of a unit's output are wanted.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::Resources;
+use crate::{Intent, Resources};
 
 /// The key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
@@ -101,6 +101,8 @@ pub struct Machine {
     pub offers: Resources,
     /// Whether it takes no units but those that are placed there already.
     pub cordoned: bool,
+    /// What people said is to become of it, if they did; it is cordoned then.
+    pub intent: Option<Intent>,
 }
 
 impl Machine {
@@ -114,7 +116,14 @@ impl Machine {
             version: String::new(),
             offers: Resources::ZERO,
             cordoned: false,
+            intent: None,
         }
+    }
+
+    /// The same machine, of which people said that.
+    #[must_use]
+    pub fn with_intent(self, intent: Intent) -> Self {
+        Self { cordoned: true, intent: Some(intent), ..self }
     }
 
     /// The same machine with one more metadata pair.

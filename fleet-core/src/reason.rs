@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use fleet_unitfile::UnitName;
 
@@ -104,6 +105,21 @@ pub enum Reason {
         /// The machine.
         machine: MachineId,
     },
+    /// Its machine is not present, and may be back in a moment, since the store was out of reach
+    /// until just now. It is placed there all the same.
+    MachineAwaited {
+        /// The machine.
+        machine: MachineId,
+    },
+    /// Its machine is not present and may run it still, and `OnPartition=stop` forbids that it runs
+    /// twice. It is placed there all the same.
+    MayStillRun {
+        /// The machine.
+        machine: MachineId,
+        /// How long after the machine was lost the unit must have ended there; nothing if nobody
+        /// can say, because nothing limits its stop.
+        limit: Option<Duration>,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -141,6 +157,21 @@ impl fmt::Display for Reason {
             Self::NotRescheduled { machine } => {
                 write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;
                 f.write_str("keeps it from another: bring the machine back, or change the unit")
+            }
+            Self::MachineAwaited { machine } => {
+                write!(f, "its machine {} is not present, and is waited for ", machine.short())?;
+                f.write_str("because the store was out of reach until just now")
+            }
+            Self::MayStillRun { machine, limit: Some(limit) } => {
+                write!(f, "its machine {} is not present: OnPartition=stop ", machine.short())?;
+                write!(f, "keeps it from another for {}s, until it ", limit.as_secs())?;
+                f.write_str("must have ended there")
+            }
+            Self::MayStillRun { machine, limit: None } => {
+                write!(f, "its machine {} is not present, and OnPartition=stop ", machine.short())?;
+                f.write_str("keeps it from another: nothing limits its stop, so nobody knows ")?;
+                f.write_str("when it has ended there; bring the machine back, or, if the unit ")?;
+                f.write_str("cannot run there any more, destroy and submit it")
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use fleet_core::{MachineId, Reason};
+use fleet_core::{ActiveState, Machine, MachineId, Reason, Snapshot, UnitState};
 use fleet_unitfile::UnitName;
 
 use crate::plan::Plan;
@@ -78,6 +78,36 @@ impl Drain {
         let machines = machines.into_iter().collect();
         Self { machines, keep_up: 0, at_once: u32::MAX, down: BTreeSet::new() }
     }
+
+    /// The drain of those of the `machines` that people said are to be emptied, as far as somebody
+    /// is placed there; nothing if there is none. The others of the snapshot are not looked at.
+    ///
+    /// Of several minimums the highest counts, since one plan empties all. Who is up is known from
+    /// what was published: a unit is if its machine says that it is active. That is looked up only
+    /// if there is a minimum, and costs what is placed.
+    pub fn wanted<'a>(
+        snapshot: &Snapshot,
+        machines: impl IntoIterator<Item = &'a Machine>,
+    ) -> Option<Self> {
+        let is_used = |id| snapshot.placements_on(id).next().is_some();
+        let keep_up = |machine: &'a Machine| Some((&machine.id, machine.intent?.keep_up()?));
+        let wanted = machines.into_iter().filter_map(keep_up).filter(|(id, _)| is_used(id));
+        let wanted: BTreeMap<&MachineId, u32> = wanted.collect();
+        let keep_up = wanted.values().max().copied()?;
+        let down = if keep_up > 0 { down(snapshot) } else { BTreeSet::new() };
+        Some(Self { keep_up, down, ..Self::of(wanted.into_keys().cloned()) })
+    }
+}
+
+/// The units that are placed and do not run there, as far as is known.
+fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
+    let is_up = |state: &Arc<UnitState>| {
+        matches!(state.systemd.active, ActiveState::Active | ActiveState::Reloading)
+    };
+    let down = snapshot.placements().filter(|(unit, at)| {
+        !snapshot.state(unit.as_str(), at.machine.as_str()).is_some_and(is_up)
+    });
+    down.map(|(unit, _)| unit.clone()).collect()
 }
 
 /// A report for people: the plan, and a line for each unit that has to wait.

@@ -9,6 +9,7 @@
 //! | `states/<machine>/<unit>` | its state there; bound to the presence of the machine |
 //! | `machines/<machine>` | the claim of a machine that is present; is its presence |
 //! | `metadata/<machine>/<key>` | metadata that was set at run time |
+//! | `intents/<machine>` | what people said is to become of the machine; stays when it goes |
 //! | `engine/leader` | who leads, in which term; goes when the leader does |
 //! | `engine/term` | the last term; stays |
 //! | `engine/placed` | the term that last wrote placements; its revision is what matters |
@@ -90,6 +91,8 @@ pub enum Key {
     Machine(MachineId),
     /// One pair of a machine's run-time metadata.
     Metadata(MachineId, String),
+    /// What people said is to become of a machine.
+    Intent(MachineId),
     /// Who leads.
     Leader,
     /// The last term.
@@ -145,6 +148,7 @@ impl Layout {
             Key::State(machine, unit) => format!("{prefix}states/{machine}/{unit}"),
             Key::Machine(machine) => format!("{prefix}machines/{machine}"),
             Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
+            Key::Intent(machine) => format!("{prefix}intents/{machine}"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
             Key::Placed => format!("{prefix}engine/placed"),
@@ -177,6 +181,7 @@ impl Layout {
                 let (machine, name) = below()?;
                 Key::Metadata(machine.parse().ok()?, name.to_owned())
             }
+            "intents" => Key::Intent(rest.parse().ok()?),
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
             "engine" if rest == "placed" => Key::Placed,
@@ -207,6 +212,7 @@ mod tests {
             Key::State(machine.clone(), unit),
             Key::Machine(machine.clone()),
             Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),
+            Key::Intent(machine.clone()),
             Key::Metadata(machine, String::new()),
             Key::Leader,
             Key::Term,

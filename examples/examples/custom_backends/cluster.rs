@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, ServiceManager as _, Shutdown,
-    ShutdownTrigger, SystemClock,
+    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, NotesInMemory, ServiceManager as _,
+    Shutdown, ShutdownTrigger, SystemClock,
 };
 use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, Layout, MachineRecord, Mirror, NewUnit, Registry};
@@ -46,6 +46,7 @@ impl Cluster {
         let engine = Engine::new(EngineConfig {
             candidate: ids[0].clone(),
             ttl: TTL,
+            presence_ttl: TTL,
             registry: registry.clone(),
             mirror: mirror.clone(),
             clock: Arc::new(SystemClock::start()),
@@ -141,6 +142,7 @@ fn start_machine(
         registry: registry.clone(),
         mirror: mirror.clone(),
         manager: Arc::new(TaskManager::new(&machine)),
+        notes: Arc::new(NotesInMemory::default()),
         clock: Arc::new(SystemClock::start()),
     };
     (machine, Agent::start(config, shutdown))

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Task, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::{ServiceError, ServiceManager};
+use super::assignment::is_fenced;
+use super::gate::{Shut, Standing};
+use crate::{Clock, ServiceError, ServiceManager};
 
 /// Runs each unit's tasks in order, and different units beside each other.
 ///
@@ -19,6 +22,27 @@ pub(crate) struct Executor {
     chains: JoinSet<Outcome>,
     busy: BTreeSet<UnitName>,
     reload: Reload,
+    permit: Permit,
+}
+
+/// Says, at the last moment, whether units with `OnPartition=stop` may be started.
+#[derive(Clone)]
+pub(crate) struct Permit {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) standing: watch::Receiver<Option<Standing>>,
+}
+
+impl Permit {
+    /// Lets a unit pass that may be started. What it asks is not waited for, so the fence cannot
+    /// pass between the answer and the start.
+    fn check(&self, unit: &Unit) -> Result<(), ServiceError> {
+        let now = self.clock.now();
+        let stands = self.standing.borrow().is_some_and(|standing| now < standing.until);
+        if stands || !is_fenced(unit) {
+            return Ok(());
+        }
+        Err(ServiceError::Unavailable(Shut::CutOff.to_string()))
+    }
 }
 
 /// Whether the service manager has to read its files again, and by when.
@@ -40,8 +64,9 @@ pub(crate) struct Outcome {
 }
 
 impl Executor {
-    pub(crate) fn new(manager: Arc<dyn ServiceManager>) -> Self {
-        Self { manager, chains: JoinSet::new(), busy: BTreeSet::new(), reload: Reload::BeforeStart }
+    pub(crate) fn new(manager: Arc<dyn ServiceManager>, permit: Permit) -> Self {
+        let (chains, busy, reload) = (JoinSet::new(), BTreeSet::new(), Reload::BeforeStart);
+        Self { manager, chains, busy, reload, permit }
     }
 
     /// Whether tasks of `unit` are under way.
@@ -74,7 +99,8 @@ impl Executor {
         ended.retain(|outcome| outcome.result.is_err() || !chains.contains_key(&outcome.unit));
         for (unit, chain) in chains {
             self.busy.insert(unit.clone());
-            self.chains.spawn(run_chain(self.manager.clone(), unit, chain));
+            let run = run_chain(self.manager.clone(), self.permit.clone(), unit, chain);
+            self.chains.spawn(run);
         }
         ended
     }
@@ -161,11 +187,16 @@ fn hold_back(
 }
 
 /// Runs the tasks of one unit until one fails.
-async fn run_chain(manager: Arc<dyn ServiceManager>, unit: UnitName, chain: Vec<Task>) -> Outcome {
+async fn run_chain(
+    manager: Arc<dyn ServiceManager>,
+    permit: Permit,
+    unit: UnitName,
+    chain: Vec<Task>,
+) -> Outcome {
     let mut result = Ok(());
     for task in chain {
         tracing::info!(%task, "task");
-        result = run(&*manager, task).await;
+        result = run(&*manager, &permit, task).await;
         if result.is_err() {
             break;
         }
@@ -173,7 +204,14 @@ async fn run_chain(manager: Arc<dyn ServiceManager>, unit: UnitName, chain: Vec<
     Outcome { unit, result }
 }
 
-async fn run(manager: &dyn ServiceManager, task: Task) -> Result<(), ServiceError> {
+async fn run(
+    manager: &dyn ServiceManager,
+    permit: &Permit,
+    task: Task,
+) -> Result<(), ServiceError> {
+    if let Task::Start { unit, .. } | Task::Restart { unit, .. } = &task {
+        permit.check(unit)?;
+    }
     match task {
         Task::Unload { unit, .. } => manager.unload(&unit).await,
         Task::Stop { unit, .. } => manager.stop(&unit).await,

@@ -1,9 +1,16 @@
 //! The agent: makes one machine do what the cluster wants of it, and says what became of it.
 //!
-//! Three tasks share the work, so that none can delay another: *presence* renews the machine's
-//! lease, *reconcile* compares and acts, *publish* writes unit states.
+//! Four tasks share the work, so that none can delay another: *presence* renews the machine's
+//! lease, *reconcile* compares and acts, *publish* writes unit states, *fence* stops what must not
+//! run where the cluster is out of reach.
 
+mod assignment;
+mod entrance;
 mod execute;
+mod fence;
+mod gate;
+mod memory;
+mod notes;
 mod presence;
 mod problems;
 mod publish;
@@ -13,14 +20,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_store::{MachineRecord, Mirror, Presence, Registry};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
+pub use self::notes::{Note, Notes, NotesInMemory, NotesOnDisk};
+
+use self::fence::FenceKeeper;
 use self::presence::PresenceKeeper;
 use self::problems::Problems;
 use self::publish::Publisher;
-use self::reconcile::Reconciler;
-use crate::{Clock, ServiceManager, Shutdown};
+use self::reconcile::{Reconciler, Surroundings};
+use crate::{Clock, Pulse, ServiceManager, Shutdown};
 
 /// What an agent needs to run.
 pub struct AgentConfig {
@@ -36,6 +46,8 @@ pub struct AgentConfig {
     pub mirror: Mirror,
     /// What runs the machine's units.
     pub manager: Arc<dyn ServiceManager>,
+    /// What the next daemon of this machine must know.
+    pub notes: Arc<dyn Notes>,
     /// The clock of all waits.
     pub clock: Arc<dyn Clock>,
 }
@@ -45,18 +57,41 @@ pub struct AgentConfig {
 pub struct Agent {
     tasks: JoinSet<()>,
     presence: watch::Receiver<Option<Arc<Presence>>>,
+    machine: watch::Sender<MachineRecord>,
+    pulse: Pulse,
 }
 
 impl Agent {
     /// Starts an agent's tasks; they end when told to, or when the agent is dropped.
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
-        let AgentConfig { machine, token, ttl, registry, mirror, manager, clock } = config;
+        let AgentConfig { machine, token, ttl, registry, mirror, manager, notes, clock } = config;
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
         let (current, presence) = watch::channel(None);
-        let reconciler =
-            Reconciler::new(id.clone(), mirror, manager.clone(), clock.clone(), problems.clone());
+        let (standing, stands) = watch::channel(None);
+        let (fenced, units) = watch::channel(Arc::default());
+        let stopped = Arc::new(Notify::new());
+        let reconciler = Reconciler::new(Surroundings {
+            machine: id.clone(),
+            ttl,
+            mirror,
+            manager: manager.clone(),
+            clock: clock.clone(),
+            notes: notes.clone(),
+            problems: problems.clone(),
+            standing: stands.clone(),
+            fenced,
+            stopped: stopped.clone(),
+        });
+        let fence = FenceKeeper {
+            manager: manager.clone(),
+            clock: clock.clone(),
+            notes: notes.clone(),
+            standing: stands,
+            units,
+            stopped,
+        };
         let publisher = Publisher {
             machine: id,
             manager,
@@ -64,12 +99,32 @@ impl Agent {
             presence: presence.clone(),
             clock: clock.clone(),
         };
-        let keeper = PresenceKeeper { registry, machine, token, ttl, clock, current };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(keeper.run(shutdown.clone()));
-        tasks.spawn(publisher.run(shutdown.clone()));
-        tasks.spawn(reconciler.run(shutdown.clone()));
-        Self { tasks, presence }
+        let (describe, machine) = watch::channel(machine);
+        let keeper =
+            PresenceKeeper { registry, machine, token, ttl, clock, current, standing, notes };
+        let (mut tasks, pulse) = (JoinSet::new(), Pulse::default());
+        tasks.spawn(pulse.watch("presence", keeper.run(shutdown.clone())));
+        tasks.spawn(pulse.watch("fence", fence.run(shutdown.clone())));
+        tasks.spawn(pulse.watch("publish", publisher.run(shutdown.clone())));
+        tasks.spawn(pulse.watch("reconcile", reconciler.run(shutdown.clone())));
+        Self { tasks, presence, machine: describe, pulse }
+    }
+
+    /// Lets the machine say something else of itself from now on. Its identity stays what it was.
+    pub fn describe(&self, machine: MachineRecord) {
+        self.machine.send_replace(machine);
+    }
+
+    /// Whether the machine is present in the cluster, as far as the agent knows.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.presence.borrow().is_some()
+    }
+
+    /// By what to find out whether the agent's loops are alive.
+    #[must_use]
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// Waits until the machine is present in the cluster.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::Timestamp;
-use fleet_store::{MachineRecord, Presence, Registry, RegistryError};
+use fleet_core::{MachineId, Revision, Timestamp};
+use fleet_store::{MachineRecord, Presence, Registry, RegistryError, StoreError};
 use tokio::sync::watch;
 
+use super::fence;
+use super::gate::Standing;
+use super::notes::Notes;
 use crate::backoff::Pace;
 use crate::{Clock, Shutdown};
 
@@ -17,11 +20,15 @@ const REJOIN: Pace = Pace { first: Duration::from_millis(500), longest: Duration
 /// other work can delay it.
 pub(crate) struct PresenceKeeper {
     pub(crate) registry: Registry,
-    pub(crate) machine: MachineRecord,
+    /// What the machine says of itself; it may change.
+    pub(crate) machine: watch::Receiver<MachineRecord>,
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) current: watch::Sender<Option<Arc<Presence>>>,
+    /// Until when the machine is certainly present; nothing before this daemon was.
+    pub(crate) standing: watch::Sender<Option<Standing>>,
+    pub(crate) notes: Arc<dyn Notes>,
 }
 
 impl PresenceKeeper {
@@ -38,16 +45,27 @@ impl PresenceKeeper {
     async fn keep(&self) {
         let mut failures = 0;
         loop {
-            match self.registry.join(self.machine.clone(), &self.token, self.ttl).await {
+            let sent = self.clock.now();
+            let mut machine = self.machine.clone();
+            let record = machine.borrow_and_update().clone();
+            match self.registry.join(record, &self.token, self.ttl).await {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
+                    self.stand(&presence, sent).await;
                     self.current.send_replace(Some(presence.clone()));
-                    self.renew(&presence).await;
+                    tokio::select! {
+                        biased;
+                        () = self.renew(&presence) => {}
+                        () = self.tell_changes(&presence, machine) => {}
+                    }
                     self.current.send_replace(None);
-                    tracing::warn!(machine = %self.machine.id, "presence was lost");
+                    tracing::warn!(machine = %self.id(), "presence was lost");
                 }
-                Err(error) => self.report(&error),
+                Err(error) => {
+                    self.report(&error);
+                    self.doubt(&error).await;
+                }
             }
             failures += 1;
             self.clock.sleep(REJOIN.wait(failures)).await;
@@ -55,8 +73,30 @@ impl PresenceKeeper {
     }
 
     fn report(&self, error: &RegistryError) {
-        let (machine, error) = (&self.machine.id, error as &dyn std::error::Error);
+        let (machine, error) = (self.id(), error as &dyn std::error::Error);
         tracing::warn!(%machine, error, "cannot join the cluster");
+    }
+
+    fn id(&self) -> MachineId {
+        self.machine.borrow().id.clone()
+    }
+
+    /// Publishes what the machine says of itself whenever that changes, until the presence is lost.
+    async fn tell_changes(&self, presence: &Presence, mut machine: watch::Receiver<MachineRecord>) {
+        while machine.changed().await.is_ok() {
+            let mut failures = 0;
+            loop {
+                let record = machine.borrow_and_update().clone();
+                match presence.update_machine(record).await {
+                    Ok(_) => break,
+                    Err(RegistryError::PresenceLost { .. }) => return,
+                    Err(error) => self.report(&error),
+                }
+                failures += 1;
+                self.clock.sleep(REJOIN.wait(failures)).await;
+            }
+        }
+        std::future::pending::<()>().await; // nobody can change it any more
     }
 
     /// Renews the presence until it is lost.
@@ -64,11 +104,33 @@ impl PresenceKeeper {
         let mut renewed = self.clock.now();
         loop {
             self.clock.sleep(self.ttl / 3).await;
+            let sent = self.clock.now();
             match presence.renew().await {
-                Ok(()) => renewed = self.clock.now(),
+                Ok(()) => {
+                    renewed = self.clock.now();
+                    self.stand(presence, sent).await;
+                }
                 Err(error) if self.is_over(&error, renewed) => return,
                 Err(error) => self.report(&error),
             }
+        }
+    }
+
+    /// Moves the fence: the lease begins again when the store has what was sent, so it lasts for
+    /// its whole time from when that was sent, at least.
+    async fn stand(&self, presence: &Presence, sent: Timestamp) {
+        let until = sent.after(self.ttl);
+        self.standing.send_replace(Some(Standing { until, joined: presence.joined() }));
+        fence::note(&*self.notes, &*self.clock, until).await;
+    }
+
+    /// A claim of which nobody knows whether it was made may have taken the place of the one of an
+    /// earlier daemon, and be gone by now.
+    async fn doubt(&self, error: &RegistryError) {
+        if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
+            let until = self.clock.now();
+            self.standing.send_replace(Some(Standing { until, joined: Revision::ZERO }));
+            fence::note(&*self.notes, &*self.clock, until).await;
         }
     }
 

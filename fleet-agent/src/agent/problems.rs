@@ -25,6 +25,8 @@ pub(crate) struct Problem {
     pub(crate) bad_setting: bool,
     /// The unit was started and did not become active; its state tells more.
     pub(crate) start_failed: bool,
+    /// Nothing has failed: the order is not carried out yet.
+    pub(crate) waiting: bool,
 }
 
 impl Problem {
@@ -34,7 +36,13 @@ impl Problem {
             text: chain(error),
             bad_setting: matches!(error, ServiceError::BadSetting { .. }),
             start_failed: matches!(error, ServiceError::StartFailed { .. }),
+            waiting: false,
         }
+    }
+
+    /// The order waits for something.
+    pub(crate) fn waiting(order: Order, text: String) -> Self {
+        Self { order, text, bad_setting: false, start_failed: false, waiting: true }
     }
 }
 
@@ -68,6 +76,20 @@ impl Problems {
     pub(crate) fn clear(&self, unit: &UnitName) {
         if self.lock().remove(unit).is_some() {
             self.feed.report(unit);
+        }
+    }
+
+    /// Clears a problem, unless it is one of waiting.
+    pub(crate) fn clear_failure(&self, unit: &UnitName) {
+        if self.get(unit).is_some_and(|problem| !problem.waiting) {
+            self.clear(unit);
+        }
+    }
+
+    /// Clears a problem that was none but waiting.
+    pub(crate) fn clear_waiting(&self, unit: &UnitName) {
+        if self.get(unit).is_some_and(|problem| problem.waiting) {
+            self.clear(unit);
         }
     }
 

@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::problems::{Problem, Problems, chain};
-use crate::{Clock, ManagedUnit, ServiceError, ServiceManager, Shutdown};
+use crate::{Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a publication that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -113,16 +113,25 @@ impl Publisher {
     async fn state(&self, unit: &UnitName) -> Result<Option<UnitState>, ServiceError> {
         let problem = self.problems.get(unit);
         Ok(match (self.manager.get(unit).await?, problem) {
-            (Some(managed), problem) => Some(self.managed(managed, problem)),
+            (Some(managed), problem) => {
+                let drift = self.manager.drift(unit).await?;
+                Some(self.managed(managed, problem, drift))
+            }
             (None, Some(problem)) => Some(self.not_loaded(unit, problem)),
             (None, None) => None,
         })
     }
 
-    fn managed(&self, managed: ManagedUnit, problem: Option<Problem>) -> UnitState {
+    fn managed(
+        &self,
+        managed: ManagedUnit,
+        problem: Option<Problem>,
+        drift: Option<Drift>,
+    ) -> UnitState {
         let recovered =
             matches!(managed.state.active, ActiveState::Active | ActiveState::Reloading);
         let problem = problem.filter(|problem| !(problem.start_failed && recovered));
+        let problem = problem.map(|problem| problem.text);
         UnitState {
             unit: managed.unit,
             machine: self.machine.clone(),
@@ -131,7 +140,7 @@ impl Publisher {
             epoch: managed.known.epoch,
             generation: managed.known.generation,
             systemd: managed.state,
-            problem: problem.map(|problem| problem.text),
+            problem: problem.or_else(|| drift.map(|drift| drift.to_string())),
         }
     }
 

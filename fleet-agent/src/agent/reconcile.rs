@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Timestamp, converge};
+use fleet_core::{
+    DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Task, Timestamp, converge,
+};
 use fleet_scheduler::{Share, share};
 use fleet_store::Mirror;
 use fleet_unitfile::UnitName;
+use tokio::sync::{Notify, watch};
 
-use super::execute::{Executor, Outcome};
+use super::entrance::Entrance;
+use super::execute::{Executor, Outcome, Permit};
+use super::gate::Standing;
+use super::memory::Memory;
+use super::notes::Notes;
 use super::problems::{Order, Problem, Problems, chain};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
@@ -18,6 +25,28 @@ use crate::{Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
 const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+/// How long a daemon waits for a complete view of the cluster before it starts what its machine
+/// had: long enough for a network to come up after a boot, and for a store to elect a leader.
+const BLIND: Duration = Duration::from_secs(60);
+
+/// What a reconciler works with.
+pub(crate) struct Surroundings {
+    pub(crate) machine: MachineId,
+    /// How long the machine stays present without a sign of life.
+    pub(crate) ttl: Duration,
+    pub(crate) mirror: Mirror,
+    pub(crate) manager: Arc<dyn ServiceManager>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) problems: Arc<Problems>,
+    /// Until when the machine is certainly present.
+    pub(crate) standing: watch::Receiver<Option<Standing>>,
+    /// Told which units must not run beyond that.
+    pub(crate) fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
+    /// Tells when such a unit was stopped.
+    pub(crate) stopped: Arc<Notify>,
+}
 
 /// Makes one machine's service manager agree with the cluster.
 pub(crate) struct Reconciler {
@@ -35,23 +64,30 @@ pub(crate) struct Reconciler {
     seen: Option<Revision>,
     /// The units that this machine has, or should have, or may have.
     own: BTreeSet<UnitName>,
+    /// What the machine is known to have had to run.
+    memory: Memory,
+    /// Which units must not be started yet.
+    entrance: Entrance,
+    stopped: Arc<Notify>,
+    /// When this daemon starts what its machine had, unless it sees the cluster before.
+    blind_from: Option<Timestamp>,
 }
 
 /// A unit and what was wanted of it; `None` when it was not wanted at all.
 type Attempt = (UnitName, Option<Order>);
 
 impl Reconciler {
-    pub(crate) fn new(
-        machine: MachineId,
-        mirror: Mirror,
-        manager: Arc<dyn ServiceManager>,
-        clock: Arc<dyn Clock>,
-        problems: Arc<Problems>,
-    ) -> Self {
+    pub(crate) fn new(with: Surroundings) -> Self {
+        let Surroundings { machine, mirror, manager, clock, problems, standing, .. } = with;
+        let permit = Permit { clock: clock.clone(), standing: standing.clone() };
         Self {
+            memory: Memory::new(machine.clone(), with.notes, with.fenced),
+            entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
+            stopped: with.stopped,
+            blind_from: Some(clock.now().after(BLIND)),
             machine,
             mirror,
-            executor: Executor::new(manager.clone()),
+            executor: Executor::new(manager.clone(), permit),
             manager,
             clock,
             problems,
@@ -64,6 +100,7 @@ impl Reconciler {
 
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
+        self.memory.recall().await;
         let mut wake = Wake::of(&self.mirror);
         let mut changes = self.manager.changes();
         loop {
@@ -97,6 +134,8 @@ impl Reconciler {
                     news => return news,
                 },
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
+                () = self.entrance.moved(&self.mirror, &*self.clock) => {}
+                () = self.stopped.notified() => {}
                 () = wait_until(&*self.clock, retry_at) => {}
             }
             return true;
@@ -141,41 +180,76 @@ impl Reconciler {
     async fn pass(&mut self) -> Option<Timestamp> {
         self.seen = None;
         // What cannot be seen for certain is not a reason to change anything.
-        let snapshot = self.mirror.current()?;
+        let Some(snapshot) = self.mirror.current() else { return self.pass_blind().await };
+        self.blind_from = None;
         snapshot.machine(self.machine.as_str())?;
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
-        let known: BTreeMap<_, _> = match self.manager.list().await {
-            Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),
-            Err(error) => {
-                tracing::warn!(error = chain(&error), "cannot list this machine's units");
-                return Some(self.clock.now().after(RETRY.first));
-            }
-        };
+        let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let share = share(&snapshot, &self.machine);
         self.own =
             share.units.keys().chain(&share.undecided).chain(known.keys()).cloned().collect();
-        self.act(share, known, now).await;
+        // Of these nobody knows whether they belong here, so they stay as they are.
+        let undecided = share.undecided.clone();
+        let mut desired = desired_units(share);
+        self.memory.remember(&desired, &undecided, &known).await;
+        known.retain(|unit, _| !undecided.contains(unit));
+        self.forget_old_failures(&desired, &known);
+        let seen = self.entrance.seen(&snapshot, &self.mirror, now);
+        let enters_at = self.entrance.hold_up(&mut desired, &known, &self.memory, &seen);
+        self.act(&desired, &known, now, |tasks| tasks).await;
+        self.memory.settle().await;
         self.seen = Some(snapshot.revision);
+        let note_at = self.memory.owes_note().then(|| now.after(RETRY.first));
+        self.due(now).into_iter().chain(note_at).chain(enters_at).min()
+    }
+
+    /// Starts what the machine had, if this daemon has had no complete view for long. What was
+    /// wanted then may not be wanted any more, so nothing is ended for it, and nothing is started
+    /// that must not run where the cluster is out of reach.
+    async fn pass_blind(&mut self) -> Option<Timestamp> {
+        let from = self.blind_from?;
+        let now = self.clock.now();
+        if now < from {
+            return Some(from);
+        }
+        let Some(known) = self.known().await else { return Some(now.after(RETRY.first)) };
+        let desired = self.memory.wanted_anyway();
+        self.act(&desired, &known, now, only_adding).await;
+        self.due(now)
+    }
+
+    /// What the service manager has; nothing if it does not say so.
+    async fn known(&self) -> Option<BTreeMap<UnitName, KnownUnit>> {
+        match self.manager.list().await {
+            Ok(units) => Some(units.into_iter().map(|unit| (unit.unit, unit.known)).collect()),
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "cannot list this machine's units");
+                None
+            }
+        }
+    }
+
+    /// When something that failed is to be tried again.
+    fn due(&self, now: Timestamp) -> Option<Timestamp> {
         let reload_at = self.executor.owes_reload().then(|| now.after(RETRY.first));
         self.backoff.next_due(now).into_iter().chain(reload_at).min()
     }
 
-    /// Sends the tasks on their way that lead from `known` to this machine's share.
+    /// Sends those of the tasks on their way that lead from `known` to `desired` and that `allowed`
+    /// lets through.
     async fn act(
         &mut self,
-        share: Share,
-        mut known: BTreeMap<UnitName, KnownUnit>,
+        desired: &BTreeMap<UnitName, DesiredUnit>,
+        known: &BTreeMap<UnitName, KnownUnit>,
         now: Timestamp,
+        allowed: fn(Vec<Task>) -> Vec<Task>,
     ) {
-        // Of these nobody knows whether they belong here, so they stay as they are.
-        known.retain(|unit, _| !share.undecided.contains(unit));
-        let mut desired = desired_units(share);
-        self.forget_old_failures(&desired, &known);
-        let held = self.held_back(&desired, &known, now);
+        let held = self.held_back(desired, known, now);
+        let (mut desired, mut known) = (desired.clone(), known.clone());
         desired.retain(|unit, _| !held.contains(unit));
         known.retain(|unit, _| !held.contains(unit));
-        let tasks = converge(&desired, &known);
-        for unit in tasks.iter().filter_map(fleet_core::Task::unit) {
+        let tasks = allowed(converge(&desired, &known));
+        for unit in tasks.iter().filter_map(Task::unit) {
             let order = desired.get(unit).map(order_of);
             self.under_way.insert(unit.clone(), order);
         }
@@ -220,7 +294,7 @@ impl Reconciler {
         let attempt = (unit, order);
         match result {
             Ok(()) => {
-                self.problems.clear(&attempt.0);
+                self.problems.clear_failure(&attempt.0);
                 self.backoff.on_success(&attempt);
             }
             Err(error) => self.on_failure(attempt, &error),
@@ -237,6 +311,17 @@ impl Reconciler {
             self.backoff.on_failure(attempt, self.clock.now());
         }
     }
+}
+
+/// The tasks of those units that only gain by theirs.
+fn only_adding(mut tasks: Vec<Task>) -> Vec<Task> {
+    let ends = |task: &&Task| {
+        matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })
+    };
+    let ended = tasks.iter().filter(ends).filter_map(Task::unit);
+    let ended: BTreeSet<UnitName> = ended.cloned().collect();
+    tasks.retain(|task| task.unit().is_none_or(|unit| !ended.contains(unit)));
+    tasks
 }
 
 /// What the cluster wants of one machine.

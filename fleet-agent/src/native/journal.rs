@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
 use super::log::Log;
-use super::readable::readable;
+use crate::readable::readable;
 use crate::{Journal, JournalQuery};
 
 /// A longer line is handed over in pieces of this many bytes.

@@ -1,10 +1,8 @@
 //! The service manager that runs units itself.
 
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
@@ -20,6 +18,7 @@ use super::journal;
 use super::machine::Machine;
 use super::proc::boot_id;
 use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
+use crate::lock::acquire;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
     SystemClock,
@@ -111,12 +110,6 @@ pub struct NativeManager {
     log_keeper: AbortHandle,
 }
 
-/// How long to wait for an earlier manager of the same directory to be gone.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long to wait before looking again whether it is gone.
-const PAUSE: Duration = Duration::from_millis(20);
-
 impl NativeManager {
     /// Opens the service manager of a directory, and takes back what an earlier one left running.
     ///
@@ -125,7 +118,7 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let lock = acquire(&config).await?;
+        let lock = acquire(&config.directory, &*config.clock).await?;
         let units = config.directory.join("units");
         let prepared = forget_old_boot(&config.directory, &units);
         prepared.map_err(io_error("read the boot that this machine is in"))?;
@@ -297,33 +290,10 @@ impl ServiceManager for NativeManager {
     }
 }
 
-/// Makes the directory the only one's of this manager. A daemon that was just ended may need a
-/// moment until it has let go.
-async fn acquire(config: &NativeConfig) -> Result<File, ServiceError> {
-    let directory = &config.directory;
-    let action = || format!("use the directory {}", directory.display());
-    std::fs::create_dir_all(directory.join("units")).map_err(io_error(action()))?;
-    let file = File::options().create(true).append(true).open(directory.join("lock"));
-    let file = file.map_err(io_error(action()))?;
-    let deadline = config.clock.now().after(PATIENCE);
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(source)) => return Err(io_error(action())(source)),
-            Err(TryLockError::WouldBlock) if config.clock.now() < deadline => {
-                config.clock.sleep(PAUSE).await;
-            }
-            Err(TryLockError::WouldBlock) => {
-                let place = directory.display();
-                return Err(ServiceError::Unavailable(format!("{place} is in use by another")));
-            }
-        }
-    }
-}
-
 /// After the machine was booted nothing runs, so every unit is forgotten, to be loaded anew.
 fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join("boot"), boot_id()?);
+    std::fs::create_dir_all(units)?;
     let memory = match std::fs::read_to_string(&file) {
         Ok(memory) => Some(memory),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

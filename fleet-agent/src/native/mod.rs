@@ -29,7 +29,6 @@ mod options;
 mod outcome;
 mod proc;
 mod process;
-mod readable;
 mod record;
 mod service;
 #[cfg(test)]
@@ -42,3 +41,4 @@ mod sweep;
 mod words;
 
 pub use manager::{NativeConfig, NativeManager};
+pub(crate) use proc::boot_id;

@@ -11,8 +11,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
 use super::life::ProcessId;
-use super::readable::readable;
 use super::signals::Sig;
+use crate::readable::readable;
 
 /// The variable by which a process is known to belong to a run of a unit.
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";

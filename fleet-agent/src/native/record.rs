@@ -14,14 +14,14 @@
 //! renaming. `run.json` means nothing after the machine was booted again, so it need not be
 //! synced: the daemon's death loses no write that the kernel has taken.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::life::{Memory, ProcessId};
+use crate::whole::write_whole;
 
 /// What was asked of the service manager about a unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,18 +72,18 @@ impl UnitDirectory {
     /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
     pub(crate) fn write_unit(&self, source: &[u8], asked: Asked) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
-        replace(&self.path.join("unit"), source, true)?;
+        write_whole(&self.path.join("unit"), source, true)?;
         self.write_asked(asked)
     }
 
     /// Writes what was asked.
     pub(crate) fn write_asked(&self, asked: Asked) -> io::Result<()> {
-        replace(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, true)
+        write_whole(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, true)
     }
 
     /// Writes what runs.
     pub(crate) fn write_run(&self, run: &Run) -> io::Result<()> {
-        replace(&self.path.join("run.json"), &serde_json::to_vec(run)?, false)
+        write_whole(&self.path.join("run.json"), &serde_json::to_vec(run)?, false)
     }
 
     /// Reads a unit back; `None` when it was never loaded whole.
@@ -117,21 +117,6 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
-    let aside = path.with_extension("new");
-    let mut file = File::create(&aside)?;
-    file.write_all(bytes)?;
-    if sync {
-        file.sync_data()?;
-    }
-    drop(file);
-    std::fs::rename(&aside, path)?;
-    match path.parent() {
-        Some(directory) if sync => File::open(directory)?.sync_all(),
-        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::script::{Behaviour, Call};
 use crate::{
-    Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    StateFeed,
 };
 
 /// A service manager without processes, files and time of its own, which does as it is told.
@@ -60,6 +61,7 @@ struct State {
 struct FakeUnit {
     known: KnownUnit,
     state: SystemdState,
+    drift: Option<Drift>,
     lines: Vec<String>,
     followers: Vec<mpsc::Sender<String>>,
 }
@@ -120,6 +122,23 @@ impl FakeManager {
         self.end(unit, ExitStatus::Code(code));
     }
 
+    /// Somebody other than fleet does that to the unit. Nothing happens if it is not known.
+    pub fn interfere(&self, unit: &UnitName, drift: Drift) {
+        let mut state = self.lock();
+        state.pid += 1;
+        let pid = state.pid;
+        drop(state);
+        let done = self.change(unit, |unit| {
+            unit.drift = Some(drift);
+            match drift {
+                Drift::Stopped => unit.state = ended(&unit.state, ExitStatus::Code(0)),
+                Drift::Started => unit.state = started(Behaviour::Runs, None, pid).0,
+                Drift::Changed => {}
+            }
+        });
+        drop(done);
+    }
+
     /// The unit writes a line of output. A follower that is too slow to take it loses it.
     pub fn write(&self, unit: &UnitName, line: &str) {
         if let Some(unit) = self.lock().units.get_mut(unit) {
@@ -173,7 +192,7 @@ impl FakeManager {
         drop(state);
         let failure = self.change(unit, |unit| {
             unit.known.asked = TargetState::Launched;
-            unit.known.generation = generation;
+            (unit.known.generation, unit.drift) = (generation, None);
             if unit.state.active == ActiveState::Active {
                 return None;
             }
@@ -242,10 +261,11 @@ impl ServiceManager for FakeManager {
                 generation: Generation::ZERO,
             },
             state: SystemdState::loaded(),
+            drift: None,
             lines: Vec::new(),
             followers: Vec::new(),
         });
-        (entry.known.hash, entry.known.epoch) = (hash, epoch);
+        (entry.known.hash, entry.known.epoch, entry.drift) = (hash, epoch, None);
         drop(state);
         self.feed.report(unit);
         Ok(())
@@ -271,13 +291,19 @@ impl ServiceManager for FakeManager {
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         self.lock().calls.push(Call::Restart(unit.clone(), generation));
+        self.change(unit, |unit| unit.known.asked = TargetState::Launched)?;
         self.halt(unit).await;
-        self.run(unit, generation)
+        // A stop that was asked meanwhile wins.
+        let wanted = |unit: &FakeUnit| unit.known.asked == TargetState::Launched;
+        if self.lock().units.get(unit).is_none_or(wanted) {
+            return self.run(unit, generation);
+        }
+        Ok(())
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.lock().calls.push(Call::Stop(unit.clone()));
-        self.change(unit, |unit| unit.known.asked = TargetState::Loaded)?;
+        self.change(unit, |unit| (unit.known.asked, unit.drift) = (TargetState::Loaded, None))?;
         self.halt(unit).await;
         Ok(())
     }
@@ -288,6 +314,10 @@ impl ServiceManager for FakeManager {
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
         Ok(self.lock().units.iter().map(|(name, unit)| unit.managed(name)).collect())
+    }
+
+    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        Ok(self.lock().units.get(unit).and_then(|unit| unit.drift))
     }
 
     fn changes(&self) -> StateChanges {

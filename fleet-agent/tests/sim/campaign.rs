@@ -26,32 +26,37 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn whatever_happens_the_invariants_hold() {
+    run_all(RUNS, async |seed, told| drop(story(seed, told).await));
+}
+
+/// Runs the stories of so many seeds, or of those that the environment asks for.
+pub(crate) fn run_all(runs: u64, story: impl AsyncFn(u64, &mut Vec<String>)) {
     let first = number("FLEET_SIM_SEED");
-    let runs = number("FLEET_SIM_RUNS").unwrap_or(if first.is_some() { 1 } else { RUNS });
+    let runs = number("FLEET_SIM_RUNS").unwrap_or(if first.is_some() { 1 } else { runs });
     let first = first.unwrap_or(0);
     for seed in first..first + runs {
-        run(seed);
+        run(seed, &story);
     }
 }
 
 #[test]
 fn a_seed_always_tells_the_same_story() {
     for seed in 0..10 {
-        let (one, other) = (run(seed), run(seed));
+        let (one, other) = (run(seed, story), run(seed, story));
         let difference = one.iter().zip(&other).find(|(one, other)| one != other);
         assert!(difference.is_none() && one.len() == other.len(), "seed {seed}: {difference:?}");
     }
 }
 
-/// Runs the story of one seed, and tells it if it goes wrong. Returns all calls that were made.
-fn run(seed: u64) -> Vec<String> {
+/// Runs the story of one seed, and tells it if it goes wrong. Returns what the story does.
+fn run<T>(seed: u64, story: impl AsyncFn(u64, &mut Vec<String>) -> T) -> T {
     let mut told = Vec::new();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime needs nothing");
     let story = AssertUnwindSafe(story(seed, &mut told)).catch_unwind();
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(story)));
     match ended {
-        Ok(Ok(calls)) => calls,
+        Ok(Ok(result)) => result,
         Ok(Err(panic)) | Err(panic) => {
             let told = told.join("\n  ");
             let message = message(&*panic);
@@ -68,6 +73,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
 }
 
+/// Returns all calls that were made.
 async fn story(seed: u64, told: &mut Vec<String>) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let machines = 2 + rng.below(3);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger, SystemClock};
+use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger};
 use fleet_core::{MachineId, Metadata, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -50,6 +50,11 @@ pub(crate) struct Daemon {
 impl Cluster {
     /// A cluster of machines without units: `m0` and so on, in the regions north and south in turn.
     pub(crate) async fn start(machines: usize) -> Self {
+        Self::start_with(machines, |_| {}).await
+    }
+
+    /// A cluster whose machines are first made as they should be.
+    pub(crate) async fn start_with(machines: usize, make: impl FnOnce(&[Host])) -> Self {
         let store = Arc::new(MemoryStore::new());
         let authors = Authors::default();
         let way = |author| Arc::new(Spy { author, authors: authors.clone(), store: store.clone() });
@@ -58,6 +63,7 @@ impl Cluster {
             Host::new(id, FaultyStore::new(way(Author::Daemon(machine))), store.clone())
         };
         let hosts: Vec<Host> = (0..machines).map(host).collect();
+        make(&hosts);
         let mut cluster = Self {
             daemons: hosts.iter().map(|_| None).collect(),
             safety: Safety::new(machines),
@@ -197,9 +203,10 @@ impl Daemon {
         let engine = Engine::new(EngineConfig {
             candidate: host.id().clone(),
             ttl: TTL,
+            presence_ttl: TTL,
             registry: registry.clone(),
             mirror: Mirror::start(&registry),
-            clock: Arc::new(SystemClock::start()),
+            clock: Arc::new(host.clock()),
         });
         let agent = AgentConfig {
             machine: record(machine, host.id()),
@@ -208,7 +215,8 @@ impl Daemon {
             registry,
             mirror: mirror.clone(),
             manager: Arc::new(host.clone()),
-            clock: Arc::new(SystemClock::start()),
+            notes: host.notes(),
+            clock: Arc::new(host.clock()),
         };
         let mut loops = JoinSet::new();
         loops.spawn(Agent::start(agent, &shutdown).ended());

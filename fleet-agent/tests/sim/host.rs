@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_agent::testing::{Call, FakeManager};
-use fleet_agent::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges};
+use fleet_agent::{
+    Clock as _, Drift, Journal, JournalQuery, ManagedUnit, NotesInMemory, ServiceError,
+    ServiceManager, StateChanges,
+};
 use fleet_core::{Epoch, Generation, KnownUnit, MachineId, Revision};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{MemoryStore, Store as _};
@@ -15,7 +18,9 @@ use futures_util::FutureExt as _;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::clock::SimClock;
 use crate::spy::Wire;
+use crate::units::{STOP_LIMIT, STOPPED};
 
 /// A call to the service manager, with what was true when it was made.
 #[derive(Debug, Clone)]
@@ -27,6 +32,8 @@ pub(crate) struct Event {
     pub(crate) away: bool,
     /// What the service manager knew of the unit.
     pub(crate) known: Option<KnownUnit>,
+    /// Whether the unit ran on another machine, and this is a start of one that must not run twice.
+    pub(crate) twice: bool,
     /// Whether it was refused. A call that takes time counts as taken on.
     pub(crate) refused: bool,
 }
@@ -41,6 +48,8 @@ struct Shared {
     fake: Arc<FakeManager>,
     wire: Wire,
     store: Arc<MemoryStore>,
+    /// Its disk.
+    notes: Arc<NotesInMemory>,
     state: Mutex<State>,
 }
 
@@ -52,6 +61,10 @@ struct State {
     boots: usize,
     /// How often somebody looked at all units.
     looks: usize,
+    /// How fast its clock goes, in thousandths.
+    rate: u32,
+    /// The other machines, if a unit must not run on them and here.
+    others: Vec<Arc<FakeManager>>,
 }
 
 /// The trouble of a machine that cannot reach the store.
@@ -68,9 +81,12 @@ impl Host {
             well_since: Instant::now(),
             boots: 1,
             looks: 0,
+            rate: 1000,
+            others: Vec::new(),
         };
         let (fake, state, wire) = (FakeManager::new(), Mutex::new(state), Wire::new(link));
-        Self(Arc::new(Shared { id, fake, wire, store, state }))
+        let notes = Arc::default();
+        Self(Arc::new(Shared { id, fake, wire, store, notes, state }))
     }
 
     pub(crate) fn id(&self) -> &MachineId {
@@ -95,6 +111,50 @@ impl Host {
     /// What tells this boot of the machine from others.
     pub(crate) fn token(&self) -> String {
         format!("{}, boot {}", self.0.id, self.lock().boots)
+    }
+
+    /// What its daemons leave to one another.
+    pub(crate) fn notes(&self) -> Arc<NotesInMemory> {
+        self.0.notes.clone()
+    }
+
+    /// Lets its clock go fast or slow from its next daemon on.
+    pub(crate) fn set_rate(&self, rate: u32) {
+        self.lock().rate = rate;
+    }
+
+    /// Looks from now on whether units run twice that must not.
+    pub(crate) fn watch_others(&self, hosts: &[Self]) {
+        let others = hosts.iter().filter(|host| host.id() != self.id());
+        self.lock().others = others.map(|host| host.0.fake.clone()).collect();
+    }
+
+    /// Whether a call starts a unit that runs elsewhere and must not run twice.
+    fn is_twice(&self, call: &Call) -> bool {
+        let (Call::Start(unit, _) | Call::Restart(unit, _)) = call else { return false };
+        let runs = |other: &Arc<FakeManager>| {
+            let found = other.get(unit).now_or_never().expect("a fake answers at once");
+            found.is_ok_and(|found| found.is_some_and(|found| found.state.main_pid.is_some()))
+        };
+        STOPPED.contains(&unit.as_str()) && self.lock().others.clone().iter().any(runs)
+    }
+
+    /// Ends a unit that has been asked to end when its time is over, as a service manager does.
+    fn limit_stop(&self, unit: &UnitName) {
+        if STOPPED.contains(&unit.as_str()) {
+            let (fake, unit, clock) = (self.0.fake.clone(), unit.clone(), self.clock());
+            let limit = async move {
+                clock.sleep(STOP_LIMIT).await;
+                fake.release(&unit);
+            };
+            self.note_job(tokio::spawn(limit).abort_handle());
+        }
+    }
+
+    /// The clock of its daemons.
+    pub(crate) fn clock(&self) -> SimClock {
+        let rate = self.lock().rate;
+        SimClock::new(rate, self.token())
     }
 
     /// The machine is booted again: its units are gone, and so is what was being done with them.
@@ -188,9 +248,10 @@ impl Host {
     async fn record(&self, call: Call, known: Option<KnownUnit>, refused: bool) {
         let listing = self.0.store.read("nothing").await;
         let revision = listing.expect("a store in memory can be read").revision;
+        let twice = self.is_twice(&call);
         let mut state = self.lock();
         let away = state.troubles.contains(AWAY);
-        state.events.push(Event { call, revision, away, known, refused });
+        state.events.push(Event { call, revision, away, known, twice, refused });
     }
 
     /// Does what a daemon asks for; it goes on even if nobody waits for it any more.
@@ -254,6 +315,7 @@ impl ServiceManager for Host {
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
         let call = Call::Unload(unit.clone());
+        self.limit_stop(unit);
         self.unit_job(unit, call, |fake, unit| async move { fake.unload(&unit).await }).await
     }
 
@@ -267,6 +329,7 @@ impl ServiceManager for Host {
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         let call = Call::Restart(unit.clone(), generation);
+        self.limit_stop(unit);
         let restart = move |fake: Arc<FakeManager>, unit: UnitName| async move {
             fake.restart(&unit, generation).await
         };
@@ -275,6 +338,7 @@ impl ServiceManager for Host {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         let call = Call::Stop(unit.clone());
+        self.limit_stop(unit);
         self.unit_job(unit, call, |fake, unit| async move { fake.stop(&unit).await }).await
     }
 
@@ -285,6 +349,10 @@ impl ServiceManager for Host {
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
         self.lock().looks += 1;
         self.0.fake.list().await
+    }
+
+    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        self.0.fake.drift(unit).await
     }
 
     fn changes(&self) -> StateChanges {

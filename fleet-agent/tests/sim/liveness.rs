@@ -10,6 +10,7 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::{Cluster, TTL};
 use crate::host::Host;
+use crate::safety::writes::drained;
 
 /// How long a cluster may take: what failed is tried again after a minute at most, and then needs a
 /// leader, which may have to wait for the time of the last one to be over.
@@ -60,6 +61,8 @@ impl Cluster {
         }
         let plan = plan(&now);
         found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
+        let drained = drained(&now);
+        found.extend(drained.iter().map(|step| format!("I-21: still to drain: {step}")));
         found.extend(check(&now, &plan).iter().map(|violation| format!("I-4: {violation}")));
         let reasons: BTreeMap<_, _> =
             now.reasons().map(|(unit, reason)| (unit.clone(), reason.clone())).collect();

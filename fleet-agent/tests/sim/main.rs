@@ -6,12 +6,14 @@
 //! `FLEET_SIM_RUNS` says how many seeds the campaign takes.
 
 mod campaign;
+mod clock;
 mod cluster;
 mod history;
 mod host;
 mod liveness;
 mod operation;
 mod overstay;
+mod partitions;
 mod regressions;
 mod rng;
 mod safety;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fleet_core::TargetState;
+use fleet_core::{Intent, TargetState};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
@@ -20,6 +20,7 @@ pub(crate) enum Operation {
     Destroy { unit: UnitName },
     Damage { unit: UnitName },
     OnMachine { machine: usize, what: OnMachine },
+    Intend { machine: usize, intent: Option<Intent> },
     StoreAway(bool),
     Wait(Duration),
 }
@@ -56,7 +57,7 @@ pub(crate) enum OnUnit {
 impl Operation {
     /// Draws what happens next.
     pub(crate) fn draw(rng: &mut Rng, machines: usize) -> Self {
-        match rng.below(20) {
+        match rng.below(21) {
             0..5 => Self::draw_submit(rng),
             5..8 => {
                 let desired = *rng.pick(&[
@@ -73,6 +74,7 @@ impl Operation {
                 _ => Self::Destroy { unit: draw_unit(rng) },
             },
             10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
+            20 => Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) },
             10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
             _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
         }
@@ -106,6 +108,10 @@ impl Operation {
                     cluster.damage(unit.as_str()).await;
                 }
             }
+            Self::Intend { machine, intent } => {
+                let machine = cluster.hosts[*machine].id().clone();
+                accept(registry.set_intent(&machine, *intent).await);
+            }
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => cluster.hosts.iter().for_each(|host| host.set_away(*away)),
             Self::Wait(time) => cluster.wait(*time).await,
@@ -115,6 +121,11 @@ impl Operation {
 
 fn draw_unit(rng: &mut Rng) -> UnitName {
     rng.pick(&units::all()).clone()
+}
+
+fn draw_intent(rng: &mut Rng) -> Option<Intent> {
+    let keep_up = u32::try_from(rng.below(3)).unwrap_or(0);
+    *rng.pick(&[None, None, Some(Intent::Cordoned), Some(Intent::Drained { keep_up })])
 }
 
 /// People may ask for what is not there, or cannot be read.

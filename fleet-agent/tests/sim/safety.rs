@@ -3,7 +3,7 @@
 //! the store says.
 
 mod calls;
-mod writes;
+pub(crate) mod writes;
 
 use fleet_core::Revision;
 

@@ -1,11 +1,13 @@
 //! The units and machines that simulated clusters consist of.
 
+use std::time::Duration;
+
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::rng::Rng;
 
 /// All names that a unit of a campaign can have, and the requirements that it has most often.
-const UNITS: [(&str, &str); 13] = [
+const UNITS: [(&str, &str); 15] = [
     ("a.service", ""),
     ("b.service", "Conflicts=c.service"),
     ("c.service", ""),
@@ -19,7 +21,15 @@ const UNITS: [(&str, &str); 13] = [
     ("j.timer", "MachineID=m1"),
     ("k.service", "Replaces=a.service"),
     ("l.socket", ""),
+    ("s.service", "OnPartition=stop"),
+    ("t.service", "OnPartition=stop\nConflicts=s.service"),
 ];
+
+/// The units that never run twice. Their requirements stay what they are.
+pub(crate) const STOPPED: [&str; 2] = ["s.service", "t.service"];
+
+/// How long the stop of such a unit can take.
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(8);
 
 /// A well-formed name.
 pub(crate) fn name(text: &str) -> UnitName {
@@ -33,7 +43,11 @@ pub(crate) fn all() -> Vec<UnitName> {
 
 /// A unit file with that requirement; different variants have different contents.
 pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
-    let text = format!("[Service]\nExecStart=/bin/run {variant}\n[X-Fleet]\n{requirement}\n");
+    let limit = STOP_LIMIT.as_secs();
+    let text = format!(
+        "[Service]\nTimeoutStopSec={limit}\nExecStart=/bin/run {variant}\n\
+         [X-Fleet]\n{requirement}\n"
+    );
     UnitFile::parse(text).expect("the file is well formed")
 }
 
@@ -41,6 +55,15 @@ pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
 pub(crate) fn requirement(unit: &UnitName, rng: &mut Rng) -> &'static str {
     let own = UNITS.iter().find(|(name, _)| *name == unit.as_str()).map(|(_, own)| *own);
     let (_, any) = rng.pick(&UNITS);
-    let names_itself = any.ends_with(&format!("={unit}"));
-    own.filter(|_| names_itself || rng.below(4) > 0).unwrap_or(any)
+    // Those that never run twice are known by their names.
+    let stops = any.contains("OnPartition") || STOPPED.contains(&unit.as_str());
+    let stays = stops || any.ends_with(&format!("={unit}"));
+    let own = own.filter(|_| stays || rng.below(4) > 0);
+    own.unwrap_or(any)
+}
+
+/// The requirement that a unit of that name has most often.
+pub(crate) fn own_requirement(unit: &UnitName) -> &'static str {
+    let own = UNITS.iter().find(|(name, _)| *name == unit.as_str());
+    own.expect("it is one of the units").1
 }

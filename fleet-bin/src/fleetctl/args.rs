@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::machine_args::MachineArgs;
+
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
 ///
 /// Command names may be shortened as far as they stay clear.
@@ -141,6 +143,8 @@ pub(crate) enum Command {
         Exit codes: 0 all is there, 1 something was refused or is not as it was written, 2 the \
         command line or the configuration is wrong.")]
     Import(ImportArgs),
+    /// Look at a machine, or say what is to become of it.
+    Machine(MachineArgs),
     /// Print the version.
     Version(VersionArgs),
     /// Was a command of fleet v1; it is refused with what to do instead.

@@ -2,7 +2,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args`, `settings` |
+//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | decide what to do (pure) | `resolve`, `wait`, `pending` |
@@ -17,6 +17,7 @@ mod context;
 mod error;
 mod follow;
 mod local;
+mod machine_args;
 mod names;
 mod offline;
 mod output;

@@ -1,5 +1,7 @@
 //! What commands ask of the cluster, with errors that say what could not be done.
 
+mod machines;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

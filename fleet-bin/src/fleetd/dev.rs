@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::wall_time;
 use fleet_core::{
     Metadata, Parsed, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
     replaces_cycle,
@@ -18,7 +17,7 @@ use super::config::{ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::run::{self, Ends};
 use super::wire_up::{MachineSetup, Running, Wiring};
-use super::{identity, say, summary};
+use super::{identity, machine, say, summary};
 use crate::findings;
 
 /// How long a silent machine or engine of a development cluster counts as there.
@@ -85,7 +84,7 @@ fn wiring(
     data_dir: PathBuf,
     listeners: Vec<Listener>,
 ) -> Result<Wiring, StartError> {
-    let machine = |number| machine(&data_dir, number);
+    let machine = |number| machine_of(&data_dir, number, args.machines);
     Ok(Wiring {
         store: StoreKind::Embedded,
         service_manager: ServiceManagerKind::Native,
@@ -100,8 +99,9 @@ fn wiring(
     })
 }
 
-/// The machine of that number: they stand in three zones in turn, and every second one has an SSD.
-fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
+/// The machine of that number: they share this one, stand in three zones in turn, and every second
+/// one has an SSD.
+fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;
     let zone = ["a", "b", "c"][usize::from(number % 3)];
@@ -112,11 +112,9 @@ fn machine(data_dir: &Path, number: u16) -> Result<MachineSetup, StartError> {
     let machine = MachineRecord {
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         metadata,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: identity::host(),
-        started: Some(wall_time()),
-        ..MachineRecord::new(identity::kept_in(&directory)?)
+        ..machine::of_this_daemon(identity::kept_in(&directory)?)
     };
+    let machine = machine::share(machine, machines, data_dir);
     Ok(MachineSetup { machine, token: identity::token(&directory)?, directory })
 }
 

@@ -12,9 +12,6 @@ use super::error::{Context as _, StartError};
 /// Where the identity of a Linux machine is kept.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// What Linux calls the time between two starts of a machine.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
 /// The identity of the machine that this process runs on; where it has none, as in a container, the
 /// one that is kept in `directory`.
 pub(crate) fn of_this_machine(directory: &Path) -> Result<MachineId, StartError> {
@@ -37,20 +34,6 @@ pub(crate) fn kept_in(directory: &Path) -> Result<MachineId, StartError> {
 /// a restart, so that a daemon that comes back takes its machine's place at once.
 pub(crate) fn token(directory: &Path) -> Result<String, StartError> {
     kept(&directory.join("token"))
-}
-
-/// What tells a daemon from that of a copied disk as well: the copy runs on a machine that was
-/// booted for itself. After a reboot the machine's own claim is a stranger's, until its time is
-/// over.
-pub(crate) fn token_of_this_boot(directory: &Path) -> Result<String, StartError> {
-    let kept = token(directory)?;
-    match std::fs::read_to_string(BOOT_ID) {
-        Ok(boot) => Ok(format!("{kept} {}", boot.trim())),
-        Err(error) => {
-            tracing::warn!(%error, "cannot tell this machine from a copy of its disk: {BOOT_ID}");
-            Ok(kept)
-        }
-    }
 }
 
 /// The name of this host, for people.
@@ -111,8 +94,5 @@ mod tests {
         assert_eq!(id.as_str().len(), 32);
         assert_eq!(kept_in(dir.path()).unwrap(), id);
         assert_eq!(token(dir.path()).unwrap(), token(dir.path()).unwrap());
-        let (kept, boot) = (token(dir.path()).unwrap(), token_of_this_boot(dir.path()).unwrap());
-        assert_eq!(boot, token_of_this_boot(dir.path()).unwrap());
-        assert!(boot.starts_with(&format!("{kept} ")), "{boot} says nothing of the boot");
     }
 }

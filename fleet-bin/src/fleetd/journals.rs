@@ -17,13 +17,11 @@ pub(crate) struct LocalJournals {
 }
 
 impl LocalJournals {
-    pub(crate) fn new<M: ServiceManager>(
-        managers: impl IntoIterator<Item = (MachineId, Arc<M>)>,
+    pub(crate) fn new(
+        managers: impl IntoIterator<Item = (MachineId, Arc<dyn ServiceManager>)>,
         shutdown: Shutdown,
     ) -> Self {
-        let managers = managers.into_iter();
-        let managers = managers.map(|(id, manager)| (id, manager as Arc<dyn ServiceManager>));
-        Self { managers: managers.collect(), shutdown }
+        Self { managers: managers.into_iter().collect(), shutdown }
     }
 }
 

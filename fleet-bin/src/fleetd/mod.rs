@@ -6,18 +6,24 @@ mod dev;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod facts;
 mod identity;
 mod journals;
 mod logging;
+mod machine;
+mod notify;
 pub(crate) mod offline;
+mod reload;
 mod run;
 mod summary;
+mod systemd;
 mod wire_up;
 
 use std::process::ExitCode;
 
 use self::cli::Request;
 use self::error::StartError;
+use self::reload::Source;
 
 /// Does what the command line asks; the result is the process's exit status.
 ///
@@ -40,12 +46,12 @@ pub fn main() -> ExitCode {
 fn perform(request: Request) -> Result<(), StartError> {
     match request {
         Request::Run { file, flags } => {
-            let config = run::configure(file.as_deref(), flags)?;
-            logging::start(if config.verbosity > 0 { "debug" } else { "info" });
-            block_on(run::run(config))
+            let (source, config) = Source::read(file, flags)?;
+            let level = logging::start(logging::word(config.verbosity));
+            block_on(run::run(config, source, level))
         }
         Request::CheckConfig { file, flags } => {
-            let config = run::configure(Some(&file), flags)?;
+            let (_, config) = Source::read(Some(file.clone()), flags)?;
             config.remarks.iter().for_each(|remark| say(remark));
             say(&format!("{}: no errors", file.display()));
             Ok(())

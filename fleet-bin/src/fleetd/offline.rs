@@ -7,7 +7,8 @@ use fleet_store::Registry;
 
 use super::config::{Config, Low, StoreKind};
 use super::error::{Context as _, StartError};
-use super::{identity, run, wire_up};
+use super::reload::Source;
+use super::{identity, wire_up};
 
 /// The cluster of a configuration.
 pub(crate) struct Offline {
@@ -32,7 +33,7 @@ pub(crate) enum Missing {
 
 /// Opens the store that a configuration names. No daemon may have it open, unless it is etcd.
 pub(crate) async fn open(file: &Path, missing: Missing) -> Result<Offline, StartError> {
-    let config = run::configure(Some(file), Low::new())?;
+    let (_, config) = Source::read(Some(file.to_owned()), Low::new())?;
     let kind = match &config.store {
         StoreKind::Memory => return Err(in_memory(file)),
         StoreKind::Embedded => embedded(&config, missing)?,

@@ -1,18 +1,18 @@
 //! `fleetd --config FILE`: this machine's part of a cluster.
 
-use std::path::Path;
 use std::time::Duration;
 
-use fleet_agent::{Clock, SystemClock, wall_time};
+use fleet_agent::{Clock, SystemClock};
 use fleet_http::{Listen, ListenError, Listener};
-use fleet_store::MachineRecord;
 use listenfd::ListenFd;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::config::{self, Config, ConfigError, Low, StoreKind};
+use super::config::{Config, ConfigError};
 use super::error::{Context as _, StartError};
-use super::identity;
-use super::wire_up::{MachineSetup, Wiring};
+use super::logging::Level;
+use super::reload::Source;
+use super::wire_up::{MachineSetup, Running, Wiring};
+use super::{machine, notify};
 
 /// How long to wait for an address that another daemon may be about to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -20,59 +20,111 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait before looking again whether it is free.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Reads and checks the configuration.
-pub(crate) fn configure(file: Option<&Path>, flags: Low) -> Result<Config, StartError> {
-    let environment = |name: &str| std::env::var(name).ok();
-    config::load(file, &environment, flags).map_err(|error| match error {
+/// How long a daemon may take to find its place in the cluster before it counts as ready without.
+const JOINING: Duration = Duration::from_secs(5);
+
+/// What is wrong with a configuration, as it is told to the person who wrote it.
+pub(crate) fn explain(error: ConfigError) -> StartError {
+    match error {
         ConfigError::Read { path, source } => {
             StartError::usage(format!("cannot read {}: {source}", path.display()))
         }
         error => StartError::usage(error.to_string()),
-    })
+    }
 }
 
 /// Runs until a signal asks for the end, or it cannot go on. The units stay as they are.
-pub(crate) async fn run(config: Config) -> Result<(), StartError> {
+pub(crate) async fn run(
+    config: Config,
+    mut source: Source,
+    level: Level,
+) -> Result<(), StartError> {
     for remark in &config.remarks {
         tracing::warn!("{remark}");
     }
-    let mut ends = Ends::listen()?;
-    let mut running = wiring(&config).await?.start().await?;
-    tell_ready();
+    let (mut ends, mut hangups) = (Ends::listen()?, listen(SignalKind::hangup())?);
+    let wiring = wiring(&config).await?;
+    let machine = wiring.machines[0].machine.clone();
+    let mut running = wiring.start().await?;
+    let mut told = Told::default();
+    let clock = SystemClock::start();
+    // A daemon that does not reach its cluster is as ready as it can be: its units run, and it
+    // answers what it knows.
     let result = tokio::select! {
-        () = ends.next() => Ok(()),
-        error = running.broken() => Err(error),
+        () = ends.next() => Some(Ok(())),
+        () = running.joined() => None,
+        () = clock.sleep(JOINING) => None,
     };
+    notify::ready(told.now(&running));
+    let result = match result {
+        Some(result) => result,
+        None => loop {
+            tokio::select! {
+                () = ends.next() => break Ok(()),
+                error = running.broken() => break Err(error),
+                _ = hangups.recv() => {
+                    notify::reloading();
+                    told.reload = source.reload(&machine, &running, &level);
+                    notify::ready(told.now(&running));
+                }
+                () = told.pause(&clock) => told.tell(&running),
+            }
+        },
+    };
+    notify::stopping();
     running.end().await;
     result
 }
 
+/// What systemd was told.
+#[derive(Default)]
+struct Told {
+    status: String,
+    /// What came of the last reload, if that is worth a word.
+    reload: String,
+}
+
+impl Told {
+    /// Returns when there may be something to tell; never where nobody listens.
+    async fn pause(&self, clock: &SystemClock) {
+        match notify::pace() {
+            Some(pace) => clock.sleep(pace).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells that all loops are alive, if they are, and how the daemon is, if that has changed.
+    fn tell(&mut self, running: &Running) {
+        match running.silent().as_slice() {
+            [] => notify::alive(),
+            silent => tracing::error!(?silent, "loops do not take their turns any more"),
+        }
+        let before = std::mem::take(&mut self.status);
+        if self.now(running) != before {
+            notify::status(&self.status);
+        }
+    }
+
+    fn now(&mut self, running: &Running) -> &str {
+        self.status = running.status();
+        if !self.reload.is_empty() {
+            self.status = format!("{}; {}", self.status, self.reload);
+        }
+        &self.status
+    }
+}
+
 async fn wiring(config: &Config) -> Result<Wiring, StartError> {
-    let directory = config.data_dir.join("machine");
+    let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
-    let id = match &config.machine_id {
-        Some(id) => id.clone(),
-        None => identity::of_this_machine(&directory)?,
-    };
-    let machine = MachineRecord {
-        address: config.public_ip,
-        metadata: config.metadata.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: identity::host(),
-        started: Some(wall_time()),
-        ..MachineRecord::new(id)
-    };
-    let token = match config.store {
-        StoreKind::Etcd(_) => identity::token_of_this_boot(&directory)?,
-        // Nobody else can have joined a store that is this daemon's own.
-        StoreKind::Embedded | StoreKind::Memory => identity::token(&directory)?,
-    };
+    let record = machine::record(config, machine::id(config)?);
+    let token = machine::token(config)?;
     Ok(Wiring {
         store: config.store.clone(),
-        service_manager: config.service_manager,
+        service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine, token, directory }],
+        machines: vec![MachineSetup { machine: record, token, directory }],
         listeners: listeners(&config.listen).await?,
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,
@@ -131,22 +183,18 @@ fn adopted() -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
-/// Tells systemd that the daemon is ready; elsewhere nobody listens.
-fn tell_ready() {
-    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
-        tracing::warn!(%error, "cannot tell systemd that the daemon is ready");
-    }
+fn listen(kind: SignalKind) -> Result<Signal, StartError> {
+    signal(kind).context(|| "cannot wait for signals".to_owned())
 }
 
 /// The signals that ask a daemon to end.
 pub(crate) struct Ends {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
+    interrupt: Signal,
+    terminate: Signal,
 }
 
 impl Ends {
     pub(crate) fn listen() -> Result<Self, StartError> {
-        let listen = |kind| signal(kind).context(|| "cannot wait for signals".to_owned());
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, Shutdown,
-    ShutdownTrigger, SystemClock,
+    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk, Pulse,
+    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
@@ -23,6 +23,7 @@ use super::error::{Context as _, StartError};
 use super::etcd;
 use super::identity;
 use super::journals::LocalJournals;
+use super::systemd;
 
 /// What a daemon consists of.
 pub(crate) struct Wiring {
@@ -50,9 +51,10 @@ pub(crate) struct MachineSetup {
 pub(crate) struct Running {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
-    managers: Vec<Arc<NativeManager>>,
+    managers: Vec<Manager>,
     agents: Vec<Agent>,
     loops: JoinSet<()>,
+    pulse: Pulse,
     shutdown: ShutdownTrigger,
 }
 
@@ -71,6 +73,7 @@ impl Wiring {
             mirror,
             managers,
             loops: JoinSet::new(),
+            pulse: Pulse::default(),
             shutdown: trigger,
         };
         self.start_engine(&mut running, &shutdown);
@@ -78,20 +81,33 @@ impl Wiring {
         Ok(running)
     }
 
-    async fn open_managers(&self) -> Result<Vec<Arc<NativeManager>>, StartError> {
-        let ServiceManagerKind::Native = self.service_manager;
-        let opened = join_all(self.machines.iter().map(async |setup| {
-            let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
-            manager.context(|| format!("cannot take over {}", setup.directory.display()))
-        }));
+    async fn open_managers(&self) -> Result<Vec<Manager>, StartError> {
+        let opened = join_all(self.machines.iter().map(|setup| self.open_manager(setup)));
         opened.await.into_iter().collect()
+    }
+
+    async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
+        match &self.service_manager {
+            ServiceManagerKind::Native => {
+                let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
+                let what = || format!("cannot take over {}", setup.directory.display());
+                Ok(Manager::Native(manager.context(what)?))
+            }
+            ServiceManagerKind::Systemd(settings) => {
+                let is_root = rustix::process::geteuid().is_root();
+                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let manager = SystemdManager::open(systemd::config(settings, is_root, runtime)?);
+                let what = || "cannot run units by systemd".to_owned();
+                Ok(Manager::Other(manager.await.context(what)?))
+            }
+        }
     }
 
     fn start_agents(
         &self,
         registry: &Registry,
         mirror: &Mirror,
-        managers: &[Arc<NativeManager>],
+        managers: &[Manager],
         shutdown: &Shutdown,
     ) -> Vec<Agent> {
         let agents = self.machines.iter().zip(managers).map(|(setup, manager)| {
@@ -101,7 +117,8 @@ impl Wiring {
                 ttl: self.agent_ttl,
                 registry: registry.clone(),
                 mirror: mirror.clone(),
-                manager: manager.clone(),
+                manager: manager.shared(),
+                notes: Arc::new(NotesOnDisk::new(&setup.directory)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -114,16 +131,18 @@ impl Wiring {
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
             ttl: self.engine_ttl,
+            presence_ttl: self.agent_ttl,
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),
         });
-        running.loops.spawn(engine.run(shutdown.clone()));
+        let engine = running.pulse.watch("engine", engine.run(shutdown.clone()));
+        running.loops.spawn(engine);
     }
 
     fn serve(self, running: &mut Running, shutdown: &Shutdown) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
-        let managers = ids.zip(running.managers.iter().cloned());
+        let managers = ids.zip(running.managers.iter().map(Manager::shared));
         let api = Api {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
@@ -136,7 +155,31 @@ impl Wiring {
         for listener in self.listeners {
             let (router, mut shutdown) = (router.clone(), shutdown.clone());
             let done = async move { shutdown.wait().await };
-            running.loops.spawn(serve(listener, router, done));
+            let serving = running.pulse.watch("api", serve(listener, router, done));
+            running.loops.spawn(serving);
+        }
+    }
+}
+
+/// A machine's service manager.
+enum Manager {
+    /// One whose units can be ended with the daemon.
+    Native(Arc<NativeManager>),
+    Other(Arc<dyn ServiceManager>),
+}
+
+impl Manager {
+    fn shared(&self) -> Arc<dyn ServiceManager> {
+        match self {
+            Self::Native(manager) => manager.clone(),
+            Self::Other(manager) => manager.clone(),
+        }
+    }
+
+    async fn end_units(&self) -> Result<(), ServiceError> {
+        match self {
+            Self::Native(manager) => manager.shutdown().await,
+            Self::Other(_) => Ok(()), // they belong to the machine, not to the daemon
         }
     }
 }
@@ -173,6 +216,31 @@ impl Running {
         }
     }
 
+    /// Lets the machine of this daemon say something else of itself.
+    pub(crate) fn describe(&self, machine: &MachineRecord) {
+        self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
+    }
+
+    /// The loops that have not taken a turn since this was last asked.
+    pub(crate) fn silent(&self) -> Vec<&'static str> {
+        let agents = self.agents.iter().map(Agent::pulse);
+        agents.chain([&self.pulse]).flat_map(Pulse::ask).collect()
+    }
+
+    /// How the daemon is, for people.
+    pub(crate) fn status(&self) -> String {
+        let present = self.agents.iter().all(Agent::is_present);
+        let (machines, units) = {
+            let snapshot = self.mirror.snapshot();
+            (snapshot.machines().len(), snapshot.units().len())
+        };
+        match (present, self.mirror.is_current()) {
+            (true, true) => format!("in the cluster: {machines} machines, {units} units"),
+            (false, true) => "not yet in the cluster; units that run are left alone".to_owned(),
+            (_, false) => "without the store; units that run are left alone".to_owned(),
+        }
+    }
+
     /// Returns when the engine, a server or an agent has ended that nobody told to: a daemon
     /// without it would only look well.
     pub(crate) async fn broken(&mut self) -> StartError {
@@ -205,7 +273,7 @@ impl Running {
     pub(crate) async fn end_with_units(mut self) -> Result<(), StartError> {
         self.shutdown.fire();
         self.end_agents().await; // or they would start again what ends here
-        let ended = join_all(self.managers.iter().map(|manager| manager.shutdown())).await;
+        let ended = join_all(self.managers.iter().map(Manager::end_units)).await;
         self.end_loops().await;
         let ended: Result<(), _> = ended.into_iter().collect();
         ended.context(|| "cannot end all units".to_owned())

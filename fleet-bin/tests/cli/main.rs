@@ -5,6 +5,7 @@ mod bring_up;
 mod cluster;
 mod fleetctl;
 mod lists;
+mod machines;
 mod moving;
 mod puppet;
 mod show;

@@ -80,6 +80,26 @@ fn a_unit_without_a_place_ends_start_with_its_reason() {
 }
 
 #[test]
+fn a_machine_is_drained_and_takes_units_again_once_it_is_uncordoned() {
+    let cluster = Cluster::start(&[]);
+    let paths = ["one.service", "two.service", "three.service"]
+        .map(|name| cluster.write(name, SLEEPER).into_os_string());
+    cluster.succeed(&[&["start".into()], &paths[..]].concat());
+    let machine = |unit: &str| cluster.wait_active(unit)["machine"].as_str().unwrap().to_owned();
+    let (left, stays) = (machine("one.service"), machine("two.service"));
+    assert_ne!(left, stays);
+    cluster.succeed(&["machine", "drain", "--keep-up", "1", "--wait", &left]);
+    assert_ne!(machine("one.service"), left);
+    assert_eq!(machine("two.service"), stays);
+    let shown = cluster.succeed(&["machine", "show", &left]);
+    assert!(shown.contains("Intent: drained") && !shown.contains("active"), "{shown}");
+    cluster.succeed(&["machine", "uncordon", &left]);
+    let path = cluster.write("four.service", SLEEPER);
+    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
+    assert_eq!(machine("four.service"), left);
+}
+
+#[test]
 fn commands_lead_a_unit_through_all_its_states() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("walk.service", SLEEPER);

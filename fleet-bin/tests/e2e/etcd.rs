@@ -72,6 +72,7 @@ impl Cluster {
             .args(["--agent-ttl=3s", "--engine-ttl=3s"])
             .arg(format!("--machine-id=machine{number}"))
             .arg(format!("--data-dir={}", self.path(&number.to_string()).display()))
+            .arg(format!("--runtime-dir={}", self.path(&format!("{number}.run")).display()))
             .arg(format!("--listen=unix://{}", self.socket(number).display()))
             .stdin(Stdio::null())
             .stderr(File::create(self.path(&format!("{number}.log"))).unwrap())

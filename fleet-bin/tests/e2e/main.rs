@@ -9,3 +9,4 @@ mod lineage;
 mod moving;
 mod refusals;
 mod run;
+mod service;

@@ -15,6 +15,8 @@ pub(crate) const UNIT: &str = "steady.service";
 /// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
 pub(crate) struct Machine {
     home: TempDir,
+    /// Where systemd would listen, for a daemon that is a service.
+    pub(crate) notify: Option<PathBuf>,
     daemon: Option<Child>,
 }
 
@@ -28,7 +30,7 @@ impl Machine {
              public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
-        Self { home, daemon: None }
+        Self { home, notify: None, daemon: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -36,7 +38,11 @@ impl Machine {
     }
 
     pub(crate) fn start(&mut self) {
-        let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        if let Some(socket) = &self.notify {
+            command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "300000");
+        }
+        let daemon = command
             .arg("--config")
             .arg(self.path("fleet.conf"))
             .stdin(Stdio::null())
@@ -58,6 +64,12 @@ impl Machine {
         let started = self.fleetctl(&["start", unit.to_str().unwrap()]);
         assert!(started.status.success(), "{}", told(&started));
         self.row().expect("the unit is active")
+    }
+
+    /// Sends the daemon a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let daemon = self.daemon.as_ref().expect("the daemon runs");
+        kill_process(Pid::from_child(daemon), signal).unwrap();
     }
 
     /// Tells the daemon to end, which leaves its units as they are.

@@ -92,6 +92,8 @@ f9: the unit wants machine 148a18ff6e95460fb2dc5b1a4b6b4d21
 ");
 }
 
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(97);
+
 fn reasons() -> Vec<Reason> {
     let tallies = tally(refusals());
     let alone = tally(refusals().into_iter().take(1));
@@ -131,6 +133,9 @@ fn reasons() -> Vec<Reason> {
         Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
         Reason::PeerInactive { peer: "db@*.service".parse().unwrap() },
         Reason::NotRescheduled { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
+        Reason::MachineAwaited { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21") },
+        Reason::MayStillRun { machine: machine("c3f0aa1122334455"), limit: Some(LIMIT) },
+        Reason::MayStillRun { machine: machine("c3f0aa1122334455"), limit: None },
     ]
 }
 
@@ -172,6 +177,13 @@ MachineOf=db@*.service matches no other unit: submit one, or correct it
 MachineOf=db@*.service matches only inactive units: load or start one
 its machine 148a18ff is not present, and Reschedule=never keeps it from another: bring the
     machine back, or change the unit
+its machine 148a18ff is not present, and is waited for because the store was out of reach
+    until just now
+its machine c3f0aa11 is not present: OnPartition=stop keeps it from another for 97s, until
+    it must have ended there
+its machine c3f0aa11 is not present, and OnPartition=stop keeps it from another: nothing
+    limits its stop, so nobody knows when it has ended there; bring the machine back, or,
+    if the unit cannot run there any more, destroy and submit it
 ");
 }
 

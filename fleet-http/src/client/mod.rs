@@ -6,6 +6,7 @@ mod endpoint;
 mod error;
 mod export;
 mod journal;
+mod machines;
 mod query;
 
 use std::time::Duration;

@@ -5,9 +5,10 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 
 use super::api::Shared;
-use super::extract::{Params, read_body};
+use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
-use crate::wire::{self, MachinePage, decode_patch};
+use super::intents::present;
+use crate::wire::{self, Machine, MachinePage, decode_patch};
 
 /// `GET /machines`
 pub(super) async fn list(
@@ -18,6 +19,14 @@ pub(super) async fn list(
     let (page, next_page_token) = api.page(&listing, listing.snapshot.machines());
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
+}
+
+/// `GET /machines/<id>`
+pub(super) async fn get(
+    State(api): State<Shared>,
+    Name(id): Name,
+) -> Result<Json<Machine>, Failure> {
+    Ok(Json(wire::machine(present(&*api.view()?, &id)?)))
 }
 
 /// `PATCH /machines`: all operations in one transaction, or none.

@@ -3,10 +3,12 @@
 mod api;
 mod connection;
 mod discovery;
+mod drain_report;
 mod export;
 mod extract;
 mod failure;
 mod health;
+mod intents;
 mod journal;
 mod journals;
 mod listen;

@@ -11,7 +11,7 @@ use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
-use super::{discovery, export, health, journal, machines, put, states, units};
+use super::{discovery, export, health, intents, journal, machines, put, states, units};
 use crate::BEHIND;
 
 /// Where version 1 lives, and its other name.
@@ -67,8 +67,27 @@ fn version_1(prefix: &str) -> Router<Shared> {
             ),
         )
         .route(&at("/export"), only_get(get(export::export)))
+        .merge(machine(&at("/machines/{id}")))
         .route(&at("/version"), only_get(get(health::version)))
         .route(&at("/discovery"), discovery_only())
+}
+
+/// One machine, and what is to become of it.
+fn machine(at: &str) -> Router<Shared> {
+    let only_post =
+        |methods| only(methods, "POST, OPTIONS", "only POST supported against this resource");
+    Router::new()
+        .route(at, only_get(get(machines::get)))
+        .route(&format!("{at}/cordon"), only_post(post(intents::cordon)))
+        .route(&format!("{at}/uncordon"), only_post(post(intents::uncordon)))
+        .route(
+            &format!("{at}/drain"),
+            only(
+                post(intents::drain).get(intents::progress),
+                "GET, HEAD, POST, OPTIONS",
+                "only GET and POST supported against this resource",
+            ),
+        )
 }
 
 const GET: &str = "GET, HEAD, OPTIONS";

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{Fault, Placement, Reason, Snapshot, Tally};
+use fleet_core::{Fault, Intent, Placement, Reason, Snapshot, Tally};
 use fleet_unitfile::UnitName;
 
 use super::{
@@ -33,7 +33,11 @@ pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
 /// Whether a reason can be true of a unit with that placement.
 fn goes_with(reason: &Reason, placement: Option<&Placement>) -> bool {
     match reason {
-        Reason::NotRescheduled { machine } => placement.is_some_and(|it| it.machine == *machine),
+        Reason::NotRescheduled { machine }
+        | Reason::MachineAwaited { machine }
+        | Reason::MayStillRun { machine, .. } => {
+            placement.is_some_and(|placement| placement.machine == *machine)
+        }
         _ => placement.is_none(),
     }
 }
@@ -92,6 +96,7 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     Machine {
         cordoned: machine.cordoned,
         id: machine.id.to_string(),
+        intent: machine.intent.map_or("", intent).to_owned(),
         metadata: machine.metadata.clone(),
         offers: Resources {
             cpu: machine.offers.cpu,
@@ -100,6 +105,13 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
         },
         primary_ip: machine.address.map_or_else(String::new, |address| address.to_string()),
         version: machine.version.clone(),
+    }
+}
+
+fn intent(intent: Intent) -> &'static str {
+    match intent {
+        Intent::Cordoned => "cordoned",
+        Intent::Drained { .. } => "drained",
     }
 }
 
@@ -145,6 +157,14 @@ fn reason_detail(reason: &Reason) -> ReasonDetail {
         Reason::NotRescheduled { machine } => {
             ReasonDetail { machine_id: machine.to_string(), ..of_kind("notRescheduled") }
         }
+        Reason::MachineAwaited { machine } => {
+            ReasonDetail { machine_id: machine.to_string(), ..of_kind("machineAwaited") }
+        }
+        Reason::MayStillRun { machine, limit } => ReasonDetail {
+            limit: limit.map(|limit| limit.as_secs()),
+            machine_id: machine.to_string(),
+            ..of_kind("mayStillRun")
+        },
         _ => of_kind("other"),
     }
 }

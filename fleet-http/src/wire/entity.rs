@@ -160,6 +160,9 @@ pub struct Machine {
     /// Its identity.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// What people said is to become of it: `cordoned`, `drained`, or nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub intent: String,
     /// Its effective metadata.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,

@@ -6,12 +6,14 @@
 //! ignored, so that a client can talk to a server that is newer or older than itself.
 
 mod convert;
+mod drain;
 mod entity;
 mod error;
 mod json;
 mod reason;
 mod request;
 
+pub use drain::{DrainReport, HeldUnit, UnitMove};
 pub use entity::{
     Machine, MachinePage, Resources, Restarted, Unit, UnitOption, UnitPage, UnitState,
     UnitStatePage, Version,

@@ -13,8 +13,12 @@ pub struct ReasonDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
     /// `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`, `peerInactive`,
-    /// `peersApart`, `cycle`, `notRescheduled`, or `other`. There may be more in the future.
+    /// `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`, `mayStillRun`, or `other`.
+    /// There may be more in the future.
     pub kind: String,
+    /// After how many seconds it no longer waits for the machine that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
     /// The ID of the machine that the unit has and waits for.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,

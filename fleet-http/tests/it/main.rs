@@ -7,6 +7,7 @@ mod document;
 mod export;
 mod harness;
 mod http;
+mod intents;
 mod journal;
 mod listening;
 mod machines;

@@ -28,7 +28,7 @@ async fn wrong_methods_and_paths_are_answered_as_ever() {
         ("GET", "/", 404, NOWHERE),
         ("GET", "/units/", 404, NOWHERE),
         ("GET", "/machines/", 404, NOWHERE),
-        ("GET", "/machines/m1", 404, NOWHERE),
+        ("GET", "/machines/m1", 404, "no machine \"m1\" is present"),
         ("GET", "/units/a.service/b", 404, NOWHERE),
         ("GET", "/units/a%2Fb.service", 404, NOWHERE),
         ("GET", "/cats", 404, NOWHERE),

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Epoch, Machine, MachineId, Requirements, Reschedule, Snapshot, Unit};
+use fleet_core::{
+    ActiveState, Epoch, Generation, Intent, Machine, MachineId, Requirements, Reschedule, Snapshot,
+    SystemdState, TargetState, Unit, UnitState,
+};
 use fleet_scheduler::strategies::{Features, clusters};
 use fleet_scheduler::{
     Action, Cause, Demand, Drain, DrainPlan, Held, Index, Plan, Policy, Ranking, Rebalance, Step,
@@ -377,4 +380,45 @@ fn two_units_that_a_third_must_be_beside_leave_together_with_it() {
     put(&mut index, "c.service", "m1", "MachineOf=a.service\nMachineOf=b.service\n");
     let told = index.drain(&Drain::of(["m1".parse().unwrap()]));
     assert_eq!((told.plan.steps.len(), told.held.len()), (3, 0), "{told}");
+}
+
+#[test]
+fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
+    let mut cluster = Snapshot::default();
+    let drained = |id: &str, keep_up| {
+        Machine::new(id.parse().unwrap()).with_intent(Intent::Drained { keep_up })
+    };
+    let wanted = |cluster: &Snapshot| Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    cluster.put_machine(drained("m1", 1));
+    cluster.put_machine(drained("m2", 2));
+    cluster.put_machine(Machine::new("m3".parse().unwrap()).with_intent(Intent::Cordoned));
+    assert_eq!(wanted(&cluster), None, "they are empty");
+    let [one, two]: [UnitName; 2] =
+        ["a@1.service", "a@2.service"].map(|name| name.parse().unwrap());
+    cluster.place(one.clone(), "m1".parse().unwrap(), Epoch(1));
+    cluster.place(two.clone(), "m3".parse().unwrap(), Epoch(1));
+    let mut drain = Drain { keep_up: 1, ..Drain::of(["m1".parse().unwrap()]) };
+    drain.down = [one.clone(), two.clone()].into();
+    assert_eq!(wanted(&cluster), Some(drain.clone()), "nothing is known of who is up");
+    for active in [ActiveState::Failed, ActiveState::Active] {
+        cluster.put_state(state(&two, "m3", active));
+        cluster.put_state(state(&one, "m2", active)); // where it is not placed
+    }
+    drain.down = [one].into();
+    assert_eq!(wanted(&cluster), Some(drain));
+    cluster.put_machine(drained("m1", 0));
+    assert_eq!(wanted(&cluster), Some(Drain::of(["m1".parse().unwrap()])), "nobody asks who is up");
+}
+
+fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
+    UnitState {
+        unit: unit.clone(),
+        machine: machine.parse().unwrap(),
+        hash: fleet_unitfile::UnitFile::parse("").unwrap().hash(),
+        asked: TargetState::Launched,
+        epoch: Epoch(1),
+        generation: Generation(0),
+        systemd: SystemdState { active, ..SystemdState::loaded() },
+        problem: None,
+    }
 }

@@ -74,9 +74,9 @@ pub(crate) struct LeaderClaim {
 pub(crate) use content::{decode_content, encode_content};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
-    decode_claim, decode_leader, decode_lineage, decode_placement, decode_term, decode_text,
-    decode_unit, encode_claim, encode_leader, encode_lineage, encode_placement, encode_term,
-    encode_text, encode_unit,
+    decode_claim, decode_intent, decode_leader, decode_lineage, decode_placement, decode_term,
+    decode_text, decode_unit, encode_claim, encode_intent, encode_leader, encode_lineage,
+    encode_placement, encode_term, encode_text, encode_unit,
 };
 pub(crate) use state::{decode_state, encode_state};
 

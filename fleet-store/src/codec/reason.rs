@@ -1,5 +1,7 @@
 //! Pure: the wire form of a reason.
 
+use std::time::Duration;
+
 use fleet_core::{MachineId, Nearest, Peer, Reason, Tally};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
@@ -47,6 +49,15 @@ enum WireWhy {
     },
     NotRescheduled {
         machine: String,
+    },
+    MachineAwaited {
+        machine: String,
+    },
+    MayStillRun {
+        machine: String,
+        /// In seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
     },
 }
 
@@ -99,6 +110,13 @@ fn why_to_wire(reason: &Reason) -> Result<WireWhy, CodecError> {
         Reason::NotRescheduled { machine } => {
             WireWhy::NotRescheduled { machine: machine.to_string() }
         }
+        Reason::MachineAwaited { machine } => {
+            WireWhy::MachineAwaited { machine: machine.to_string() }
+        }
+        Reason::MayStillRun { machine, limit } => WireWhy::MayStillRun {
+            machine: machine.to_string(),
+            limit: limit.map(|limit| limit.as_secs()),
+        },
         _ => return Err(CodecError::Unsupported("a reason of this kind")),
     })
 }
@@ -127,6 +145,10 @@ fn why_from_wire(wire: WireWhy) -> Result<Reason, CodecError> {
         }
         WireWhy::Cycle { units } => Reason::Cycle { units: names(&units)? },
         WireWhy::NotRescheduled { machine } => Reason::NotRescheduled { machine: id(&machine)? },
+        WireWhy::MachineAwaited { machine } => Reason::MachineAwaited { machine: id(&machine)? },
+        WireWhy::MayStillRun { machine, limit } => {
+            Reason::MayStillRun { machine: id(&machine)?, limit: limit.map(Duration::from_secs) }
+        }
     })
 }
 

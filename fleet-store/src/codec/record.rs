@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use fleet_core::{Resources, Timestamp};
+use fleet_core::{Intent, Resources, Timestamp};
 
 use super::{
     Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, Lineage, MachineRecord, Metadata,
@@ -63,6 +63,19 @@ impl WireResources {
 }
 
 #[derive(Serialize, Deserialize)]
+struct WireIntent {
+    v: u32,
+    intent: WireMeant,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireMeant {
+    Cordoned,
+    Drained { keep_up: u32 },
+}
+
+#[derive(Serialize, Deserialize)]
 struct WireLeader {
     v: u32,
     machine: String,
@@ -94,7 +107,7 @@ struct WireText {
     value: String,
 }
 
-wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText);
+wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText, WireIntent);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -163,6 +176,21 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
         started: wire.started.map(Timestamp::from_millis),
     };
     Ok(Claim { machine, token: wire.token, joined: wire.joined })
+}
+
+pub(crate) fn encode_intent(intent: Intent) -> Vec<u8> {
+    let intent = match intent {
+        Intent::Cordoned => WireMeant::Cordoned,
+        Intent::Drained { keep_up } => WireMeant::Drained { keep_up },
+    };
+    encode(&WireIntent { v: FORMAT, intent })
+}
+
+pub(crate) fn decode_intent(bytes: &[u8]) -> Result<Intent, CodecError> {
+    Ok(match decode::<WireIntent>(bytes)?.intent {
+        WireMeant::Cordoned => Intent::Cordoned,
+        WireMeant::Drained { keep_up } => Intent::Drained { keep_up },
+    })
 }
 
 pub(crate) fn encode_leader(leader: &LeaderClaim) -> Vec<u8> {

@@ -90,6 +90,8 @@ struct State {
     behind_since: Option<Timestamp>,
     /// Since when the view has been current, if it is.
     current_since: Timestamp,
+    /// How often it has become current.
+    gaps: u64,
     /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
     /// current again.
     tell: Option<signal::Sender<Progress>>,
@@ -116,7 +118,8 @@ impl Mirror {
         let view = View::new(registry.layout().clone());
         let (tell, progress) = signal::channel(Progress::default());
         let now = clock.now();
-        let state = State { view, behind_since: Some(now), current_since: now, tell: Some(tell) };
+        let tell = Some(tell);
+        let state = State { view, behind_since: Some(now), current_since: now, gaps: 0, tell };
         let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
         let follower = follow::Follower::new(registry.clone(), shared.clone());
         let task = tokio::spawn(follower.run()).abort_handle();
@@ -172,6 +175,13 @@ impl Mirror {
         let now = self.shared.clock.now();
         self.shared
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
+    }
+
+    /// How often the mirror has found its store, for the first time or again: as long as this
+    /// number stays the same, there was no gap in which something could have come and gone unseen.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.shared.read(|state| state.gaps)
     }
 
     /// Waits until the mirror has come as far as `revision`, so that a write can be read. It waits
@@ -307,6 +317,7 @@ impl State {
         if self.tell.is_some() {
             self.behind_since = None;
             self.current_since = now;
+            self.gaps += 1;
         }
     }
 

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Fault, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, Fault, Intent, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::contents::Contents;
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_leader, decode_lineage, decode_placement, decode_reason,
-    decode_state, decode_text, decode_unit,
+    UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_placement,
+    decode_reason, decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
 use crate::{
@@ -34,6 +34,7 @@ pub(super) struct View {
     bad_placements: BTreeMap<UnitName, Fault>,
     contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
+    intents: BTreeMap<MachineId, Intent>,
     demands: Demands,
     /// Which history this is, as it is stored.
     lineage: Option<Vec<u8>>,
@@ -62,6 +63,7 @@ impl View {
             bad_placements: BTreeMap::new(),
             contents: Contents::default(),
             claims: BTreeMap::new(),
+            intents: BTreeMap::new(),
             demands: Demands::default(),
             lineage: None,
             leader: Leader::Nobody,
@@ -208,6 +210,7 @@ impl View {
             Key::Metadata(machine, name) => {
                 self.put_metadata(machine, name, value, known, touched);
             }
+            Key::Intent(id) => self.put_intent(id, value, known, touched),
             Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader => {
                 let claim = decode_leader(value);
@@ -242,6 +245,10 @@ impl View {
             Key::Metadata(machine, name) => {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
                 touched.machines.insert(machine);
+            }
+            Key::Intent(id) => {
+                self.intents.remove(&id);
+                touched.machines.insert(id);
             }
             Key::Leader => self.leader = Leader::Nobody,
             Key::Term | Key::Placed | Key::Lineage => {}
@@ -330,6 +337,24 @@ impl View {
         touched.machines.insert(id);
     }
 
+    /// Of what people said and nobody here understands, what was known stays, or it is at least
+    /// that the machine is to take no more units.
+    fn put_intent(
+        &mut self,
+        id: MachineId,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        let intent = decode_intent(value).unwrap_or_else(|error| {
+            warn("intent", &id, &error);
+            let known = known.unwrap_or(self).intents.get(&id);
+            known.copied().unwrap_or(Intent::Cordoned)
+        });
+        self.intents.insert(id.clone(), intent);
+        touched.machines.insert(id);
+    }
+
     /// Of metadata that cannot be understood, too, what was known stays.
     fn put_metadata(
         &mut self,
@@ -413,7 +438,7 @@ impl View {
     }
 
     /// A machine that is present, with its configured metadata overridden by what was set at run
-    /// time; an empty value hides the key.
+    /// time, where an empty value hides the key, and with what people said is to become of it.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
         let MachineRecord { id, address, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();
@@ -424,7 +449,9 @@ impl View {
                 metadata.insert(key.clone(), value.clone());
             }
         }
-        Some(Machine { id, address, metadata, version, offers, cordoned })
+        let intent = self.intents.get(&id).copied();
+        let cordoned = cordoned || intent.is_some();
+        Some(Machine { id, address, metadata, version, offers, cordoned, intent })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod batch;
 mod error;
+mod intents;
 mod leadership;
 mod lineage;
 mod metadata;

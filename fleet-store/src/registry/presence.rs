@@ -58,6 +58,7 @@ impl MachineRecord {
 pub struct Presence {
     registry: Registry,
     lease: LeaseId,
+    joined: Revision,
     token: String,
     /// The claim as it is stored: the condition of what is published, locked while it changes.
     claim: RwLock<Published>,
@@ -100,15 +101,16 @@ impl Registry {
             Transaction::new().when(free).put_leased(key.clone(), bytes(lease), lease)
         };
         let (lease, commit) = self.with_lease(ttl, claiming).await?;
-        if matches!(commit, Commit::Refused { .. }) {
+        let Commit::Applied(joined) = commit else {
             return Err(RegistryError::Conflict);
-        }
+        };
         if let Some(before) = found.and_then(|entry| entry.lease) {
             self.give_back(before).await;
         }
         let bytes = bytes(lease);
         let claim = RwLock::new(Published { machine, bytes });
-        Ok(Presence { registry: self.clone(), lease, token: token.to_owned(), claim })
+        let token = token.to_owned();
+        Ok(Presence { registry: self.clone(), lease, joined, token, claim })
     }
 }
 
@@ -117,6 +119,13 @@ impl Presence {
     #[must_use]
     pub fn lease(&self) -> LeaseId {
         self.lease
+    }
+
+    /// The revision that it began with: what an earlier one shows of this machine was said in an
+    /// earlier life.
+    #[must_use]
+    pub fn joined(&self) -> Revision {
+        self.joined
     }
 
     /// Gives the presence its whole time to live again.

@@ -2,8 +2,8 @@
 //! written here must not change without a new format number.
 
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, Reason, Refusal, SystemdState, Tally,
-    TargetState, UnitState,
+    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, SystemdState,
+    Tally, TargetState, UnitState,
 };
 use fleet_store::{
     ExpectUnit, MetadataChange, Place, PlacementWrites, Registry, RegistryError, Transaction, Write,
@@ -14,10 +14,7 @@ use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, unit}
 
 #[tokio::test(start_paused = true)]
 async fn what_is_stored_keeps_its_form() {
-    let registry = registry();
-    store_one_of_each(&registry).await;
-    let text = listed(&registry).await;
-    insta::assert_snapshot!(text, @r#"
+    insta::assert_snapshot!(listed(&one_of_each().await).await, @r#"
     /fleet/cluster/lineage
       {"v":1,
       "id":"first"}
@@ -36,6 +33,9 @@ async fn what_is_stored_keeps_its_form() {
     /fleet/engine/term
       {"v":1,
       "term":1}
+    /fleet/intents/m-2
+      {"v":1,
+      "intent":{"drained":{"keep_up":2}}}
     /fleet/machines/m-1 (leased)
       {"v":1,
       "id":"m-1",
@@ -95,6 +95,12 @@ async fn listed(registry: &Registry) -> String {
     text.replace(",\"", ",\n  \"")
 }
 
+async fn one_of_each() -> Registry {
+    let registry = registry();
+    store_one_of_each(&registry).await;
+    registry
+}
+
 async fn store_one_of_each(registry: &Registry) {
     for unit_name in ["a.service", "b.service"] {
         let unit = unit(unit_name, "[Service]\nExecStart=/bin/true\n", TargetState::Launched);
@@ -109,6 +115,7 @@ async fn store_one_of_each(registry: &Registry) {
         value: "ssd".to_owned(),
     };
     registry.patch_metadata(&[set]).await.unwrap();
+    registry.set_intent(&id("m-2"), Some(Intent::Drained { keep_up: 2 })).await.unwrap();
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let place = Place { unit: name("a.service"), machine: id("m-1"), epoch: Epoch(7), was: None };
     let reasons = vec![(name("b.service"), Some(reason()))];

@@ -261,6 +261,9 @@ fn reasons() -> Vec<Reason> {
         Reason::PeersApart { one: (peer, id("m-1")), other: (name("b.service"), id("m-2")) },
         Reason::Cycle { units: group },
         Reason::NotRescheduled { machine: id("m-3") },
+        Reason::MachineAwaited { machine: id("m-3") },
+        Reason::MayStillRun { machine: id("m-3"), limit: Some(std::time::Duration::from_secs(97)) },
+        Reason::MayStillRun { machine: id("m-3"), limit: None },
     ]
 }
 

@@ -9,6 +9,7 @@ mod crash;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod format;
+mod intents;
 mod keyspace;
 mod leadership;
 mod lineage;

@@ -1,7 +1,7 @@
 //! A mirror that followed a story change by change against one that reads its end for the first
 //! time: whatever was written, they see the same.
 
-use fleet_core::{Epoch, Placement, Reason, Snapshot, TargetState};
+use fleet_core::{Epoch, Intent, Placement, Reason, Snapshot, TargetState};
 use fleet_store::{
     ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites,
     Registry, Transaction, Unplace,
@@ -48,6 +48,10 @@ pub(crate) enum Step {
         key: usize,
         value: usize,
     },
+    Intend {
+        machine: usize,
+        intent: usize,
+    },
     /// Bytes that nobody of this version wrote.
     Scribble {
         key: usize,
@@ -67,6 +71,8 @@ const FILES: [&str; 4] = [
     "[X-Fleet]\nMachineID=a\nMachineID=b\n",
 ];
 const MACHINES: [&str; 2] = ["m-0", "m-1"];
+const INTENTS: [Option<Intent>; 3] =
+    [None, Some(Intent::Cordoned), Some(Intent::Drained { keep_up: 2 })];
 const VALUES: [&str; 3] = ["", "x", "y"];
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -88,6 +94,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => unit.clone().prop_map(|unit| Step::Explain { unit }),
         1 => machine.clone().prop_map(|machine| Step::Join { machine }),
         1 => machine.clone().prop_map(|machine| Step::Leave { machine }),
+        1 => (machine.clone(), 0..3usize)
+            .prop_map(|(machine, intent)| Step::Intend { machine, intent }),
         2 => (machine, 0..2usize, 0..3usize)
             .prop_map(|(machine, key, value)| Step::Metadata { machine, key, value }),
         3 => (0..4usize, unit.clone(), bytes)
@@ -153,6 +161,10 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
             let (key, value) = (["region", "disk"][key].to_owned(), VALUES[value].to_owned());
             let set = MetadataChange::Set { machine: id(MACHINES[machine]), key, value };
             registry.patch_metadata(&[set]).await.unwrap();
+        }
+        Step::Intend { machine, intent } => {
+            let machine = id(MACHINES[machine]);
+            registry.set_intent(&machine, INTENTS[intent]).await.unwrap();
         }
         Step::Scribble { key, unit, bytes } => {
             let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);

@@ -10,6 +10,7 @@ use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::history::History;
 use crate::host::{Event, Host};
+use crate::units::STOPPED;
 
 /// What is remembered of one machine's calls.
 #[derive(Default)]
@@ -55,8 +56,14 @@ impl Calls {
         let event = judge.event;
         let ends = matches!(event.call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));
         let mut found = Vec::new();
-        if ends && event.away {
+        // What has said that it may be stopped where it is cut off takes no harm by that.
+        let fenced = |unit: &UnitName| STOPPED.contains(&unit.as_str());
+        let may_stop = matches!(&event.call, Call::Stop(unit) if fenced(unit));
+        if ends && event.away && !may_stop {
             found.push("I-8: ended while the store is away");
+        }
+        if event.twice {
+            found.push("I-1: started while it runs on another machine");
         }
         match &event.call {
             Call::Load { unit, hash, epoch } => {
@@ -75,6 +82,7 @@ impl Calls {
                 found.extend(self.on_start(judge, unit));
                 found.extend(self.on_end(judge, unit));
             }
+            Call::Stop(_) if may_stop => {}
             Call::Stop(unit) => found.extend(self.on_end(judge, unit)),
             Call::Unload(unit) => {
                 found.extend(self.on_end(judge, unit));

@@ -2,9 +2,10 @@
 //! its unit (I-7).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use fleet_core::{Epoch, Placement, Revision, Snapshot, Unit};
-use fleet_scheduler::{Action, check, plan};
+use fleet_core::{Epoch, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
+use fleet_scheduler::{Action, Drain, Index, Plan, Policy, Step, check, plan};
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
 
@@ -118,28 +119,70 @@ fn decisions(moment: &Moment, history: &History) -> Vec<String> {
             continue;
         };
         let decided = history.at(Revision(placement.epoch.0));
-        violations.extend(against_plan(&decided, unit, placement));
+        violations.extend(against_plan(&decided, &moment.snapshot, unit, placement));
         violations.extend(met_conflicts(&decided, &moment.snapshot, unit, placement));
     }
     violations
 }
 
-fn against_plan(decided: &Snapshot, unit: &UnitName, placement: &Placement) -> Vec<String> {
-    let plan = plan(decided);
-    let found = check(decided, &plan).into_iter();
-    let mut violations: Vec<String> = found.map(|found| format!("I-4: {found}")).collect();
-    let planned = plan.steps.iter().any(|step| {
-        let to = match &step.action {
-            Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
-            Action::Remove { .. } => None,
-        };
-        step.unit == *unit && to == Some(&placement.machine)
-    });
-    if !planned {
-        let (machine, epoch) = (&placement.machine, placement.epoch);
-        violations.push(format!("I-4: {unit} on {machine} follows from no plan of {epoch}"));
+fn against_plan(
+    decided: &Snapshot,
+    now: &Snapshot,
+    unit: &UnitName,
+    placement: &Placement,
+) -> Vec<String> {
+    let mut violations = Vec::new();
+    for snapshot in [decided.clone(), with_staying(decided, now, placement.epoch)] {
+        let plan = plan(&snapshot);
+        let found = check(&snapshot, &plan).into_iter();
+        violations.extend(found.map(|found| format!("I-4: {found}")));
+        let drained = if is_idle(&snapshot, &plan) { drained(&snapshot) } else { Vec::new() };
+        let planned = plan.steps.iter().chain(&drained).any(|step| {
+            let to = match &step.action {
+                Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
+                Action::Remove { .. } => None,
+            };
+            step.unit == *unit && to == Some(&placement.machine)
+        });
+        if planned {
+            return violations;
+        }
     }
+    let (machine, epoch) = (&placement.machine, placement.epoch);
+    violations.push(format!("I-4: {unit} on {machine} follows from no plan of {epoch}"));
     violations
+}
+
+/// What has to be done to empty the machines that people want to be drained.
+pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
+    let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
+    steps.unwrap_or_default()
+}
+
+/// Whether there is nothing to do but to forget units of missing machines, which may have to wait.
+fn is_idle(snapshot: &Snapshot, plan: &Plan) -> bool {
+    plan.steps.iter().all(|step| match &step.action {
+        Action::Remove { from } => snapshot.machine(from.as_str()).is_none(),
+        _ => false,
+    })
+}
+
+/// The snapshot with every unit of a missing machine kept there that was not moved by that
+/// decision: an engine may wait for machines, and then decides as if these units did.
+fn with_staying(decided: &Snapshot, now: &Snapshot, epoch: Epoch) -> Snapshot {
+    let mut snapshot = decided.clone();
+    for (unit, at) in decided.placements() {
+        let moved = now.placement(unit.as_str()).is_some_and(|now| now.epoch == epoch);
+        let missing = decided.machine(at.machine.as_str()).is_none();
+        if let Some(unit) = decided.unit(unit.as_str()).filter(|_| missing && !moved) {
+            let requirements = unit.requirements.as_ref().clone();
+            let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
+            let requirements = Arc::new(requirements);
+            snapshot.put_unit(Unit { requirements, ..unit.as_ref().clone() });
+        }
+    }
+    snapshot
 }
 
 /// The units that are on the machine now and conflict with the new one, as both were when the

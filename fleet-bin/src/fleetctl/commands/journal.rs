@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::fleetctl::args::JournalArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::names::{nearest, unit_arg};
+use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::session::{Session, next_line};
 use crate::fleetctl::words::short_machine;
@@ -33,7 +33,7 @@ pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(),
         one_machine(&context.session, &name).await?;
     }
     let machine = match &args.machine {
-        Some(start) => Some(whole_id(&context.session, start).await?),
+        Some(start) => Some(context.session.machine_named(start).await?.id),
         None => None,
     };
     let options = JournalOptions { lines: Some(args.lines), follow: args.follow, machine };
@@ -52,46 +52,4 @@ async fn one_machine(session: &Session, name: &UnitName) -> Result<(), CliError>
     let id = short_machine(&first.machine_id);
     Err(CliError::failed(format!("{name} is on {} machines", states.len()))
         .help(format!("choose one, for example with --machine {}", id.trim_end_matches('.'))))
-}
-
-/// The machine of which this is the ID, or the start of the ID.
-async fn whole_id(session: &Session, start: &str) -> Result<String, CliError> {
-    let start = start.trim_end_matches('.');
-    let machines = session.machines().await?;
-    let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
-    match pick(start, &ids).as_slice() {
-        [id] => Ok((*id).to_owned()),
-        [] => {
-            let error = CliError::failed(format!("no machine that is present is called {start}"));
-            Err(match nearest(start, ids) {
-                Some(near) => error.help(format!("did you mean {near}?")),
-                None => error.help("\"fleetctl list-machines\" shows those that are"),
-            })
-        }
-        several => Err(CliError::failed(format!("several machines are called {start}"))
-            .help(format!("write more of one of {}", several.join(", ")))),
-    }
-}
-
-/// The ID that is the text, or those that start with it.
-fn pick<'a>(start: &str, ids: &[&'a str]) -> Vec<&'a str> {
-    if let Some(id) = ids.iter().find(|id| **id == start) {
-        return vec![id];
-    }
-    ids.iter().copied().filter(|id| id.starts_with(start)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_is_known_by_the_start_of_its_id() {
-        let ids = ["m1", "m10", "m2"];
-        for (start, expected) in
-            [("m1", &["m1"] as &[_]), ("m2", &["m2"]), ("m10", &["m10"]), ("m", &ids), ("x", &[])]
-        {
-            assert_eq!(pick(start, &ids), expected, "{start}");
-        }
-    }
 }

@@ -26,6 +26,7 @@ const COLUMNS: Columns<Row> = Columns {
         ("metadata", |row, _| cell(Some(pairs(&row.metadata)))),
         ("version", |row, _| cell(Some(row.version.as_str()))),
         ("offers", |row, _| cell(Some(offers(&row.offers)))),
+        ("intent", |row, _| cell(Some(row.intent.as_str()))),
         ("cordoned", |row, _| if row.cordoned { "yes".to_owned() } else { "no".to_owned() }),
     ],
     default: &["machine", "ip", "metadata"],
@@ -44,6 +45,8 @@ struct Row {
     offers: wire::Resources,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cordoned: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    intent: String,
 }
 
 impl Record for Row {
@@ -54,8 +57,8 @@ impl Record for Row {
 
 impl From<wire::Machine> for Row {
     fn from(machine: wire::Machine) -> Self {
-        let wire::Machine { cordoned, id, metadata, offers, primary_ip, version } = machine;
-        Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned }
+        let wire::Machine { cordoned, id, intent, metadata, offers, primary_ip, version } = machine;
+        Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned, intent }
     }
 }
 

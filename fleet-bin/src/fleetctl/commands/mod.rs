@@ -8,6 +8,8 @@ mod journal;
 mod list_machines;
 mod list_unit_files;
 mod list_units;
+mod machine;
+mod machine_drain;
 mod restart;
 mod status;
 mod take_down;
@@ -50,6 +52,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::ListMachines(args) => list_machines::run(context, &args).await?,
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
+        Command::Machine(args) => machine::run(context, &args.command).await?,
         Command::Version(args) => version::run(context, args.server).await?,
         Command::Ssh(_) => return Err(no_ssh()),
     }

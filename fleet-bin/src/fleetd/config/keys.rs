@@ -51,11 +51,34 @@ const STORE_HELP: &str = "Where the cluster's memory is: embedded or memory; thi
 pub(crate) const KEYS: &[Key] = &[
     used("store", "KIND", STORE_HELP),
     used("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
-    used("service_manager", "KIND", "What runs units on this machine: native [default: native]"),
+    used(
+        "runtime_dir",
+        "DIR",
+        "Where it keeps what a reboot clears [default: $RUNTIME_DIRECTORY or /run/fleet]",
+    ),
+    used(
+        "service_manager",
+        "KIND",
+        "What runs units on this machine: native or systemd [default: native]",
+    ),
+    used("systemd_user", "BOOL", "Run units by the user's systemd [default: unless root]"),
+    used(
+        "systemd_private",
+        "BOOL",
+        "Reach systemd by its own socket, not the bus [default: false]",
+    ),
+    used("units_directory", "DIR", "Where systemd finds unit files [default: /run/fleet/units]"),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("machine_id", "ID", "This machine's identity [default: what /etc/machine-id holds]"),
-    used("public_ip", "ADDRESS", "The address that this machine publishes [default: none]"),
+    used("public_ip", "ADDRESS", "The address to publish [default: that of the default route]"),
     used("metadata", "K=V,...", "The metadata that this machine publishes"),
+    used("offer_cpu", "CORES", "Cores that units may reserve; -N: all but N [default: all]"),
+    used("offer_memory", "SIZE", "Memory that units may reserve; -N: all but N [default: all]"),
+    used(
+        "offer_disk",
+        "SIZE",
+        "Disk that units may reserve; -N: all but N [default: the file system of data_dir]",
+    ),
     used("agent_ttl", "TIME", "How long a silent machine counts as present [default: 30s]"),
     used("engine_ttl", "TIME", "How long a silent engine counts as leading [default: 10s]"),
     used("disable_engine", "BOOL", "Never lead [default: false]"),
@@ -71,14 +94,16 @@ pub(crate) const KEYS: &[Key] = &[
     used("etcd_password_file", "FILE", "A file whose first line is the user's password"),
     used("etcd_key_prefix", "PREFIX", "What all keys in etcd begin with [default: /fleet/]"),
     used("etcd_request_timeout", "TIME", "How long a call to etcd may take [default: 2s]"),
-    inert("units_directory", "DIR", "only the systemd service manager keeps unit files there"),
-    inert("systemd_user", "BOOL", "only the systemd service manager has a user bus"),
     inert("engine_reconcile_interval", "SECONDS", "the engine is woken by changes, not by a clock"),
     inert("disable_watches", "BOOL", "all reads are served by one watch"),
     inert("enable_grpc", "BOOL", "daemons meet in the store alone"),
     inert("verify_units", "BOOL", "units are not signed"),
     inert("authorized_keys_file", "FILE", "units are not signed"),
 ];
+
+/// The keys of which a change counts at once when the configuration is read again.
+pub(crate) const LIVE: &[&str] =
+    &["metadata", "offer_cpu", "offer_disk", "offer_memory", "public_ip", "verbosity"];
 
 /// The key of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {

@@ -5,7 +5,9 @@ mod error;
 mod etcd;
 mod file;
 mod keys;
+mod offers;
 mod resolve;
+mod systemd;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -16,26 +18,27 @@ use std::path::{Path, PathBuf};
 pub(crate) use error::ConfigError;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
-pub(crate) use keys::{KEYS, Key, Standing};
+pub(crate) use keys::{KEYS, Key, LIVE, Standing};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
+pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{Found, Low, Origin, Raw};
 
 /// The file that is read when none is named, if it exists.
 const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
 
-/// Reads the configuration: flags win over the environment, that over the file.
-pub(crate) fn load(
+/// Finds the configuration: flags win over the environment, that over the file.
+pub(crate) fn find(
     file: Option<&Path>,
     environment: &dyn Fn(&str) -> Option<String>,
     flags: Low,
-) -> Result<Config, ConfigError> {
+) -> Result<Low, ConfigError> {
     let mut low = match file_to_read(file) {
         Some(path) => read_file(&path)?,
         None => Low::new(),
     };
     low.extend(from_environment(environment));
     low.extend(flags);
-    Config::resolve(&low)
+    Ok(low)
 }
 
 fn file_to_read(file: Option<&Path>) -> Option<PathBuf> {

@@ -13,6 +13,8 @@ use super::error::ConfigError;
 #[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
+use super::offers::Offers;
+use super::systemd::SystemdSettings;
 use super::value::{Found, Low, Raw};
 
 /// A configuration that can be used as it is.
@@ -21,11 +23,14 @@ pub(crate) struct Config {
     pub(crate) store: StoreKind,
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
+    /// For what must not outlive a reboot.
+    pub(crate) runtime_dir: PathBuf,
     pub(crate) listen: Vec<Listen>,
     /// The machine's identity; nothing to take the one that the machine has.
     pub(crate) machine_id: Option<MachineId>,
     pub(crate) public_ip: Option<IpAddr>,
     pub(crate) metadata: Metadata,
+    pub(crate) offers: Offers,
     pub(crate) agent_ttl: Duration,
     pub(crate) engine_ttl: Duration,
     pub(crate) disable_engine: bool,
@@ -49,16 +54,18 @@ pub(crate) enum StoreKind {
 }
 
 impl StoreKind {
-    fn is_etcd(&self) -> bool {
+    pub(crate) fn is_etcd(&self) -> bool {
         !matches!(self, Self::Embedded | Self::Memory)
     }
 }
 
 /// What runs units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceManagerKind {
     /// fleet itself.
     Native,
+    /// systemd.
+    Systemd(SystemdSettings),
 }
 
 impl Config {
@@ -66,11 +73,13 @@ impl Config {
     pub(crate) fn resolve(low: &Low) -> Result<Self, ConfigError> {
         let values = Values { low };
         let store = store(&values)?;
-        let remarks = remarks(low, &store);
+        let service_manager = service_manager(&values)?;
+        let remarks = remarks(low, &store, &service_manager);
         Ok(Self {
             store,
-            service_manager: service_manager(&values)?,
+            service_manager,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
+            runtime_dir: values.text("runtime_dir").map_or_else(runtime_dir, PathBuf::from),
             listen: listen(&values)?,
             machine_id: values.parsed(
                 "machine_id",
@@ -83,6 +92,7 @@ impl Config {
                 })?
                 .flatten(),
             metadata: metadata(&values)?,
+            offers: Offers::resolve(&values)?,
             agent_ttl: values.ttl("agent_ttl", 30)?,
             engine_ttl: values.ttl("engine_ttl", 10)?,
             disable_engine: values
@@ -189,15 +199,18 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
 }
 
 fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
-    let kind = values.parsed("service_manager", "\"native\"", |text| match text {
-        "native" => Some(Some(ServiceManagerKind::Native)),
-        "systemd" | "fake" => Some(None),
-        _ => None,
-    })?;
+    let expected = "\"native\" or \"systemd\"";
+    let known = |text: &str| {
+        let kinds = ["native", "systemd", "fake"];
+        kinds.into_iter().find(|kind| *kind == text)
+    };
+    let kind = values.parsed("service_manager", expected, known)?;
     match (kind, values.low.get("service_manager")) {
-        (Some(None), Some(found)) => Err(unsupported(
+        (Some("systemd"), _) => Ok(ServiceManagerKind::Systemd(SystemdSettings::resolve(values)?)),
+        (Some("fake"), Some(found)) => Err(unsupported(
             found,
-            "this build runs units by itself only: write service_manager = \"native\"",
+            "a fake runs nothing and is for tests: write service_manager = \"native\" or \
+             \"systemd\"",
         )),
         _ => Ok(ServiceManagerKind::Native),
     }
@@ -224,6 +237,13 @@ fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
     found.raw.items().into_iter().map(pair).collect()
 }
 
+/// The directory that systemd made for the service, or the one that it would have made.
+fn runtime_dir() -> PathBuf {
+    let given = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
+    let first = std::env::split_paths(&given).next().filter(|path| !path.as_os_str().is_empty());
+    first.unwrap_or_else(|| PathBuf::from("/run/fleet"))
+}
+
 fn strictness(text: &str) -> Option<Strictness> {
     match text {
         "refuse" => Some(Strictness::Refuse),
@@ -232,11 +252,15 @@ fn strictness(text: &str) -> Option<Strictness> {
     }
 }
 
-fn remarks(low: &Low, store: &StoreKind) -> Vec<String> {
+fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<String> {
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
+    let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
     let idle = |key: &Key| match key.standing {
         Standing::Inert(why) => Some(why),
         Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
+        Standing::Used if of_systemd(key) && *manager == ServiceManagerKind::Native => {
+            Some("another service manager is chosen")
+        }
         Standing::Used => None,
     };
     let remark = |key: &Key| {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fleet_core::Resources;
+
 use super::*;
 
 fn resolve(text: &str) -> Result<Config, String> {
@@ -55,6 +57,16 @@ fn a_file_of_fleet_v1_is_read_as_it_is() {
     assert_eq!(config.remarks, [remark]);
 }
 
+#[test]
+fn a_machine_offers_all_that_it_has_or_less_or_something_else() {
+    let has = Resources { cpu: 4000, memory: 8 << 30, disk: 100 << 30 };
+    let offers = |text: &str| resolve(text).unwrap().offers.of(has);
+    assert_eq!(offers(""), has);
+    let text = "offer_cpu = \"-0.5\"\noffer_memory = \"2G\"\noffer_disk = 0\n";
+    assert_eq!(offers(text), Resources { cpu: 3500, memory: 2 << 30, disk: 0 });
+    assert_eq!(offers("offer_memory = \"-9G\"\n").memory, 0);
+}
+
 #[cfg(feature = "etcd")]
 #[test]
 fn etcd_is_reached_by_the_keys_of_fleet_v1() {
@@ -80,6 +92,19 @@ fn etcd_is_reached_by_the_keys_of_fleet_v1() {
     assert!(!format!("{config:?}").contains("secret"));
     assert_eq!(config.store, StoreKind::Etcd(settings));
     assert_eq!(config.remarks, [] as [String; 0]);
+}
+
+#[test]
+fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
+    let config = resolve(
+        "service_manager = \"systemd\"\nsystemd_user = true\nunits_directory = \"/run/f/\"\n",
+    );
+    let settings =
+        SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
+    assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
+    let config = resolve("systemd_user = true\n").unwrap();
+    let remark = "fleet.conf:1:1: systemd_user changes nothing: another service manager is chosen";
+    assert_eq!(config.remarks, [remark]);
 }
 
 #[test]
@@ -172,14 +197,29 @@ fn every_complaint_names_the_place_and_the_remedy() {
              write \"embedded\", \"etcd\" or \"memory\"",
         ),
         (
-            "service_manager = \"systemd\"\n",
-            "fleet.conf:1:1: this build runs units by itself only: \
-             write service_manager = \"native\"",
+            "service_manager = \"fake\"\n",
+            "fleet.conf:1:1: a fake runs nothing and is for tests: \
+             write service_manager = \"native\" or \"systemd\"",
+        ),
+        (
+            "service_manager = \"systemd\"\nunits_directory = \"units\"\n",
+            "fleet.conf:2:1: units_directory cannot be \"units\": \
+             write an absolute path such as /run/fleet/units",
         ),
         (
             "metadata = \"region\"\n",
             "fleet.conf:1:1: metadata cannot be \"region\": \
              write pairs such as region=us-east,disk=ssd",
+        ),
+        (
+            "offer_cpu = \"-some\"\n",
+            "fleet.conf:1:1: offer_cpu cannot be \"-some\": \
+             write cores such as 3.5, or -0.5 for all but half of one",
+        ),
+        (
+            "offer_memory = \"much\"\n",
+            "fleet.conf:1:1: offer_memory cannot be \"much\": \
+             write a size such as 8G, or -2G for all but that",
         ),
         (
             "listen = [\"/run/fleet.sock\"]\n",
@@ -209,7 +249,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     };
     let origin = Origin::Flag("token-limit".to_owned());
     let flags = Low::from([("token_limit", Found { raw: Raw::Text("3".to_owned()), origin })]);
-    let config = load(Some(&path), &environment, flags).unwrap();
+    let low = find(Some(&path), &environment, flags).unwrap();
+    let config = Config::resolve(&low).unwrap();
     assert_eq!(config.token_limit, 3);
     assert_eq!(config.verbosity, 2);
     assert_eq!(config.data_dir, Path::new("/one"));

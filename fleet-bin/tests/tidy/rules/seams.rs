@@ -5,7 +5,7 @@ use crate::rust::{Source, mentions};
 use crate::tree::rust_files;
 
 const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
-const SERVICE_MANAGERS: [&str; 2] = ["NativeManager", "FakeManager"];
+const SERVICE_MANAGERS: [&str; 3] = ["NativeManager", "FakeManager", "SystemdManager"];
 
 #[test]
 fn one_place_picks_the_implementations() {

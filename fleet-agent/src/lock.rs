@@ -1,0 +1,37 @@
+//! Keeps a directory for one service manager at a time.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::{Clock, ServiceError};
+
+/// How long to wait for an earlier manager of the same directory to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before looking again whether it is gone.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Makes the directory, and makes it this manager's as long as the file is open. A daemon that was
+/// just ended may need a moment until it has let go.
+pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File, ServiceError> {
+    let failed = |source| ServiceError::Io {
+        action: format!("use the directory {}", directory.display()),
+        source,
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let file = File::options().create(true).append(true).open(directory.join("lock"));
+    let file = file.map_err(failed)?;
+    let deadline = clock.now().after(PATIENCE);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+            Err(TryLockError::WouldBlock) if clock.now() < deadline => clock.sleep(PAUSE).await,
+            Err(TryLockError::WouldBlock) => {
+                let place = directory.display();
+                return Err(ServiceError::Unavailable(format!("{place} is in use by another")));
+            }
+        }
+    }
+}

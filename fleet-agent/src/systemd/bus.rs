@@ -1,0 +1,261 @@
+//! A connection to systemd, and the calls that are made over it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use zbus::connection::Builder;
+use zbus::message::Sequence;
+use zbus::wire::{OwnedVariant, Type};
+use zbus::{Connection, DBusError as _, DynamicType, MessageStream, OwnedObjectPath};
+
+use super::config::SystemdConfig;
+use super::private::PrivateSocket;
+
+const NAME: &str = "org.freedesktop.systemd1";
+const OBJECT: &str = "/org/freedesktop/systemd1";
+const BUS: &str = "org.freedesktop.DBus";
+pub(crate) const UNIT: &str = "org.freedesktop.systemd1.Unit";
+pub(crate) const JOB: &str = "org.freedesktop.systemd1.Job";
+
+/// A call that takes longer has failed. Reading all unit files again is the slowest.
+const LONGEST_CALL: Duration = Duration::from_secs(60);
+
+/// How many calls may have no answer yet. The bus allows 128 a connection, and refuses any more.
+const AT_ONCE: usize = 64;
+
+/// What is sent to those who ask: the signals of systemd, and the news that it has left the bus.
+const SIGNALS: [&str; 3] = [
+    "type='signal',sender='org.freedesktop.systemd1',\
+     interface='org.freedesktop.systemd1.Manager',path='/org/freedesktop/systemd1'",
+    "type='signal',sender='org.freedesktop.systemd1',\
+     interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',\
+     path_namespace='/org/freedesktop/systemd1/unit'",
+    "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
+     member='NameOwnerChanged',arg0='org.freedesktop.systemd1'",
+];
+
+/// Why a call did not succeed.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// systemd has refused.
+    Refused {
+        /// D-Bus's name of the error.
+        name: String,
+        /// What systemd says, in a person's words.
+        message: String,
+    },
+    /// Nobody knows whether systemd has heard of it.
+    Lost(String),
+}
+
+impl CallError {
+    pub(crate) fn is_named(&self, wanted: &str) -> bool {
+        matches!(self, Self::Refused { name, .. } if name == wanted)
+    }
+
+    pub(crate) fn no_such_unit(&self) -> bool {
+        self.is_named("org.freedesktop.systemd1.NoSuchUnit")
+    }
+}
+
+/// A connection to one systemd.
+#[derive(Debug)]
+pub(crate) struct Bus {
+    connection: Connection,
+    /// Without a bus there is nobody but systemd at the other end.
+    private: bool,
+    calls: Semaphore,
+}
+
+/// A unit as systemd lists it: name, description, load, active and sub state, the unit that it
+/// follows, its path, and number, type and path of its job.
+type Listed =
+    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
+
+/// A unit's three states.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct States {
+    pub(crate) name: String,
+    pub(crate) load: String,
+    pub(crate) active: String,
+    pub(crate) sub: String,
+}
+
+/// A change of links: `symlink` or `unlink`, the link, where it leads.
+pub(crate) type Change = (String, String, String);
+
+impl Bus {
+    /// Connects, and asks for signals. The stream has every message from then on.
+    pub(crate) async fn open(config: &SystemdConfig) -> Result<(Self, MessageStream), CallError> {
+        let socket = UnixStream::connect(&config.socket).await;
+        let lost = |error: std::io::Error| {
+            CallError::Lost(format!("cannot connect to {}: {error}", config.socket.display()))
+        };
+        let socket = socket.map_err(lost)?;
+        let builder = match config.private {
+            true => Builder::socket(PrivateSocket(socket)).p2p(),
+            false => Builder::unix_stream(socket.into_std().map_err(lost)?),
+        };
+        let builder = builder.method_timeout(LONGEST_CALL);
+        let connection = builder.build().await.map_err(failed)?;
+        let signals = MessageStream::from(&connection);
+        let bus = Self { connection, private: config.private, calls: Semaphore::new(AT_ONCE) };
+        bus.ask_for_signals().await?;
+        Ok((bus, signals))
+    }
+
+    async fn ask_for_signals(&self) -> Result<(), CallError> {
+        if !self.private {
+            for rule in SIGNALS {
+                let path = "/org/freedesktop/DBus";
+                let sent =
+                    self.connection.call_method(Some(BUS), path, Some(BUS), "AddMatch", &rule);
+                sent.await.map_err(failed)?;
+            }
+        }
+        match self.manager::<_, ()>("Subscribe", &()).await {
+            Err(error) if !error.is_named("org.freedesktop.systemd1.AlreadySubscribed") => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls a method of systemd's manager.
+    pub(crate) async fn manager<B, R>(&self, method: &str, body: &B) -> Result<R, CallError>
+    where
+        B: Serialize + DynamicType,
+        R: DeserializeOwned + Type,
+    {
+        self.call(OBJECT, "org.freedesktop.systemd1.Manager", method, body).await
+    }
+
+    /// One property of an object.
+    pub(crate) async fn property<T>(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &str,
+    ) -> Result<T, CallError>
+    where
+        T: TryFrom<OwnedVariant>,
+    {
+        let method = "org.freedesktop.DBus.Properties";
+        let value: OwnedVariant = self.call(path, method, "Get", &(interface, name)).await?;
+        let odd = || CallError::Lost(format!("{name} of {path} has another type than it should"));
+        value.try_into().map_err(|_| odd())
+    }
+
+    /// The three states of units, which systemd reads if it does not have them in memory.
+    pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
+        let listed: Vec<Listed> = self.manager("ListUnitsByNames", &units).await?;
+        let states = listed.into_iter().map(|(name, _, load, active, sub, ..)| States {
+            name,
+            load,
+            active,
+            sub,
+        });
+        Ok(states.collect())
+    }
+
+    /// Where systemd keeps a unit; `None` when it is not in memory.
+    pub(crate) async fn in_memory(&self, unit: &str) -> Result<Option<String>, CallError> {
+        match self.manager::<_, OwnedObjectPath>("GetUnit", &unit).await {
+            Ok(path) => Ok(Some(path.to_string())),
+            Err(error) if error.no_such_unit() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for a job about a unit; returns the job's path.
+    pub(crate) async fn job(&self, method: &str, unit: &str) -> Result<String, CallError> {
+        let path: OwnedObjectPath = self.manager(method, &(unit, "replace")).await?;
+        Ok(path.to_string())
+    }
+
+    /// The place of an answer that is given now: all that systemd did before has its signals
+    /// before it.
+    pub(crate) async fn present(&self) -> Result<Sequence, CallError> {
+        let destination = (!self.private).then_some(NAME);
+        let peer = Some("org.freedesktop.DBus.Peer");
+        let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &()).await;
+        pong.map(|pong| pong.recv_position()).map_err(failed)
+    }
+
+    async fn call<B, R>(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<R, CallError>
+    where
+        B: Serialize + DynamicType,
+        R: DeserializeOwned + Type,
+    {
+        let _permit = self.calls.acquire().await;
+        let destination = (!self.private).then_some(NAME);
+        let reply =
+            self.connection.call_method(destination, path, Some(interface), method, body).await;
+        reply.map_err(failed)?.body().deserialize().map_err(failed)
+    }
+}
+
+/// Where systemd keeps a unit of that name.
+pub(crate) fn unit_path(unit: &str) -> String {
+    let mut path = format!("{OBJECT}/unit/");
+    for (index, byte) in unit.bytes().enumerate() {
+        let plain = byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit());
+        if plain {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("_{byte:02x}"));
+        }
+    }
+    path
+}
+
+/// Errors that systemd does not answer with, but the bus or nobody.
+const UNANSWERED: [&str; 8] = [
+    "org.freedesktop.DBus.Error.Disconnected",
+    "org.freedesktop.DBus.Error.LimitsExceeded",
+    "org.freedesktop.DBus.Error.NameHasNoOwner",
+    "org.freedesktop.DBus.Error.NoReply",
+    "org.freedesktop.DBus.Error.NoServer",
+    "org.freedesktop.DBus.Error.ServiceUnknown",
+    "org.freedesktop.DBus.Error.TimedOut",
+    "org.freedesktop.DBus.Error.Timeout",
+];
+
+fn failed(error: zbus::Error) -> CallError {
+    let (name, message) = match &error {
+        zbus::Error::MethodError(name, message, _) => (name.to_string(), message.clone()),
+        zbus::Error::FDO(error) => {
+            (error.name().to_string(), error.description().map(str::to_owned))
+        }
+        other => return CallError::Lost(other.to_string()),
+    };
+    let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| name.clone());
+    // The bus itself starts no systemd, which it says by errors of a family of their own.
+    let unanswered = UNANSWERED.contains(&name.as_str()) || name.contains(".Spawn.");
+    if unanswered { CallError::Lost(message) } else { CallError::Refused { name, message } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_has_its_path() {
+        let rows = [
+            ("a.service", "/org/freedesktop/systemd1/unit/a_2eservice"),
+            ("7-b@x_y.timer", "/org/freedesktop/systemd1/unit/_37_2db_40x_5fy_2etimer"),
+        ];
+        for (unit, path) in rows {
+            assert_eq!(unit_path(unit), path);
+        }
+    }
+}

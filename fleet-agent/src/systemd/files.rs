@@ -1,0 +1,163 @@
+//! The directory with the unit files and, beside each, the record of what was asked.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `NAME` | the unit file, byte for byte; systemd has a link to it |
+//! | `NAME.json` | what was asked: hash, epoch, generation, loaded or launched |
+//! | `boot` | the boot that all this belongs to |
+//! | `lock` | nothing; whoever uses the directory holds it locked |
+//!
+//! Each is replaced as a whole by renaming. Nothing is synced to the disk: all of it means nothing
+//! after the machine was booted again, and the end of the daemon loses no write that the kernel
+//! has taken.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fleet_core::Epoch;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::record::Record;
+
+/// The directory of one manager.
+#[derive(Debug)]
+pub(crate) struct UnitFiles {
+    directory: PathBuf,
+}
+
+impl UnitFiles {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Where the unit file is.
+    pub(crate) fn text(&self, unit: &UnitName) -> PathBuf {
+        self.directory.join(unit.as_str())
+    }
+
+    fn record(&self, unit: &UnitName) -> PathBuf {
+        self.directory.join(format!("{unit}.json"))
+    }
+
+    pub(crate) fn write_text(&self, unit: &UnitName, source: &[u8]) -> io::Result<()> {
+        replace(&self.text(unit), source)
+    }
+
+    pub(crate) fn write_record(&self, unit: &UnitName, record: &Record) -> io::Result<()> {
+        replace(&self.record(unit), &record.to_json()?)
+    }
+
+    /// Removes the unit file, and last the record: without either there is no unit.
+    pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
+        gone(std::fs::remove_file(self.text(unit)))?;
+        gone(std::fs::remove_file(self.record(unit)))
+    }
+
+    /// All units of which there is a file or a record. Where one of both is missing or cannot be
+    /// read, nothing counts as asked, so that whoever knows what is wanted says it again: a unit
+    /// that is wanted is loaded anew and goes on as it is, and any other is unloaded.
+    pub(crate) fn read(&self) -> io::Result<Vec<(UnitName, Record)>> {
+        let mut units = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let unit = name.strip_suffix(".json").unwrap_or(name);
+            let Ok(unit) = UnitName::parse(unit) else { continue };
+            let of_both = name.ends_with(".json") && self.text(&unit).exists();
+            if let Some(record) = (!of_both).then(|| self.read_unit(&unit)).flatten() {
+                units.push((unit, record));
+            }
+        }
+        Ok(units)
+    }
+
+    fn read_unit(&self, unit: &UnitName) -> Option<Record> {
+        let record = std::fs::read(self.record(unit)).ok();
+        let record = record.and_then(|bytes| Record::from_json(&bytes));
+        let source = std::fs::read(self.text(unit)).unwrap_or_default();
+        let hash = UnitFile::parse_collecting(&source).0.hash();
+        match record {
+            Some(record) if record.known.hash == hash => Some(record),
+            Some(record) => Some(Record::new(hash, record.known.epoch)),
+            None => Some(Record::new(hash, Epoch(0))),
+        }
+    }
+
+    /// Forgets all of an earlier boot: nothing of it runs, and systemd has no link to it.
+    pub(crate) fn forget_old_boot(&self, boot: &str) -> io::Result<()> {
+        let file = self.directory.join("boot");
+        let memory = std::fs::read_to_string(&file).unwrap_or_default();
+        if memory == boot {
+            return Ok(());
+        }
+        if !memory.is_empty() {
+            for (unit, _) in self.read()? {
+                self.remove(&unit)?;
+            }
+        }
+        replace(&file, boot.as_bytes())
+    }
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    std::fs::write(&aside, bytes)?;
+    std::fs::rename(&aside, path)
+}
+
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_core::TargetState;
+
+    const TEXT: &[u8] = b"[Service]\nExecStart=/bin/true\n";
+
+    fn asked(files: &UnitFiles, unit: &UnitName) -> Option<TargetState> {
+        let units = files.read().expect("it can be read");
+        let found = units.into_iter().find(|(name, _)| name == unit);
+        found.map(|(_, record)| record.known.asked)
+    }
+
+    #[test]
+    fn what_is_half_there_counts_as_not_asked() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let files = UnitFiles::new(temporary.path().to_owned());
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        assert_eq!(asked(&files, &unit), None);
+
+        let hash = UnitFile::parse(TEXT).expect("it parses").hash();
+        let mut record = Record::new(hash, Epoch(3));
+        record.known.asked = TargetState::Launched;
+        files.write_text(&unit, TEXT).expect("it can be written");
+        assert_eq!(asked(&files, &unit), Some(TargetState::Inactive), "without a record");
+        files.write_record(&unit, &record).expect("it can be written");
+        assert_eq!(files.read().expect("it can be read"), [(unit.clone(), record)]);
+        files.write_text(&unit, b"[Service]\n").expect("it can be written");
+        assert_eq!(asked(&files, &unit), Some(TargetState::Inactive), "with another file");
+        std::fs::remove_file(files.text(&unit)).expect("it can be removed");
+        assert_eq!(asked(&files, &unit), Some(TargetState::Inactive), "without a file");
+        files.remove(&unit).expect("it can be removed");
+        assert_eq!(asked(&files, &unit), None);
+    }
+
+    #[test]
+    fn another_boot_forgets_all() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let files = UnitFiles::new(temporary.path().to_owned());
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        files.forget_old_boot("one").expect("it can be written");
+        files.write_text(&unit, TEXT).expect("it can be written");
+        files.forget_old_boot("one").expect("it can be written");
+        assert!(asked(&files, &unit).is_some());
+        files.forget_old_boot("two").expect("it can be written");
+        assert_eq!(asked(&files, &unit), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! Hands unit files to systemd by links that last until the machine is booted again, and takes
+//! them back.
+
+use std::path::Path;
+
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::bus::{Bus, CallError, Change, UNIT};
+use super::foreign;
+use super::machine::{Machine, io_error, unavailable};
+use crate::ServiceError;
+
+const ONLY_TILL_BOOT: bool = true;
+const OVER_OTHERS: bool = false;
+
+/// Links a unit's file where systemd finds it, and enables the unit if it has an `[Install]`
+/// section.
+pub(crate) async fn install(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    file: &UnitFile,
+) -> Result<(), ServiceError> {
+    let text = machine.files.text(unit);
+    let path = text.to_string_lossy();
+    let link = (&[&*path][..], ONLY_TILL_BOOT, OVER_OTHERS);
+    let linked: Result<Vec<Change>, _> = bus.manager("LinkUnitFiles", &link).await;
+    linked.map_err(|error| refused(unit, 0, "link the unit's file", error))?;
+    if file.has_section("Install") {
+        enable(machine, bus, unit, file).await?;
+    }
+    Ok(())
+}
+
+async fn enable(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    file: &UnitFile,
+) -> Result<(), ServiceError> {
+    for option in file.values("Install", "Alias") {
+        let line = file.location(option.span().start).line;
+        refuse_taken(machine, bus, unit, line, option.value()).await?;
+    }
+    let line = file.options().find(|option| option.section() == "Install");
+    let line = line.map_or(0, |option| file.location(option.span().start).line);
+    let order = (&[unit.as_str()][..], ONLY_TILL_BOOT, OVER_OTHERS);
+    let enabled: Result<(bool, Vec<Change>), _> = bus.manager("EnableUnitFiles", &order).await;
+    let (_, changes) = enabled.map_err(|error| refused(unit, line, "enable it", error))?;
+    owe_reload(machine, bus, &changes).await.map_err(unavailable)
+}
+
+/// A name that the machine has by itself is no alias.
+async fn refuse_taken(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    line: usize,
+    aliases: &str,
+) -> Result<(), ServiceError> {
+    for alias in aliases.split_whitespace().filter_map(|alias| UnitName::parse(alias).ok()) {
+        let place = foreign::look(machine, bus, &alias).await.map_err(unavailable)?;
+        // Its own earlier alias is a link to its own file.
+        let link = std::fs::canonicalize(machine.config.links.join(alias.as_str()));
+        if let (Err(what), false) = (place, link.is_ok_and(|to| to == machine.files.text(unit))) {
+            let problem =
+                format!("Alias= cannot be {alias}: this machine has {what} of its own there");
+            return Err(ServiceError::BadSetting { unit: unit.clone(), line, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Takes a unit's links away. That there are none is no error.
+pub(crate) async fn uninstall(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(), ServiceError> {
+    let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
+    match bus.manager::<_, Vec<Change>>("DisableUnitFiles", &order).await {
+        Ok(changes) => owe_reload(machine, bus, &changes).await.map_err(unavailable)?,
+        Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => {}
+        Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => {}
+        Err(error) => return Err(unavailable(error)),
+    }
+    // Whatever systemd thinks of the file, nothing may lead to where there will be none.
+    let link = machine.config.links.join(unit.as_str());
+    match std::fs::read_link(&link) {
+        Ok(to) if to == machine.files.text(unit) => {
+            std::fs::remove_file(&link).map_err(io_error(format!("unlink {}", link.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether systemd has what a change of links is about in memory, and would go by what was before.
+///
+/// A target that is up reads what it wants when it is next started. The machine's own targets are
+/// hardly ever, so that they are read again with the next reload and need none of their own.
+async fn owe_reload(machine: &Machine, bus: &Bus, changes: &[Change]) -> Result<(), CallError> {
+    for (_, link, _) in changes {
+        let Some(wanting) = wanting(Path::new(link)) else { continue };
+        let Some(path) = bus.in_memory(&wanting).await? else { continue };
+        let is_own =
+            UnitName::parse(&wanting).is_ok_and(|unit| machine.units.record(&unit).is_some());
+        if wanting.ends_with(".target") && !is_own {
+            let active: String = bus.property(&path, UNIT, "ActiveState").await?;
+            if active == "active" {
+                continue;
+            }
+        }
+        machine.reload.owe();
+    }
+    Ok(())
+}
+
+/// The unit that wants what a link leads to.
+fn wanting(link: &Path) -> Option<String> {
+    let directory = link.parent()?.file_name()?.to_str()?;
+    let suffixes = [".wants", ".requires", ".upholds"];
+    suffixes.iter().find_map(|suffix| directory.strip_suffix(suffix)).map(str::to_owned)
+}
+
+/// An error of a call that may be about the unit's file.
+pub(crate) fn refused(
+    unit: &UnitName,
+    line: usize,
+    action: &str,
+    error: CallError,
+) -> ServiceError {
+    match error {
+        CallError::Refused { name, message }
+            if !name.contains("AccessDenied") && !name.contains("AuthorizationRequired") =>
+        {
+            let problem = format!("systemd cannot {action}: {message}");
+            ServiceError::BadSetting { unit: unit.clone(), line, problem }
+        }
+        error => unavailable(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_tells_who_wants() {
+        let rows = [
+            ("/run/systemd/system/a.service.wants/b.service", Some("a.service")),
+            ("/run/systemd/system/a.target.requires/b.service", Some("a.target")),
+            ("/run/systemd/system/b.service", None),
+            ("b.service", None),
+        ];
+        for (link, expected) in rows {
+            assert_eq!(wanting(Path::new(link)).as_deref(), expected, "{link}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Takes over a unit's file, and forgets a unit.
+
+use fleet_core::{Epoch, KnownUnit, TargetState};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
+use zbus::wire::{OwnedVariant, Variant};
+
+use super::bus::{Bus, CallError, UNIT, unit_path};
+use super::foreign::{Place, look_for};
+use super::install::{install, uninstall};
+use super::look::look_at;
+use super::machine::{Machine, io_error, unavailable};
+use super::order::stop_and_wait;
+use super::reason::bad_file;
+use super::record::Record;
+use crate::ServiceError;
+
+/// Takes a file over, or only the epoch when it is the file that is known.
+pub(crate) async fn load(
+    machine: &Machine,
+    unit: &UnitName,
+    file: &UnitFile,
+    epoch: Epoch,
+) -> Result<(), ServiceError> {
+    let _turn = machine.gates.turn(unit).await;
+    let bus = machine.bus()?;
+    let before = machine.units.record(unit);
+    if let Some(mut record) = before.clone().filter(|record| is_same(record, file)) {
+        record.known.epoch = epoch;
+        return machine.remember(unit, record);
+    }
+    refuse_type(unit)?;
+    let place = look_for(machine, &bus, unit).await?;
+    if place == Place::Stale {
+        machine.reload.owe();
+    }
+    machine.units.follow(unit, None);
+    let mut record = begin(before.as_ref(), file, epoch);
+    let result = take_over(machine, &bus, unit, file, &record, place).await;
+    if let Err(error) = result {
+        give_up(machine, &bus, unit, before.is_some(), record).await;
+        return Err(error);
+    }
+    if record.known.asked == TargetState::Inactive {
+        record.known.asked = TargetState::Loaded;
+    }
+    machine.remember(unit, record)
+}
+
+/// Whether the known file is this one, and was taken over to the end.
+fn is_same(record: &Record, file: &UnitFile) -> bool {
+    record.known.hash == file.hash() && record.known.asked != TargetState::Inactive
+}
+
+/// What is remembered of a unit with a new file: what was asked of it before still counts.
+fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
+    let mut record = before.cloned().unwrap_or_else(|| Record::new(file.hash(), epoch));
+    (record.known.hash, record.known.epoch) = (file.hash(), epoch);
+    record
+}
+
+/// systemd reads no file for units of these types.
+fn refuse_type(unit: &UnitName) -> Result<(), ServiceError> {
+    let problem = match unit.unit_type() {
+        UnitType::Busname | UnitType::Snapshot => "systemd has no units of this type any more",
+        UnitType::Scope => "systemd runs no scope from a file: write a service",
+        _ if unit.is_template() => "a template is not run itself: name an instance",
+        _ => return Ok(()),
+    };
+    Err(ServiceError::BadSetting { unit: unit.clone(), line: 0, problem: problem.to_owned() })
+}
+
+async fn take_over(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    file: &UnitFile,
+    record: &Record,
+    place: Place,
+) -> Result<(), ServiceError> {
+    let written = machine.files.write_text(unit, file.source());
+    let begun = written.and_then(|()| machine.files.write_record(unit, record));
+    begun.map_err(io_error(format!("write the unit file of {unit}")))?;
+    install(machine, bus, unit, file).await?;
+    let states = look_at(machine, bus, unit).await.map_err(unavailable)?;
+    match states.map(|states| states.load).as_deref() {
+        // What is in memory is not this file yet.
+        _ if place == Place::Stale => Ok(()),
+        // systemd looks into its folders by their times, which may be too coarse to tell.
+        Some("not-found") | None => {
+            machine.reload.owe();
+            Ok(())
+        }
+        Some("bad-setting" | "error" | "masked") => {
+            let said = why_not_loaded(bus, unit).await.map_err(unavailable)?;
+            Err(bad_file(unit, file, &said))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// What systemd says of a file that it does not take.
+async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError> {
+    let path = unit_path(unit.as_str());
+    let error = bus.property::<OwnedVariant>(&path, UNIT, "LoadError").await;
+    let said = match error.as_deref() {
+        Ok(Variant::Structure(error)) => match error.fields() {
+            [_, Variant::Str(message)] => message.to_string(),
+            _ => String::new(),
+        },
+        Ok(_) => String::new(),
+        Err(CallError::Refused { message, .. }) => message.clone(),
+        Err(CallError::Lost(reason)) => return Err(CallError::Lost(reason.clone())),
+    };
+    let said = said.trim_end_matches('.').to_owned();
+    Ok(if said.is_empty() { "its own log has the reason".to_owned() } else { said })
+}
+
+/// Takes away what a load that failed has left. Where that cannot be done, or the unit was known
+/// before and may run, it stays known as one of which nothing was asked.
+async fn give_up(machine: &Machine, bus: &Bus, unit: &UnitName, was_known: bool, record: Record) {
+    if !was_known {
+        let undone = match uninstall(machine, bus, unit).await {
+            Ok(()) => machine.files.remove(unit).map_err(io_error("remove a unit file")),
+            Err(error) => Err(error),
+        };
+        match undone {
+            Ok(()) => return machine.units.forget(unit),
+            Err(error) => tracing::warn!(%unit, %error, "cannot take back a unit file"),
+        }
+    }
+    let known = KnownUnit { asked: TargetState::Inactive, ..record.known };
+    if let Err(error) = machine.remember(unit, Record { known, ..record }) {
+        tracing::warn!(%unit, %error, "cannot write down that a load has failed");
+    }
+}
+
+/// Stops a unit and removes all of it.
+pub(crate) async fn unload(machine: &Machine, unit: &UnitName) -> Result<(), ServiceError> {
+    let _turn = machine.gates.turn(unit).await;
+    let bus = machine.bus()?;
+    if machine.units.record(unit).is_none() {
+        return Ok(());
+    }
+    stop_and_wait(machine, &bus, unit).await?;
+    uninstall(machine, &bus, unit).await?;
+    let removed = machine.files.remove(unit);
+    // Of a unit that has failed systemd would remember that for ever.
+    let reset: Result<(), _> = bus.manager("ResetFailedUnit", &unit.as_str()).await;
+    removed.map_err(io_error(format!("remove the unit file of {unit}")))?;
+    machine.units.forget(unit);
+    machine.feed.report(unit);
+    if let Err(error @ CallError::Lost(_)) = reset {
+        return Err(unavailable(error));
+    }
+    // Another unit that names it keeps it in memory, with what its file said.
+    if bus.in_memory(unit.as_str()).await.map_err(unavailable)?.is_some() {
+        machine.reload.owe();
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Looks at units by asking systemd, where its signals are not enough.
+
+use fleet_unitfile::UnitName;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use zbus::wire::OwnedVariant;
+
+use super::bus::{Bus, CallError, JOB, States, UNIT, unit_path};
+use super::machine::Machine;
+use super::state::{Properties, Seen, details};
+use super::units::told;
+
+/// How many units are asked for at a time.
+const AT_ONCE: usize = 8;
+
+/// How often a unit is asked for again that changes while it is being asked for. Each change brings
+/// its own signal, so nothing is missed by giving up.
+const ATTEMPTS: usize = 3;
+
+/// Looks at all units once: one call for all of them, and more for those that have changed. Then
+/// at the jobs that somebody waits for.
+pub(crate) async fn look_at_all(machine: &Machine, bus: &Bus) -> Result<(), CallError> {
+    let units = machine.units.names();
+    let mut changed = Vec::new();
+    if !units.is_empty() {
+        let news: Vec<u64> = units.iter().map(|unit| machine.units.news(unit)).collect();
+        let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+        let states = bus.states(&names).await?;
+        for ((unit, news), states) in units.iter().zip(news).zip(&states) {
+            if take_in(machine, unit, news, states) {
+                changed.push(look_closer(machine, bus, unit));
+            }
+        }
+    }
+    stream::iter(changed).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    settle_jobs(machine, bus).await
+}
+
+/// Takes the three states of a unit in; whether there is more to ask.
+fn take_in(machine: &Machine, unit: &UnitName, news: u64, states: &States) -> bool {
+    let mut more = false;
+    let take = |seen: &mut Seen, is_latest| more = seen.on_states(states, is_latest);
+    if machine.units.on_answer(unit, news, take) {
+        machine.feed.report(unit);
+    }
+    more
+}
+
+/// Reads one unit, and takes in what systemd says of it.
+pub(crate) async fn look_at(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Option<States>, CallError> {
+    let news = machine.units.news(unit);
+    let states = bus.states(&[unit.as_str()]).await?.into_iter().next();
+    if let Some(states) = &states
+        && take_in(machine, unit, news, states)
+    {
+        look_closer(machine, bus, unit).await?;
+    }
+    Ok(states)
+}
+
+/// Asks for what the three states do not tell.
+async fn look_closer(machine: &Machine, bus: &Bus, unit: &UnitName) -> Result<(), CallError> {
+    let path = unit_path(unit.as_str());
+    for _ in 0..ATTEMPTS {
+        let news = machine.units.news(unit);
+        let common = ask(bus, &path, UNIT, &["StateChangeTimestamp", "InvocationID"]).await?;
+        let own = match details(unit.unit_type()) {
+            Some((interface, names)) => ask(bus, &path, interface, names).await?,
+            None => Properties::new(),
+        };
+        let mut is_done = false;
+        let is_new = machine.units.on_answer(unit, news, |seen, is_latest| {
+            is_done = is_latest;
+            if is_latest {
+                told(UNIT, &common)(seen);
+                told("", &own)(seen);
+            }
+        });
+        if is_new {
+            machine.feed.report(unit);
+        }
+        if is_done {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn ask(
+    bus: &Bus,
+    path: &str,
+    interface: &str,
+    names: &[&str],
+) -> Result<Properties, CallError> {
+    let mut properties = Properties::new();
+    for name in names {
+        match bus.property::<OwnedVariant>(path, interface, name).await {
+            Ok(value) => drop(properties.insert((*name).to_owned(), value)),
+            // A unit that does nothing may be forgotten between two questions.
+            Err(CallError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(properties)
+}
+
+/// Tells those who wait for a job that is gone by now: its end may have been missed.
+async fn settle_jobs(machine: &Machine, bus: &Bus) -> Result<(), CallError> {
+    for job in machine.jobs.waited_for() {
+        match bus.property::<OwnedVariant>(&job, JOB, "State").await {
+            Err(CallError::Refused { .. }) => {
+                // Its end may have been told already, and not taken in yet.
+                machine.catch_up(bus).await?;
+                machine.jobs.on_gone(&job);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The service manager that drives systemd.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::task::AbortHandle;
+
+use super::config::SystemdConfig;
+use super::machine::{Machine, Session, io_error, unavailable};
+use super::{journal, link, load, order, reload};
+use crate::lock::acquire;
+use crate::{
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+};
+
+/// Runs units by the machine's systemd, over D-Bus.
+///
+/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
+/// the same directory knows them again. A machine that was booted since knows no unit.
+///
+/// # Files
+///
+/// A unit's file is kept byte for byte in the manager's directory, and systemd is given a link to
+/// it that lasts until the machine is booted again. What the machine adds to a unit, such as a
+/// drop-in below `/etc/systemd/system`, counts as it does for any other. A unit with an `[Install]`
+/// section is enabled, also until the next boot. A name that the machine has a unit for by itself
+/// is refused.
+///
+/// systemd reads its files again only where it would go by old ones; see
+/// [`reload`](ServiceManager::reload).
+///
+/// # Connection
+///
+/// While systemd cannot be reached every call gives [`ServiceError::Unavailable`]; nothing is
+/// known of the units then, and nothing happens to them. The manager connects again by itself.
+/// Who waits for a start or stop meanwhile goes on waiting.
+///
+/// # Drift
+///
+/// A unit that somebody stopped is told from one that ended by itself as long as the manager saw
+/// it happen; the next manager of the directory no longer knows. Units that others start are not
+/// told of, since timers, sockets and other units do that rightly.
+///
+/// # Output
+///
+/// A unit's journal is what its own processes write, as the machine's `journalctl` tells it.
+pub struct SystemdManager {
+    machine: Arc<Machine>,
+    link: AbortHandle,
+    /// Held as long as this manager uses the directory.
+    _lock: File,
+}
+
+impl SystemdManager {
+    /// Connects to systemd, and finds what an earlier manager has loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Unavailable`] when systemd cannot be reached or another manager uses the
+    /// directory, and [`ServiceError::Io`] when the directory cannot be used.
+    pub async fn open(config: SystemdConfig) -> Result<Arc<Self>, ServiceError> {
+        let lock = acquire(&config.directory, &*config.clock).await?;
+        let machine = Arc::new(Machine::new(config));
+        take_back(&machine).map_err(io_error("read the records of units"))?;
+        let mut session = machine.session.subscribe();
+        let link = tokio::spawn(link::keep(Arc::clone(&machine))).abort_handle();
+        let manager = Self { machine, link, _lock: lock };
+        // Its sender is here, so it is not dropped meanwhile.
+        drop(session.wait_for(|session| !matches!(session, Session::New)).await);
+        manager.machine.bus()?;
+        Ok(Arc::new(manager))
+    }
+}
+
+/// Reads what an earlier manager has written down.
+fn take_back(machine: &Machine) -> std::io::Result<()> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    machine.files.forget_old_boot(boot.trim_end())?;
+    for (unit, record) in machine.files.read()? {
+        machine.reload.doubt([unit.clone()]);
+        machine.units.follow(&unit, Some(record));
+    }
+    Ok(())
+}
+
+impl Drop for SystemdManager {
+    fn drop(&mut self) {
+        self.link.abort();
+    }
+}
+
+#[async_trait]
+impl ServiceManager for SystemdManager {
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        load::load(&self.machine, unit, file, epoch).await
+    }
+
+    async fn reload(&self) -> Result<(), ServiceError> {
+        let bus = self.machine.bus()?;
+        reload::reload(&self.machine, &bus).await.map_err(unavailable)
+    }
+
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        load::unload(&self.machine, unit).await
+    }
+
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        order::launch(&self.machine, unit, "StartUnit", generation).await
+    }
+
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        order::launch(&self.machine, unit, "RestartUnit", generation).await
+    }
+
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        order::stop(&self.machine, unit).await
+    }
+
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
+        self.machine.bus()?;
+        Ok(self.machine.units.managed(unit))
+    }
+
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        self.machine.bus()?;
+        Ok(self.machine.units.all_managed())
+    }
+
+    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        Ok(self.machine.units.drift(unit))
+    }
+
+    fn changes(&self) -> StateChanges {
+        self.machine.feed.subscribe()
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.machine.record(unit)?;
+        journal::read(self.machine.config.scope, unit, query)
+    }
+}

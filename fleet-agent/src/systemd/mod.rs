@@ -1,0 +1,38 @@
+//! The service manager that drives the machine's systemd over D-Bus.
+//!
+//! ```text
+//! manager ── load, install ──> files, record     unit files and what was asked of them
+//!    │           └───────────> bus               calls to systemd
+//!    ├───── order, jobs ─────> bus               start, stop, restart; the ends of jobs
+//!    ├───── journal                              journalctl as a child process
+//!    └ link: one task ── dispatch ──> state, jobs    systemd's signals, in their order
+//!                     └─ look ──────> state          everything once, when signals were missed
+//! ```
+//!
+//! Nothing is polled. What a unit does is known from systemd's signals alone; after a connection
+//! was lost, or systemd has read its files again, everything is looked at once.
+
+mod bus;
+mod config;
+mod files;
+mod foreign;
+mod gates;
+mod install;
+mod jobs;
+mod journal;
+mod link;
+mod load;
+mod look;
+mod machine;
+mod manager;
+mod meddling;
+mod order;
+mod private;
+mod reason;
+mod record;
+mod reload;
+mod state;
+mod units;
+
+pub use config::{SystemdConfig, SystemdScope};
+pub use manager::SystemdManager;

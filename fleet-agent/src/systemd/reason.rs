@@ -1,0 +1,107 @@
+//! Pure: says in a person's words why systemd did not do what it was asked.
+
+use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType, check};
+
+use super::state::Seen;
+use crate::ServiceError;
+
+/// Why systemd has refused a unit's file: what the check finds wrong in it, or else what systemd
+/// says, which is little.
+pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceError {
+    let findings = check(unit, file);
+    let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
+    let (line, problem) = match fatal {
+        Some(finding) if finding.help().is_empty() => {
+            (finding.location().line, finding.message().to_owned())
+        }
+        Some(finding) => {
+            (finding.location().line, format!("{}: {}", finding.message(), finding.help()))
+        }
+        None => (0, format!("systemd refuses the file: {said}")),
+    };
+    ServiceError::BadSetting { unit: unit.clone(), line, problem }
+}
+
+/// Why a start did not succeed, by the result of its job and what was seen of the unit.
+pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> String {
+    match result {
+        // Such a unit is refused without having failed.
+        "failed" if triggers(unit) && !seen.has_failed() => {
+            "systemd refuses it: the unit that it is to start may not be loaded".to_owned()
+        }
+        "failed" => seen.failure(),
+        "dependency" => "a unit that it requires did not start".to_owned(),
+        "timeout" => "its start took longer than its job may take".to_owned(),
+        "canceled" => "another order has overtaken it".to_owned(),
+        "skipped" => "systemd skipped it, since a condition of it does not hold".to_owned(),
+        "assert" => "an assertion of it does not hold".to_owned(),
+        "unsupported" => "this machine cannot run units of its type".to_owned(),
+        "once" => "it runs once a boot, and has".to_owned(),
+        other => format!("the result of its start is {other:?}"),
+    }
+}
+
+/// Whether all that a unit does is to start another.
+fn triggers(unit: &UnitName) -> bool {
+    matches!(unit.unit_type(), UnitType::Path | UnitType::Socket | UnitType::Timer)
+}
+
+/// Why a stop did not succeed, by the result of its job.
+pub(crate) fn stop_problem(result: &str) -> String {
+    match result {
+        "timeout" => "its stop took longer than its job may take".to_owned(),
+        "canceled" => "another order has overtaken it".to_owned(),
+        other => format!("the result of its stop is {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bus::States;
+    use super::*;
+
+    fn seen(active: &str) -> Seen {
+        let mut seen = Seen::default();
+        let [load, active, sub] = ["loaded", active, ""].map(str::to_owned);
+        seen.on_states(&States { name: String::new(), load, active, sub }, true);
+        seen
+    }
+
+    #[test]
+    fn a_start_that_is_no_success_has_a_reason() {
+        let rows = [
+            ("a.service", "failed", "failed", "systemd does not say why"),
+            ("a.timer", "failed", "failed", "systemd does not say why"),
+            (
+                "a.timer",
+                "failed",
+                "inactive",
+                "systemd refuses it: the unit that it is to start may not be loaded",
+            ),
+            ("a.service", "dependency", "inactive", "a unit that it requires did not start"),
+            ("a.service", "canceled", "inactive", "another order has overtaken it"),
+            ("a.service", "odd", "inactive", "the result of its start is \"odd\""),
+        ];
+        for (unit, result, active, expected) in rows {
+            let unit: UnitName = unit.parse().expect("it is a name");
+            assert_eq!(start_problem(&unit, result, &seen(active)), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_refused_with_its_line_where_that_is_known() {
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        let refused = |text: &str| {
+            let file = UnitFile::parse(text).expect("it is well formed");
+            bad_file(&unit, &file, "something").to_string()
+        };
+        assert_eq!(
+            refused("[Unit]\n[Service]\nRestart=always\n"),
+            "a.service, line 2: the service has nothing to run: add ExecStart= to [Service]"
+        );
+        assert_eq!(
+            refused("[Service]\nExecStart=/bin/true\n"),
+            "a.service: systemd refuses the file: something"
+        );
+    }
+}

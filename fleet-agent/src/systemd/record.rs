@@ -1,0 +1,154 @@
+//! What is remembered of a unit on disk, and how it is written there.
+
+use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
+use fleet_unitfile::UnitHash;
+use serde::{Deserialize, Serialize};
+
+/// What was asked about a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) known: KnownUnit,
+    /// An order to start that systemd may not have been given yet.
+    pub(crate) order: Option<Order>,
+}
+
+/// What is written down before a start is asked for, so that a daemon that ends in between does
+/// not leave it undone, or let it be done twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) generation: Generation,
+    /// The identity of the unit's last run before.
+    pub(crate) invocation: Vec<u8>,
+}
+
+impl Record {
+    /// A unit whose file is there, and of which nothing was asked yet.
+    pub(crate) fn new(hash: UnitHash, epoch: Epoch) -> Self {
+        let (asked, generation) = (TargetState::Inactive, Generation::ZERO);
+        Self { known: KnownUnit { hash, asked, epoch, generation }, order: None }
+    }
+
+    /// Whether a start of that generation was given to systemd although nobody wrote it down: the
+    /// unit has begun another run since it was ordered.
+    pub(crate) fn has_begun(&self, generation: Generation, invocation: &[u8]) -> bool {
+        self.order.as_ref().is_some_and(|order| {
+            let is_another = !invocation.is_empty() && order.invocation != invocation;
+            order.generation == generation && is_another
+        })
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let KnownUnit { hash, asked, epoch, generation } = self.known;
+        let order = self.order.as_ref().map(|order| WrittenOrder {
+            generation: order.generation.0,
+            invocation: order.invocation.clone(),
+        });
+        let asked = match asked {
+            TargetState::Inactive => Asked::Nothing,
+            TargetState::Loaded => Asked::Loaded,
+            TargetState::Launched => Asked::Launched,
+        };
+        let hash = hash.to_string();
+        serde_json::to_vec(&Written {
+            hash,
+            asked,
+            epoch: epoch.0,
+            generation: generation.0,
+            order,
+        })
+    }
+
+    /// Reads what [`to_json`](Self::to_json) has written; `None` when it is something else.
+    pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
+        let written: Written = serde_json::from_slice(bytes).ok()?;
+        let order = written.order.map(|order| Order {
+            generation: Generation(order.generation),
+            invocation: order.invocation,
+        });
+        let asked = match written.asked {
+            Asked::Nothing => TargetState::Inactive,
+            Asked::Loaded => TargetState::Loaded,
+            Asked::Launched => TargetState::Launched,
+        };
+        let known = KnownUnit {
+            hash: written.hash.parse().ok()?,
+            asked,
+            epoch: Epoch(written.epoch),
+            generation: Generation(written.generation),
+        };
+        Some(Self { known, order })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    hash: String,
+    asked: Asked,
+    epoch: u64,
+    generation: u64,
+    #[serde(default)]
+    order: Option<WrittenOrder>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Asked {
+    Nothing,
+    Loaded,
+    Launched,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenOrder {
+    generation: u64,
+    invocation: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_unitfile::UnitFile;
+
+    fn record() -> Record {
+        let hash = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it parses").hash();
+        Record::new(hash, Epoch(7))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut all = vec![record()];
+        for asked in TargetState::ALL {
+            let order = Order { generation: Generation(4), invocation: vec![0, 255] };
+            let mut next = Record { order: Some(order), ..record() };
+            (next.known.asked, next.known.generation) = (asked, Generation(3));
+            all.push(next);
+        }
+        for record in all {
+            let bytes = record.to_json().expect("it can be written");
+            assert_eq!(Record::from_json(&bytes), Some(record));
+        }
+        for bytes in ["", "{}", r#"{"hash":"x","asked":"loaded","epoch":1,"generation":1}"#] {
+            assert_eq!(Record::from_json(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_start_that_was_not_written_down_is_known_by_its_run() {
+        let order = |invocation: &[u8]| {
+            let invocation = invocation.to_vec();
+            Record { order: Some(Order { generation: Generation(2), invocation }), ..record() }
+        };
+        let rows: [(Record, u64, &[u8], bool); 6] = [
+            (record(), 2, b"new", false),
+            (order(b"old"), 2, b"new", true),
+            (order(b""), 2, b"new", true),
+            (order(b"old"), 2, b"old", false),
+            (order(b"old"), 3, b"new", false),
+            (order(b"old"), 2, b"", false),
+        ];
+        for (record, generation, invocation, begun) in rows {
+            let found = record.has_begun(Generation(generation), invocation);
+            assert_eq!(found, begun, "{record:?}, {invocation:?}");
+        }
+    }
+}

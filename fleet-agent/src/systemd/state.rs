@@ -1,0 +1,231 @@
+//! Pure: what systemd tells of a unit, property by property, and the state that this makes.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{ActiveState, ExitStatus, LoadState, SystemdState};
+use fleet_unitfile::UnitType;
+use zbus::wire::{OwnedVariant, Variant};
+
+use super::bus::{States, UNIT};
+
+/// Properties by their names.
+pub(crate) type Properties = BTreeMap<String, OwnedVariant>;
+
+/// What is known of a unit from systemd.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    load: String,
+    active: String,
+    sub: String,
+    /// Whether its state ever changed since systemd has it in memory.
+    ran: bool,
+    result: Option<String>,
+    main_pid: u32,
+    exit: Option<ExitStatus>,
+    exit_code: i32,
+    restarts: u32,
+    /// The identity of its present or last run, as far as systemd remembers; else empty.
+    invocation: Vec<u8>,
+}
+
+impl Seen {
+    /// Takes an answer with the three states in; whether there is reason to ask for more. If a
+    /// signal came meanwhile, only what signals do not tell is taken from it.
+    pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
+        self.load.clone_from(&states.load);
+        let is_first = self.active.is_empty();
+        let differs = (&self.active, &self.sub) != (&states.active, &states.sub);
+        if is_first || is_latest {
+            self.active.clone_from(&states.active);
+            self.sub.clone_from(&states.sub);
+            self.on_active();
+        }
+        if is_first { !self.is_inactive() } else { differs }
+    }
+
+    /// Takes in what one of a unit's interfaces has of it.
+    pub(crate) fn on_properties(&mut self, interface: &str, properties: &Properties) {
+        for (name, value) in properties {
+            self.on_property(interface == UNIT, name, value);
+        }
+        self.on_active();
+    }
+
+    fn on_property(&mut self, of_unit: bool, name: &str, value: &Variant<'_>) {
+        match (of_unit, name, value) {
+            (true, "ActiveState", Variant::Str(word)) => self.active = word.to_string(),
+            (true, "SubState", Variant::Str(word)) => self.sub = word.to_string(),
+            (true, "StateChangeTimestamp", Variant::U64(at)) => self.ran |= *at > 0,
+            (true, "InvocationID", Variant::Array(id)) => {
+                let byte = |value: &Variant<'_>| match value {
+                    Variant::U8(byte) => Some(*byte),
+                    _ => None,
+                };
+                self.invocation = id.iter().filter_map(byte).collect();
+            }
+            (false, "Result", Variant::Str(word)) => self.result = Some(word.to_string()),
+            (false, "MainPID", Variant::U32(pid)) => self.main_pid = *pid,
+            (false, "NRestarts", Variant::U32(count)) => self.restarts = *count,
+            (false, "ExecMainCode", Variant::I32(code)) => self.exit_code = *code,
+            (false, "ExecMainStatus", Variant::I32(status)) => {
+                // The names come in their order, so the code is that of this status.
+                self.exit = match self.exit_code {
+                    CLD_EXITED => Some(ExitStatus::Code(*status)),
+                    CLD_KILLED | CLD_DUMPED => Some(ExitStatus::Signal(*status)),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn on_active(&mut self) {
+        self.ran |= !self.is_inactive();
+    }
+
+    /// systemd has forgotten the unit, which it does only with those that do nothing. Of its last
+    /// run stays what was seen.
+    pub(crate) fn on_forgotten(&mut self) {
+        if !self.active.is_empty() {
+            (self.active, self.sub) = ("inactive".to_owned(), "dead".to_owned());
+            self.main_pid = 0;
+        }
+    }
+
+    /// Whether it does nothing, and did not fail.
+    pub(crate) fn is_inactive(&self) -> bool {
+        self.active == "inactive" || self.active.is_empty()
+    }
+
+    /// Whether it is up.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active == "active" || self.active == "reloading" || self.active == "refreshing"
+    }
+
+    /// Whether it has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.active == "failed"
+    }
+
+    /// The identity of its last run.
+    pub(crate) fn invocation(&self) -> &[u8] {
+        &self.invocation
+    }
+
+    /// How its last run ended, for a person.
+    pub(crate) fn failure(&self) -> String {
+        match (self.result.as_deref(), self.exit) {
+            (Some("exit-code" | "signal" | "core-dump"), Some(exit)) => {
+                format!("its main process {exit}")
+            }
+            (Some("timeout"), _) => "it took too long".to_owned(),
+            (Some("start-limit-hit"), _) => "it was started too often in too short a time".into(),
+            (Some("resources"), _) => "the machine lacks what it needs to begin".to_owned(),
+            (Some("success") | None, _) => "systemd does not say why".to_owned(),
+            (Some(result), _) => format!("its result is {result:?}"),
+        }
+    }
+
+    /// The state in fleet's terms.
+    pub(crate) fn state(&self) -> SystemdState {
+        let load = self.load.parse().unwrap_or(LoadState::Stub);
+        let active = self.active.parse().unwrap_or(ActiveState::Inactive);
+        let sub = if self.sub.is_empty() { "dead" } else { &self.sub };
+        SystemdState {
+            result: self.result.clone().filter(|_| self.ran),
+            main_pid: Some(self.main_pid).filter(|pid| *pid > 0),
+            exit: self.exit,
+            restarts: self.restarts,
+            ..SystemdState::new(load, active, sub)
+        }
+    }
+}
+
+// How a process ended, by the numbers of the kernel's `waitid`.
+const CLD_EXITED: i32 = 1;
+const CLD_KILLED: i32 = 2;
+const CLD_DUMPED: i32 = 3;
+
+/// The interface with what units of a type have besides what all have, and which of that is of
+/// interest; `None` when nothing is.
+pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'static str])> {
+    const RESULT: &[&str] = &["Result"];
+    const SERVICE: &[&str] = &["Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus"];
+    Some(match unit_type {
+        UnitType::Service => ("org.freedesktop.systemd1.Service", SERVICE),
+        UnitType::Automount => ("org.freedesktop.systemd1.Automount", RESULT),
+        UnitType::Mount => ("org.freedesktop.systemd1.Mount", RESULT),
+        UnitType::Path => ("org.freedesktop.systemd1.Path", RESULT),
+        UnitType::Scope => ("org.freedesktop.systemd1.Scope", RESULT),
+        UnitType::Socket => ("org.freedesktop.systemd1.Socket", RESULT),
+        UnitType::Swap => ("org.freedesktop.systemd1.Swap", RESULT),
+        UnitType::Timer => ("org.freedesktop.systemd1.Timer", RESULT),
+        UnitType::Busname
+        | UnitType::Device
+        | UnitType::Slice
+        | UnitType::Snapshot
+        | UnitType::Target => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: &str = "org.freedesktop.systemd1.Service";
+
+    fn states(active: &str, sub: &str) -> States {
+        let [load, active, sub] = ["loaded", active, sub].map(str::to_owned);
+        States { name: "a.service".to_owned(), load, active, sub }
+    }
+
+    fn properties<'a>(all: &[(&str, Variant<'a>)]) -> Properties {
+        let owned = |value: &Variant<'a>| value.try_to_owned().expect("it holds no descriptor");
+        all.iter().map(|(name, value)| ((*name).to_owned(), owned(value))).collect()
+    }
+
+    #[test]
+    fn a_unit_that_never_ran_has_no_result() {
+        let mut seen = Seen::default();
+        assert!(!seen.on_states(&states("inactive", "dead"), true), "there is no more to ask");
+        seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
+        assert_eq!(seen.state(), SystemdState::loaded());
+        seen.on_properties(UNIT, &properties(&[("StateChangeTimestamp", 5_u64.into())]));
+        assert_eq!(seen.state().result.as_deref(), Some("success"));
+    }
+
+    #[test]
+    fn a_run_and_its_end_are_told_by_signals() {
+        let mut seen = Seen::default();
+        seen.on_states(&states("inactive", "dead"), true);
+        let running = [("ActiveState", "active".into()), ("SubState", "running".into())];
+        seen.on_properties(UNIT, &properties(&running));
+        seen.on_properties(SERVICE, &properties(&[("MainPID", 7_u32.into())]));
+        let state = seen.state();
+        assert_eq!((state.active, state.main_pid), (ActiveState::Active, Some(7)));
+        let ended = [
+            ("Result", "exit-code".into()),
+            ("MainPID", 0_u32.into()),
+            ("ExecMainCode", CLD_EXITED.into()),
+            ("ExecMainStatus", 3_i32.into()),
+        ];
+        seen.on_properties(SERVICE, &properties(&ended));
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "failed".into())]));
+        assert_eq!(seen.failure(), "its main process exited with status 3");
+        let killed = [("ExecMainCode", CLD_KILLED.into()), ("ExecMainStatus", 9_i32.into())];
+        seen.on_properties(SERVICE, &properties(&killed));
+        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)));
+        seen.on_forgotten();
+        assert_eq!((seen.state().active, &*seen.state().sub), (ActiveState::Inactive, "dead"));
+        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
+    }
+
+    #[test]
+    fn a_signal_is_newer_than_an_answer_to_an_earlier_question() {
+        let mut seen = Seen::default();
+        seen.on_states(&states("inactive", "dead"), true);
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
+        assert!(seen.on_states(&states("inactive", "dead"), false));
+        assert_eq!(seen.state().active, ActiveState::Active);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the cases are run with: a manager, units, and systemd's own tools to compare with.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_agent::{ManagedUnit, ServiceError, ServiceManager, SystemdConfig, SystemdManager};
+use fleet_core::{Epoch, Generation, SystemdState};
+use fleet_unitfile::{UnitFile, UnitName};
+
+/// How long a case waits for what must happen at all.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A unit that runs until it is stopped.
+pub(crate) const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 100000\n";
+
+/// The name of a unit.
+pub(crate) fn name(text: &str) -> UnitName {
+    text.parse().expect("the name is well formed")
+}
+
+/// A manager of the machine's systemd.
+pub(crate) struct Bench {
+    pub(crate) config: SystemdConfig,
+    pub(crate) manager: Arc<SystemdManager>,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::with(SystemdConfig::system()).await
+    }
+
+    pub(crate) async fn with(config: SystemdConfig) -> Self {
+        let manager = SystemdManager::open(config.clone()).await.expect("it opens");
+        Self { config, manager }
+    }
+
+    /// Where a unit's link is.
+    pub(crate) fn link(&self, unit: &str) -> PathBuf {
+        self.config.links.join(unit)
+    }
+
+    pub(crate) async fn try_load(&self, unit: &str, text: &str) -> Result<(), ServiceError> {
+        let file = UnitFile::parse(text).expect("the unit file is well formed");
+        self.manager.load(&name(unit), &file, Epoch(1)).await
+    }
+
+    /// Loads units as an agent does, and has the files read.
+    pub(crate) async fn load(&self, units: &[(&str, &str)]) {
+        for (unit, text) in units {
+            self.try_load(unit, text).await.unwrap_or_else(|error| panic!("{unit}: {error}"));
+        }
+        self.manager.reload().await.expect("the files are read");
+    }
+
+    pub(crate) async fn start(&self, unit: &str) -> Result<(), ServiceError> {
+        self.manager.start(&name(unit), Generation(1)).await
+    }
+
+    pub(crate) async fn run(&self, unit: &str, text: &str) {
+        self.load(&[(unit, text)]).await;
+        self.start(unit).await.expect("it starts");
+    }
+
+    pub(crate) async fn unload(&self, unit: &str) {
+        self.manager.unload(&name(unit)).await.expect("it is unloaded");
+    }
+
+    pub(crate) async fn get(&self, unit: &str) -> ManagedUnit {
+        let unit = self.manager.get(&name(unit)).await.expect("it answers");
+        unit.expect("the unit is known")
+    }
+
+    pub(crate) async fn state(&self, unit: &str) -> SystemdState {
+        self.get(unit).await.state
+    }
+
+    /// Waits until the unit's state is as it should be.
+    pub(crate) async fn wait_for(
+        &self,
+        unit: &str,
+        mut good: impl FnMut(&SystemdState) -> bool,
+    ) -> SystemdState {
+        let mut changes = self.manager.changes();
+        let wait = async {
+            loop {
+                let state = self.state(unit).await;
+                if good(&state) {
+                    return state;
+                }
+                changes.next().await;
+            }
+        };
+        match tokio::time::timeout(DEADLINE, wait).await {
+            Ok(state) => state,
+            Err(_) => panic!("{unit} did not get there: {:?}", self.state(unit).await),
+        }
+    }
+
+    /// Waits until systemd can be reached, and then some call has gone well.
+    pub(crate) async fn wait_for_connection(&self) {
+        wait_until("systemd can be reached", async || self.manager.list().await.is_ok()).await;
+    }
+}
+
+/// Waits until something is so that nothing tells of.
+pub(crate) async fn wait_until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// Runs a shell script, and returns what it prints.
+pub(crate) fn shell(script: &str) -> String {
+    let output = Command::new("sh").args(["-euc", script]).output().expect("it can be run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// A property of a unit, as systemd's own tool shows it.
+pub(crate) fn show(unit: &str, property: &str) -> String {
+    shell(&format!("systemctl show --value -p {property} {unit}"))
+}
+
+/// Writes a line past what is kept of a test.
+pub(crate) fn tell(text: &str) {
+    use std::io::Write as _;
+    writeln!(std::io::stderr(), "{text}").expect("a test can write to its standard error");
+}

@@ -1,0 +1,68 @@
+//! The conformance suite of service managers, over each kind of connection.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_agent::testing::{Harness, conformance};
+use fleet_agent::{ServiceManager, SystemdConfig, SystemdManager};
+use tempfile::TempDir;
+
+use crate::bench::{shell, wait_until};
+
+struct Conforming {
+    config: SystemdConfig,
+    directory: TempDir,
+}
+
+#[async_trait]
+impl Harness for Conforming {
+    async fn open(&self) -> Arc<dyn ServiceManager> {
+        SystemdManager::open(self.config.clone()).await.expect("it opens")
+    }
+
+    fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+pub(crate) async fn the_system_bus_conforms() {
+    conforms(SystemdConfig::system()).await;
+}
+
+pub(crate) async fn the_private_socket_conforms() {
+    conforms(SystemdConfig::system().privately()).await;
+}
+
+/// Where root's own systemd of this case has its sockets.
+const RUNTIME: &str = "/run/user/0";
+
+/// A user's systemd with a bus, as a session would have them, without anybody's session.
+const USER: &str = r#"
+    mkdir -p -m 0700 /run/user/0/systemd/user /etc/systemd/system/user@0.service.d
+    cd /run/user/0/systemd/user
+    printf '[Socket]\nListenStream=%%t/bus\n' >dbus.socket
+    printf '[Service]\nType=notify\nExecStart=/usr/bin/dbus-daemon --session \
+        --address=systemd: --nofork --nopidfile --systemd-activation\n' >dbus.service
+    printf '[Service]\nExecStart=/bin/true\n' >/etc/systemd/system/user-runtime-dir@.service
+    printf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/0\n' \
+        >/etc/systemd/system/user@0.service.d/here.conf
+    systemctl daemon-reload
+    systemctl start user@0.service
+    export XDG_RUNTIME_DIR=/run/user/0
+    systemctl --user start dbus.socket dbus.service
+"#;
+
+pub(crate) async fn a_users_systemd_conforms() {
+    shell(USER);
+    let user = SystemdConfig::user(Path::new(RUNTIME));
+    conforms(user.clone().privately()).await;
+    let opens = async || SystemdManager::open(user.clone()).await.is_ok();
+    wait_until("the user's systemd is on the bus", opens).await;
+    conforms(user).await;
+}
+
+async fn conforms(config: SystemdConfig) {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    conformance(&Conforming { config, directory }).await;
+}

@@ -1,0 +1,172 @@
+//! What is lost and found again: daemons, connections, files.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use fleet_agent::{ServiceError, ServiceManager as _};
+use fleet_core::{ActiveState, Generation, TargetState};
+
+use crate::bench::{Bench, SLEEP, name, shell, show, tell, wait_until};
+use crate::machine::CASE;
+
+/// The part of the next case that is killed: it never ends by itself.
+pub(crate) async fn a_daemon_to_be_killed() {
+    let bench = Bench::new().await;
+    bench.run("kept.service", SLEEP).await;
+    bench.load(&[("loaded.service", SLEEP)]).await;
+    tell("ready");
+    std::future::pending::<()>().await;
+}
+
+pub(crate) async fn a_killed_daemon_leaves_its_units() {
+    let mut child = Command::new("/srv/share/booted")
+        .args(["--ignored", "--exact", "inside", "--nocapture"])
+        .env(CASE, "a_daemon_to_be_killed")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    let output = BufReader::new(child.stderr.take().expect("it is there"));
+    let mut lines = output.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("ready")), "it does its part");
+    let pid = show("kept.service", "MainPID");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it is dead");
+
+    let bench = Bench::new().await;
+    let kept = bench.get("kept.service").await;
+    assert_eq!(kept.known.asked, TargetState::Launched);
+    assert_eq!(kept.known.generation, Generation(1));
+    assert_eq!(kept.state.active, ActiveState::Active);
+    assert_eq!(kept.state.main_pid.map(|pid| pid.to_string()), Some(pid.clone()));
+    assert_eq!(kept.state.restarts, 0);
+    assert_eq!(bench.get("loaded.service").await.known.asked, TargetState::Loaded);
+    bench.start("kept.service").await.expect("a start changes nothing");
+    assert_eq!(show("kept.service", "MainPID"), pid, "it was not restarted");
+    bench.unload("kept.service").await;
+    bench.unload("loaded.service").await;
+}
+
+/// Starts a unit that hangs, loses the connection, and sees that all goes on afterwards.
+async fn survives(bench: Bench, loss: &str) {
+    let hanging = "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+                   ExecStart=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done'\n";
+    bench.run("kept.service", SLEEP).await;
+    bench.load(&[("hanging.service", hanging)]).await;
+    let pid = show("kept.service", "MainPID");
+    let manager = Arc::clone(&bench.manager);
+    let start =
+        tokio::spawn(async move { manager.start(&name("hanging.service"), Generation(1)).await });
+    bench.wait_for("hanging.service", |it| it.active == ActiveState::Activating).await;
+    shell(loss);
+    wait_until("the loss is seen or over", async || {
+        let answer = bench.manager.list().await;
+        assert!(matches!(answer, Ok(_) | Err(ServiceError::Unavailable(_))), "{answer:?}");
+        shell("systemctl is-system-running || true") == "running" || answer.is_err()
+    })
+    .await;
+    bench.wait_for_connection().await;
+    assert_eq!(show("kept.service", "MainPID"), pid, "no unit was touched");
+    assert!(!start.is_finished(), "who waits goes on waiting");
+    shell("touch /run/gate");
+    start.await.expect("no panic").expect("it starts in the end");
+    // What happens from now on is seen again.
+    shell("systemctl stop kept.service");
+    bench.wait_for("kept.service", |it| it.active == ActiveState::Inactive).await;
+    bench.run("later.service", SLEEP).await;
+    for unit in ["kept.service", "hanging.service", "later.service"] {
+        bench.unload(unit).await;
+    }
+}
+
+pub(crate) async fn systemd_may_begin_anew() {
+    survives(Bench::new().await, "systemctl daemon-reexec").await;
+    shell("rm /run/gate");
+    let private = fleet_agent::SystemdConfig::system().privately();
+    survives(Bench::with(private).await, "systemctl daemon-reexec").await;
+}
+
+pub(crate) async fn the_bus_may_begin_anew() {
+    survives(Bench::new().await, "systemctl restart dbus.service").await;
+}
+
+pub(crate) async fn what_ends_while_the_bus_is_away_is_heard_of() {
+    let bench = Bench::new().await;
+    let task = |code: u8| {
+        format!(
+            "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+             ExecStart=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done; exit {code}'\n"
+        )
+    };
+    bench.load(&[("good.service", &task(0)), ("bad.service", &task(3))]).await;
+    bench.run("kept.service", SLEEP).await;
+    let start = |unit: &'static str| {
+        let manager = Arc::clone(&bench.manager);
+        tokio::spawn(async move { manager.start(&name(unit), Generation(1)).await })
+    };
+    let (good, bad) = (start("good.service"), start("bad.service"));
+    bench.wait_for("good.service", |it| it.active == ActiveState::Activating).await;
+    bench.wait_for("bad.service", |it| it.active == ActiveState::Activating).await;
+    shell("systemctl stop dbus.socket dbus.service");
+    let away = async || matches!(bench.manager.list().await, Err(ServiceError::Unavailable(_)));
+    wait_until("systemd is away", away).await;
+    let unknown = bench.manager.get(&name("kept.service")).await;
+    assert!(unknown.is_err(), "unknown is not absent: {unknown:?}");
+    shell("touch /run/gate; systemctl stop kept.service");
+    wait_until("both have ended", async || {
+        show("good.service", "ActiveState") == "active"
+            && show("bad.service", "ActiveState") == "failed"
+    })
+    .await;
+    shell("systemctl start dbus.socket dbus.service");
+    good.await.expect("no panic").expect("it has started meanwhile");
+    let error = bad.await.expect("no panic").expect_err("it has failed meanwhile");
+    assert!(error.to_string().contains("exited with status 3"), "{error}");
+    bench.wait_for_connection().await;
+    assert_eq!(bench.state("kept.service").await.active, ActiveState::Inactive);
+    for unit in ["good.service", "bad.service", "kept.service"] {
+        bench.unload(unit).await;
+    }
+}
+
+/// All is looked at after a reload, jobs too: one that is just over was taken for one whose end
+/// had been missed, and its unit for one that has not failed.
+pub(crate) async fn an_end_during_a_reload_is_heard_of() {
+    let bench = Bench::new().await;
+    let text = "[Service]\nType=oneshot\nExecStart=/bin/false\n";
+    bench.load(&[("failing.service", text)]).await;
+    for round in 0..100 {
+        let again = tokio::task::spawn_blocking(|| shell("systemctl daemon-reload"));
+        while !again.is_finished() {
+            bench.start("failing.service").await.expect_err(&format!("it fails, round {round}"));
+        }
+        again.await.expect("no panic");
+    }
+    bench.unload("failing.service").await;
+}
+
+pub(crate) async fn half_written_units_are_found() {
+    let bench = Bench::new().await;
+    for unit in ["a.service", "b.service", "c.service"] {
+        bench.run(unit, SLEEP).await;
+    }
+    let pid = show("a.service", "MainPID");
+    drop(bench.manager);
+    shell(
+        "cd /run/fleet/units; rm a.service.json b.service; \
+         printf '[Service]\\nExecStart=/bin/true\\n' >never.service",
+    );
+    let bench = Bench::new().await;
+    for unit in ["a.service", "b.service", "never.service"] {
+        let found = bench.get(unit).await;
+        assert_eq!(found.known.asked, TargetState::Inactive, "{unit}: nobody knows what was asked");
+    }
+    assert_eq!(bench.get("c.service").await.known.asked, TargetState::Launched);
+    bench.load(&[("a.service", SLEEP), ("b.service", SLEEP)]).await;
+    bench.start("a.service").await.expect("it runs");
+    assert_eq!(show("a.service", "MainPID"), pid, "it was not restarted");
+    for unit in ["a.service", "b.service", "c.service", "never.service"] {
+        bench.unload(unit).await;
+    }
+    assert_eq!(shell("cd /run/fleet/units; ls"), "boot\nlock");
+}

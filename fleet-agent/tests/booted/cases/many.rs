@@ -1,0 +1,123 @@
+//! Many units, of many types, that depend on each other and delay nobody.
+
+use std::sync::Arc;
+
+use fleet_agent::ServiceManager as _;
+use fleet_core::{ActiveState, Generation};
+use futures_util::future::join_all;
+
+use crate::bench::{Bench, SLEEP, name, shell, show, wait_until};
+
+pub(crate) async fn a_slow_stop_delays_nobody() {
+    let bench = Bench::new().await;
+    let slow = format!("{SLEEP}ExecStop=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done'\n");
+    bench.run("slow.service", &slow).await;
+    let manager = Arc::clone(&bench.manager);
+    let unload = tokio::spawn(async move { manager.unload(&name("slow.service")).await });
+    bench.wait_for("slow.service", |it| it.active == ActiveState::Deactivating).await;
+    let names: Vec<String> = (0..100).map(|number| format!("quick{number}.service")).collect();
+    join_all(names.iter().map(async |unit| bench.run(unit, SLEEP).await)).await;
+    for unit in &names {
+        assert_eq!(bench.state(unit).await.active, ActiveState::Active, "{unit}");
+    }
+    assert!(!unload.is_finished(), "the slow one still stops");
+    shell("touch /run/gate");
+    unload.await.expect("no panic").expect("it is unloaded in the end");
+    join_all(names.iter().map(async |unit| bench.unload(unit).await)).await;
+    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+}
+
+pub(crate) async fn a_sidekick_is_started_with_its_main_unit() {
+    let bench = Bench::new().await;
+    let side = format!("[Unit]\nPartOf=main.service\n{SLEEP}[Install]\nWantedBy=main.service\n");
+    bench.load(&[("main.service", SLEEP), ("side.service", &side)]).await;
+    bench.start("main.service").await.expect("it starts");
+    bench.wait_for("side.service", |it| it.active == ActiveState::Active).await;
+    bench.manager.stop(&name("main.service")).await.expect("it stops");
+    bench.wait_for("side.service", |it| it.active == ActiveState::Inactive).await;
+    // One that comes while its main unit is up is there when that starts next.
+    bench.unload("side.service").await;
+    bench.start("main.service").await.expect("it starts");
+    bench.load(&[("side.service", &side)]).await;
+    bench.manager.restart(&name("main.service"), Generation(2)).await.expect("it restarts");
+    bench.wait_for("side.service", |it| it.active == ActiveState::Active).await;
+    bench.unload("side.service").await;
+    bench.manager.reload().await.expect("the files are read");
+    bench.manager.restart(&name("main.service"), Generation(3)).await.expect("without it");
+    assert_eq!(show("side.service", "LoadState"), "not-found", "its main unit forgot it");
+    bench.unload("main.service").await;
+}
+
+pub(crate) async fn units_of_all_types_run() {
+    let bench = Bench::new().await;
+    shell("mkdir -p /srv/watched /srv/mounted /srv/auto");
+    let cat = "[Service]\nStandardInput=socket\nExecStart=/bin/cat\n";
+    let task = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n";
+    let units = [
+        ("echo.socket", "[Socket]\nListenStream=/run/echo\nAccept=yes\n", "listening"),
+        ("echo@.service", cat, ""),
+        ("tick.timer", "[Timer]\nOnActiveSec=1ms\nAccuracySec=1ms\n", "waiting elapsed running"),
+        ("tick.service", task, ""),
+        ("watch.path", "[Path]\nPathExists=/srv/watched/a\n", "waiting"),
+        ("watch.service", task, ""),
+        ("group.target", "[Unit]\nWants=member.service\n", "active"),
+        ("member.service", task, ""),
+        ("srv-mounted.mount", "[Mount]\nWhat=tmpfs\nType=tmpfs\nWhere=/srv/mounted\n", "mounted"),
+        ("own.slice", "[Slice]\nTasksMax=100\n", "active"),
+    ];
+    for (unit, text, _) in units.iter().filter(|(unit, ..)| !unit.contains("@.")) {
+        bench.load(&[(unit, text)]).await;
+    }
+    for (unit, _, subs) in units.iter().filter(|(.., subs)| !subs.is_empty()) {
+        bench.start(unit).await.unwrap_or_else(|error| panic!("{unit}: {error}"));
+        bench.wait_for(unit, |it| it.active == ActiveState::Active && subs.contains(&it.sub)).await;
+    }
+    bench.wait_for("tick.service", |it| it.active == ActiveState::Active).await;
+    bench.wait_for("member.service", |it| it.active == ActiveState::Active).await;
+    shell("touch /srv/watched/a");
+    bench.wait_for("watch.service", |it| it.active == ActiveState::Active).await;
+    let error = bench.start("no-such.device").await.expect_err("it is not loaded");
+    assert!(matches!(error, fleet_agent::ServiceError::NotLoaded { .. }));
+    for (unit, ..) in units.iter().filter(|(unit, ..)| !unit.contains("@.")) {
+        bench.unload(unit).await;
+        wait_until("it is gone", async || show(unit, "ActiveState") == "inactive").await;
+    }
+    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+}
+
+/// How often systemd has read all its files since it was booted.
+fn reloads() -> usize {
+    // systemd asks all its generators each time.
+    shell("wc -l </run/reloads").parse().expect("it is a number")
+}
+
+pub(crate) async fn reloads_are_made_only_where_needed() {
+    shell(
+        "printf '#!/bin/sh\\necho >>/run/reloads\\n' >/etc/systemd/system-generators/count; \
+         chmod +x /etc/systemd/system-generators/count; : >/run/reloads",
+    );
+    let bench = Bench::new().await;
+    let wanted = format!("{SLEEP}[Install]\nWantedBy=multi-user.target\n");
+    bench.load(&[("a.service", SLEEP), ("b.service", SLEEP), ("wanted.service", &wanted)]).await;
+    for unit in ["a.service", "b.service", "wanted.service"] {
+        bench.start(unit).await.expect("it starts");
+    }
+    bench.unload("b.service").await;
+    bench.run("b.service", &format!("{SLEEP}Environment=A=B\n")).await;
+    assert_eq!(reloads(), 0, "units that systemd does not have in memory need none");
+    let side = format!("{SLEEP}[Install]\nWantedBy=a.service\n");
+    let batch = [("side.service", &*side), ("c.service", SLEEP), ("d.service", SLEEP)];
+    bench.load(&batch).await;
+    assert_eq!(reloads(), 1, "who wants one is in memory, and it is one for the batch");
+    bench.manager.reload().await.expect("it answers");
+    assert_eq!(reloads(), 1, "nothing is left to be read");
+    shell("touch -d '+1 hour' /run/fleet/units/a.service");
+    drop(bench.manager);
+    let bench = Bench::new().await;
+    bench.manager.reload().await.expect("it answers");
+    assert_eq!(reloads(), 2, "what was changed while nobody looked is read");
+    for unit in ["a.service", "b.service", "c.service", "d.service", "side.service"] {
+        bench.unload(unit).await;
+    }
+    bench.unload("wanted.service").await;
+}

@@ -1,0 +1,73 @@
+//! A machine of the machine kit, which is gone when the test ends, however that ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The machine kit.
+const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
+const NAME: &str = "runner";
+/// Names the case for the binary inside.
+pub(crate) const CASE: &str = "FLEET_BOOTED_CASE";
+
+/// One machine, the only one of its run.
+pub(crate) struct Machine {
+    run: PathBuf,
+}
+
+impl Machine {
+    /// Boots a machine, in a run of this test alone.
+    pub(crate) fn boot(test: &str) -> Self {
+        let name = format!("fleet-agent-{}-{test}", std::process::id());
+        let machine = Self { run: std::env::temp_dir().join(name) };
+        machine.kit(&["up", NAME]);
+        machine
+    }
+
+    /// Runs a case in the machine, and hands on what it says.
+    pub(crate) fn run_case(&self, case: &str) {
+        let binary = std::env::current_exe().expect("a running program has a file");
+        let copy = self.run.join("share/booted");
+        std::fs::copy(binary, copy).expect("the machine's folder can be written to");
+        let script = format!(
+            "{CASE}={case} /srv/share/booted --ignored --exact inside --nocapture --test-threads 1"
+        );
+        let output = kit(&self.run, &["exec", NAME, "sh", "-euc", &script]);
+        let said = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
+        say(&said);
+        assert!(output.status.success(), "{case} failed in the machine:\n{said}");
+        assert!(said.contains("1 passed"), "{case} did not run in the machine:\n{said}");
+    }
+
+    fn kit(&self, arguments: &[&str]) {
+        let output = kit(&self.run, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "scripts/machine {arguments:?}: {said}");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        kit(&self.run, &["down", "--all"]);
+        assert!(std::thread::panicking() || !self.run.exists(), "{} is left", self.run.display());
+    }
+}
+
+/// The case that this process is to run; `None` where it is not in a machine of the kit.
+pub(crate) fn case_to_run() -> Option<String> {
+    let case = std::env::var(CASE).ok()?;
+    assert!(Path::new("/.fleet-machine").exists(), "cases run in machines of the kit alone");
+    Some(case)
+}
+
+/// Tells whoever runs the test the figures that a case prints.
+fn say(text: &str) {
+    use std::io::Write as _;
+    for figure in text.lines().filter(|line| line.starts_with("figure: ")) {
+        writeln!(std::io::stderr(), "{figure}").expect("a test can write to its standard error");
+    }
+}
+
+fn kit(run: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(KIT);
+    command.args(arguments).env("FLEET_MACHINES", run).output().expect("the kit can be run")
+}

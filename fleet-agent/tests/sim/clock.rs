@@ -1,0 +1,59 @@
+//! The clock of a simulated machine, which may go faster or slower than time does.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_agent::Clock;
+use fleet_core::Timestamp;
+use tokio::time::Instant;
+
+/// A clock of a boot, which is the same for all daemons of that boot.
+pub(crate) struct SimClock {
+    /// How much it counts in a second, in milliseconds.
+    rate: u32,
+    origin: String,
+}
+
+impl SimClock {
+    pub(crate) fn new(rate: u32, origin: String) -> Self {
+        Self { rate, origin }
+    }
+}
+
+/// When the simulation began, near enough: the same for all clocks of a thread.
+fn beginning() -> Instant {
+    std::thread_local! {
+        static BEGINNING: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
+    }
+    BEGINNING.with(|beginning| {
+        // A later runtime of this thread begins later, and a moment is as good as another.
+        let at = beginning.get().unwrap_or_else(Instant::now);
+        beginning.set(Some(at));
+        at
+    })
+}
+
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[async_trait]
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = Instant::now().saturating_duration_since(beginning());
+        let millis = elapsed.as_millis() * u128::from(self.rate) / 1000;
+        Timestamp::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        while self.now() < at {
+            let left = at.since(self.now()).as_millis() * 1000 / u128::from(self.rate);
+            let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+            wait(Duration::from_millis(left)).await;
+        }
+    }
+
+    fn origin(&self) -> Option<String> {
+        Some(self.origin.clone())
+    }
+}

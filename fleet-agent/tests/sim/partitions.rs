@@ -1,0 +1,87 @@
+//! Machines that are cut off, with clocks that go wrong and stops that take their time: a unit with
+//! `OnPartition=stop` never runs twice (I-1), whatever is decided meanwhile.
+//!
+//! What is left out here is what nobody promises: a daemon that is away for longer than a moment
+//! stops nothing.
+
+use std::time::Duration;
+
+use fleet_core::TargetState;
+use fleet_unitfile::UnitName;
+
+use crate::campaign::run_all;
+use crate::cluster::{Cluster, TTL};
+use crate::host::Host;
+use crate::operation::{OnMachine, OnUnit, Operation};
+use crate::rng::Rng;
+use crate::units::{STOPPED, name, own_requirement};
+
+/// How many seeds are tried unless the environment says otherwise.
+const RUNS: u64 = 200;
+
+/// How much happens to a cluster before it is healed.
+const LENGTH: usize = 60;
+
+/// How fast clocks go, in thousandths: no two differ by more than a hundredth.
+const RATES: [u32; 5] = [995, 998, 1000, 1002, 1004];
+
+#[test]
+fn a_unit_that_is_stopped_where_it_is_cut_off_never_runs_twice() {
+    run_all(RUNS, story);
+}
+
+async fn story(seed: u64, told: &mut Vec<String>) {
+    let mut rng = Rng::new(seed);
+    let machines = 2 + rng.below(3);
+    let make = |hosts: &[Host]| {
+        hosts.iter().for_each(|host| host.set_rate(*rng.pick(&RATES)));
+        hosts.iter().for_each(|host| host.watch_others(hosts));
+    };
+    let mut cluster = Cluster::start_with(machines, make).await;
+    for unit in STOPPED.into_iter().chain(["a.service", "c.service"]) {
+        cluster.launch(unit, own_requirement(&name(unit))).await;
+    }
+    for _ in 0..LENGTH {
+        happen(&mut cluster, &mut rng, machines, told).await;
+        cluster.settle().await;
+    }
+    told.push("all is healed".to_owned());
+    cluster.heal_and_rest().await;
+}
+
+/// Lets one thing happen, and tells it.
+async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, told: &mut Vec<String>) {
+    let machine = rng.below(machines);
+    let operation = match rng.below(20) {
+        0..4 => on(machine, OnMachine::Away(true)),
+        4..8 => on(machine, OnMachine::Away(false)),
+        8 => on(machine, OnMachine::Delay(Duration::from_millis(1 << rng.below(14)))),
+        9 => on(machine, OnMachine::Delay(Duration::ZERO)),
+        10 => on(machine, OnMachine::CutWatches),
+        11 => on(machine, OnMachine::LoseAnswers(1)),
+        12 => on(machine, if rng.below(3) == 0 { OnMachine::Reboot } else { OnMachine::Crash }),
+        13 => {
+            let unit = draw(rng);
+            on(machine, OnMachine::Unit { unit, what: OnUnit::HangStop })
+        }
+        14 => desire(rng),
+        _ => Operation::Wait(TTL * u32::try_from(rng.below(20)).unwrap_or(0) / 8),
+    };
+    told.push(operation.to_string());
+    operation.happen(cluster).await;
+    // Whoever runs a daemon starts it again.
+    cluster.boot(machine);
+}
+
+fn on(machine: usize, what: OnMachine) -> Operation {
+    Operation::OnMachine { machine, what }
+}
+
+fn desire(rng: &mut Rng) -> Operation {
+    let all = [TargetState::Launched, TargetState::Loaded, TargetState::Inactive];
+    Operation::Desire { unit: draw(rng), desired: *rng.pick(&all) }
+}
+
+fn draw(rng: &mut Rng) -> UnitName {
+    name(STOPPED[rng.below(STOPPED.len())])
+}

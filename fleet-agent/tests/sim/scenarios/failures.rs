@@ -1,0 +1,100 @@
+//! Units that fail, or that others meddle with, and what they cost the rest.
+
+use std::time::Duration;
+
+use fleet_agent::Drift;
+use fleet_agent::testing::Behaviour;
+use fleet_core::{ActiveState, TargetState};
+
+use crate::cluster::{Cluster, TTL};
+use crate::units::name;
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_fails_says_so_and_stays_where_it_is() {
+    let mut cluster = Cluster::start(2).await;
+    let unit = name("a.service");
+    cluster.hosts.iter().for_each(|host| host.fake().behave(&unit, Behaviour::Exits(3)));
+    cluster.launch("a.service", "").await;
+    let placed = cluster.history.now().placement("a.service").cloned();
+    let placed = placed.expect("it has a machine");
+    cluster.wait(Duration::from_secs(600)).await;
+    let now = cluster.history.now();
+    assert_eq!(now.placement("a.service"), Some(&placed));
+    let state = now.state("a.service", placed.machine.as_str()).expect("it is published");
+    let shown = (state.systemd.active, state.systemd.sub.as_str(), state.systemd.result.as_deref());
+    assert_eq!(shown, (ActiveState::Failed, "failed", Some("exit-code")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_did_to_a_unit_is_shown_and_left_as_it_is() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.submit("b.service", "", 0, TargetState::Loaded).await;
+    let problem = |cluster: &Cluster, unit: &str| {
+        let now = cluster.history.now();
+        now.state(unit, "m0").expect("it is published").problem.clone()
+    };
+    for (unit, drift) in [("a.service", Drift::Stopped), ("b.service", Drift::Started)] {
+        let calls = cluster.calls();
+        cluster.hosts[0].fake().interfere(&name(unit), drift);
+        cluster.wait(Duration::from_secs(600)).await;
+        assert_eq!(problem(&cluster, unit), Some(drift.to_string()));
+        assert_eq!(cluster.calls(), calls, "it is left as it is");
+    }
+    assert_eq!(cluster.active_on("b.service"), [0]);
+    cluster.registry.request_restart(&name("a.service")).await.expect("it is there");
+    cluster.settle().await;
+    assert_eq!((problem(&cluster, "a.service"), cluster.active_on("a.service").len()), (None, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.hosts[0].set_trouble("a stop that hangs", true);
+    cluster.hosts[0].fake().hang_stop(&name("a.service"));
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.settle().await;
+    for number in 0..100 {
+        cluster.launch(&format!("w@{number}.service"), "").await;
+    }
+    let running = cluster.hosts[0].units();
+    let running = running.iter().filter(|unit| unit.state.active == ActiveState::Active);
+    assert_eq!(running.count(), 100);
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+/// Who can have no machine is no reason to write or to look for anybody else.
+#[tokio::test(start_paused = true)]
+async fn units_that_nobody_takes_and_units_that_crash_cost_others_nothing() {
+    let mut costs = Vec::new();
+    for troubled in [false, true] {
+        let mut cluster = Cluster::start(2).await;
+        if troubled {
+            for number in 0..20 {
+                let unit = format!("never@{number}.service");
+                cluster.launch(&unit, "MachineMetadata=region=nowhere").await;
+            }
+            cluster.launch("crashes.service", "MachineMetadata=region=south").await;
+        }
+        cluster.wait(Duration::from_secs(20)).await;
+        let before = (cluster.hosts[0].looks(), cluster.hosts[0].link().commits());
+        for number in 0..20 {
+            cluster.launch(&format!("w@{number}.service"), "MachineMetadata=region=north").await;
+            cluster.hosts[1].fake().crash(&name("crashes.service"));
+            cluster.wait(TTL / 3).await;
+        }
+        let after = (cluster.hosts[0].looks(), cluster.hosts[0].link().commits());
+        costs.push((after.0 - before.0, after.1 - before.1));
+    }
+    assert_eq!(costs[0], costs[1], "what the machine of the others looks and writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_can_be_ended_while_it_stands_for_election() {
+    let mut cluster = Cluster::start(2).await;
+    // Longer than anybody waits for the end of a daemon.
+    cluster.hosts[1].link().set_delay(Duration::from_secs(1000));
+    cluster.wait(TTL).await;
+    cluster.end(1).await;
+}

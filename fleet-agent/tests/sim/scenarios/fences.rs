@@ -1,0 +1,160 @@
+//! Units with `OnPartition=stop`: where they end, and when they may begin.
+
+use std::time::Duration;
+
+use fleet_core::TargetState;
+use fleet_store::MetadataChange;
+
+use crate::cluster::{Cluster, TTL};
+use crate::units::{STOP_LIMIT, name};
+
+const STOP: &str = "OnPartition=stop";
+
+/// How long after a machine's lease has ended its units may be placed elsewhere: eight seconds for
+/// their stop, a hundredth of the seventeen that are measured, five to spare, in whole seconds.
+const LIMIT: Duration = Duration::from_secs(14);
+
+/// A cluster in which units are looked for that run twice.
+async fn cluster(machines: usize) -> Cluster {
+    Cluster::start_with(machines, |hosts| hosts.iter().for_each(|host| host.watch_others(hosts)))
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
+    let mut cluster = cluster(2).await;
+    cluster.launch("s.service", STOP).await;
+    cluster.launch("a.service", "").await;
+    let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
+    cluster.hosts[cut].fake().hang_stop(&name("s.service"));
+    cluster.hosts[cut].set_away(true);
+    cluster.wait(TTL).await;
+    assert_eq!(cluster.active_on("s.service"), [cut], "its stop is slow");
+    cluster.wait(STOP_LIMIT).await;
+    assert!(cluster.active_on("s.service").is_empty());
+    let now = cluster.history.now();
+    let reason = now.reason("s.service").expect("it waits").to_string();
+    assert_eq!(
+        reason,
+        format!(
+            "its machine m{cut} is not present: OnPartition=stop keeps it from another for 14s, \
+             until it must have ended there"
+        )
+    );
+    cluster.wait(LIMIT).await;
+    assert_eq!(cluster.active_on("s.service"), [1 - cut]);
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("s.service"), [1 - cut]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_back_in_time_takes_its_units_up_again() {
+    let mut cluster = cluster(2).await;
+    cluster.launch("s.service", STOP).await;
+    let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
+    cluster.hosts[cut].set_away(true);
+    cluster.wait(TTL + Duration::from_secs(2)).await;
+    assert!(cluster.active_on("s.service").is_empty());
+    cluster.hosts[cut].set_away(false);
+    cluster.wait(Duration::from_secs(11)).await;
+    assert_eq!(cluster.active_on("s.service"), [cut]);
+    cluster.rest().await;
+    assert_eq!(cluster.active_on("s.service"), [cut]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
+    let mut cluster = cluster(1).await;
+    cluster.launch("s.service", STOP).await;
+    cluster.launch("a.service", "").await;
+    let before = cluster.pid(0, "s.service");
+    cluster.hosts[0].set_away(true);
+    cluster.crash(0);
+    cluster.boot(0);
+    cluster.wait(TTL / 2).await;
+    assert_eq!(cluster.pid(0, "s.service"), before, "the fence is known and has not passed");
+    cluster.wait(TTL / 2).await;
+    assert!(cluster.active_on("s.service").is_empty());
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("s.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_was_away_for_too_long_stops_what_may_run_elsewhere() {
+    let mut cluster = cluster(1).await;
+    cluster.launch("s.service", STOP).await;
+    cluster.hosts[0].set_away(true);
+    cluster.crash(0);
+    cluster.wait(TTL * 2).await;
+    assert_eq!(cluster.active_on("s.service"), [0], "nobody is there to stop it");
+    cluster.boot(0);
+    cluster.settle().await;
+    assert!(cluster.active_on("s.service").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_back_in_time_restarts_nothing() {
+    let mut cluster = cluster(1).await;
+    cluster.launch("s.service", STOP).await;
+    let before = (cluster.pid(0, "s.service"), cluster.calls());
+    cluster.crash(0);
+    cluster.wait(TTL / 2).await;
+    cluster.boot(0);
+    cluster.rest().await;
+    assert_eq!((cluster.pid(0, "s.service"), cluster.calls()), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_somebody_starts_beyond_the_fence_is_stopped_again() {
+    let mut cluster = cluster(1).await;
+    cluster.launch("s.service", STOP).await;
+    cluster.hosts[0].set_away(true);
+    cluster.wait(TTL * 2).await;
+    cluster.hosts[0].fake().interfere(&name("s.service"), fleet_agent::Drift::Started);
+    assert_eq!(cluster.active_on("s.service"), [0]);
+    cluster.settle().await;
+    assert!(cluster.active_on("s.service").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_moves_ends_before_it_starts_on_the_other_machine() {
+    let mut cluster = cluster(2).await;
+    cluster.launch("s.service", "OnPartition=stop\nMachineMetadata=region=north").await;
+    assert_eq!(cluster.active_on("s.service"), [0]);
+    cluster.hosts[0].fake().hang_stop(&name("s.service"));
+    let set = |machine: usize, value: &str| {
+        let (machine, key) = (cluster.hosts[machine].id().clone(), "region".to_owned());
+        MetadataChange::Set { machine, key, value: value.to_owned() }
+    };
+    let swap = [set(0, "south"), set(1, "north")];
+    cluster.registry.patch_metadata(&swap).await.expect("the store is there");
+    cluster.wait(STOP_LIMIT / 2).await;
+    assert_eq!(cluster.active_on("s.service"), [0]);
+    let now = cluster.history.now();
+    let waiting = now.state("s.service", "m1").expect("it is loaded there");
+    let problem = "OnPartition=stop keeps it from being started until it has ended on m0";
+    assert_eq!(waiting.problem.as_deref(), Some(problem));
+    cluster.wait(STOP_LIMIT / 2 + Duration::from_secs(1)).await;
+    assert_eq!(cluster.active_on("s.service"), [1]);
+    cluster.rest().await;
+    let now = cluster.history.now();
+    assert_eq!(now.state("s.service", "m1").expect("it runs there").problem, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
+    let mut cluster = cluster(2).await;
+    cluster.launch("s.service", STOP).await;
+    let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
+    cluster.hosts[cut].fake().hang_stop(&name("s.service"));
+    cluster.hosts[cut].set_away(true);
+    cluster.wait(TTL + Duration::from_secs(1)).await;
+    for desired in [TargetState::Inactive, TargetState::Launched] {
+        cluster.registry.set_desired(&name("s.service"), desired).await.expect("it is there");
+        cluster.settle().await;
+        assert_eq!(cluster.active_on("s.service"), [cut]);
+    }
+    cluster.wait(LIMIT).await;
+    assert_eq!(cluster.active_on("s.service"), [1 - cut]);
+}

@@ -1,0 +1,100 @@
+//! What a machine does without the store, by what its agent noted down.
+
+use std::time::Duration;
+
+use fleet_agent::testing::Call;
+use fleet_agent::{Note, Notes as _};
+use fleet_core::TargetState;
+
+use crate::cluster::Cluster;
+use crate::units::name;
+
+/// How long a daemon waits for the store.
+const BLIND: Duration = Duration::from_secs(60);
+
+/// A machine that was booted while the store was out of reach, and that had some units.
+async fn booted_blind() -> Cluster {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    cluster.launch("h.service", "Global=true").await;
+    cluster.launch("s.service", "OnPartition=stop").await;
+    cluster.submit("b.service", "", 0, TargetState::Loaded).await;
+    cluster.launch("c.service", "").await;
+    cluster.registry.destroy(&name("c.service")).await.expect("it is there");
+    cluster.settle().await;
+    cluster.hosts[0].set_away(true);
+    cluster.reboot(0);
+    cluster.boot(0);
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_boots_without_the_store_runs_what_it_had() {
+    let mut cluster = booted_blind().await;
+    cluster.wait(BLIND - Duration::from_secs(1)).await;
+    assert!(cluster.hosts[0].units().is_empty());
+    cluster.wait(Duration::from_secs(2)).await;
+    let units = cluster.hosts[0].units();
+    let told = units.iter().map(|unit| format!("{} {}", unit.unit, unit.state.active));
+    let told: Vec<String> = told.collect();
+    assert_eq!(told, ["a.service active", "b.service inactive", "h.service active"]);
+    let before = (cluster.pid(0, "a.service"), cluster.pid(0, "h.service"));
+    cluster.heal_and_rest().await;
+    assert_eq!((cluster.pid(0, "a.service"), cluster.pid(0, "h.service")), before);
+    assert_eq!(cluster.active_on("s.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_had_ends_nothing_and_is_corrected_when_the_store_is_back() {
+    let mut cluster = booted_blind().await;
+    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.wait(BLIND * 10).await;
+    assert_eq!(cluster.active_on("a.service"), [0], "nobody could know");
+    let ends = |call: &Call| matches!(call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));
+    let calls = cluster.hosts[0].events();
+    assert!(!calls.iter().any(|event| event.away && ends(&event.call)), "{calls:?}");
+    cluster.heal_and_rest().await;
+    assert!(cluster.active_on("a.service").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_finds_its_units_running_starts_nothing_by_the_note() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    let before = (cluster.pid(0, "a.service"), cluster.calls());
+    cluster.hosts[0].set_away(true);
+    cluster.crash(0);
+    cluster.registry.request_restart(&name("a.service")).await.expect("it is there");
+    cluster.boot(0);
+    cluster.wait(BLIND * 2).await;
+    assert_eq!((cluster.pid(0, "a.service"), cluster.calls()), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_note_is_as_good_as_none() {
+    let mut cluster = booted_blind().await;
+    cluster.crash(0);
+    let notes = cluster.hosts[0].notes();
+    notes.write(Note::Assignment, b"{\"v\":1,".to_vec()).await.expect("it is in memory");
+    cluster.boot(0);
+    cluster.wait(BLIND * 2).await;
+    assert!(cluster.hosts[0].units().is_empty());
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_written_when_the_machine_is_to_have_something_else_and_not_otherwise() {
+    let mut cluster = Cluster::start(2).await;
+    let here = format!("MachineID={}", cluster.hosts[0].id());
+    cluster.launch("mine.service", &here).await;
+    let notes = cluster.hosts[0].notes();
+    let noted = notes.read(Note::Assignment).await.expect("it is in memory");
+    assert!(String::from_utf8_lossy(&noted.expect("it was noted")).contains("mine.service"));
+    // Were it written again, this would be gone.
+    notes.write(Note::Assignment, b"mark".to_vec()).await.expect("it is in memory");
+    cluster.hosts[0].fake().crash(&name("mine.service"));
+    cluster.launch("everybodys.service", "Global=true\nMachineMetadata=region=south").await;
+    cluster.wait(Duration::from_secs(600)).await;
+    assert_eq!(notes.read(Note::Assignment).await.expect("it is there"), Some(b"mark".to_vec()));
+}

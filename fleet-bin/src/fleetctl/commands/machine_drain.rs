@@ -1,0 +1,89 @@
+//! `machine drain`: empties a machine, and tells of every unit what becomes of it.
+
+use std::time::Duration;
+
+use fleet_agent::Clock as _;
+use fleet_core::MachineId;
+use fleet_http::wire::DrainReport;
+
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::machine_args::DrainArgs;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::words::short_machine;
+
+/// How long to wait between two looks at a drain.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Record for DrainReport {
+    fn name(&self) -> &str {
+        &self.machine_id
+    }
+}
+
+/// Runs the command.
+pub(super) async fn run(
+    context: &mut Context,
+    id: &MachineId,
+    args: &DrainArgs,
+) -> Result<(), CliError> {
+    let first = context.session.drain(id, args.keep_up, args.dry_run).await?;
+    let mut told = text(&first);
+    if args.dry_run && first.is_empty() {
+        told.push_str("nothing would move\n");
+    }
+    context.output.record(&first, &told)?;
+    let emptied = if args.wait { wait(context, id, args).await } else { Ok(()) };
+    context.output.finish()?;
+    emptied
+}
+
+/// Waits until a machine is empty; what holds units back is told whenever it is something else.
+async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result<(), CliError> {
+    let limit = args.wait_timeout.map(|seconds| Duration::from_secs(seconds.into()));
+    let deadline = limit.map(|limit| context.clock.now().after(limit));
+    loop {
+        let Some(report) = context.session.draining(id).await? else {
+            let text = format!("{} is drained no more: somebody took it back", short(id));
+            return Err(CliError::failed(text));
+        };
+        if report.is_empty() {
+            context.progress.note(&format!("Machine {} is empty", short(id)));
+            return Ok(());
+        }
+        let now = context.clock.now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(late(id, &report));
+        }
+        context.progress.show(&summary(&report));
+        let wake = now.after(PAUSE);
+        let wake = deadline.map_or(wake, |deadline| wake.min(deadline));
+        context.clock.sleep_until(wake).await;
+    }
+}
+
+fn late(id: &MachineId, report: &DrainReport) -> CliError {
+    let error = CliError::failed(format!("{} is not empty: {}", short(id), summary(report)));
+    let held = report.held.iter().map(|held| format!("{}: {}", held.unit, held.reason));
+    let error = held.fold(error, CliError::help);
+    error.help("the drain goes on; \"fleetctl machine cordon\" leaves the others where they are")
+}
+
+fn summary(report: &DrainReport) -> String {
+    let DrainReport { moves, leaving, held, .. } = report;
+    format!("{} to move, {} to end, {} held back", moves.len(), leaving.len(), held.len())
+}
+
+/// A line for each unit.
+pub(super) fn text(report: &DrainReport) -> String {
+    let moves = report.moves.iter();
+    let moves = moves.map(|it| format!("{} moves to {}", it.unit, short_machine(&it.to)));
+    let leaving = report.leaving.iter().map(|unit| format!("{unit} is about to end there"));
+    let held = report.held.iter().map(|it| format!("{} stays for now: {}", it.unit, it.reason));
+    let global = report.global.iter().map(|unit| format!("{unit} stays: it is global"));
+    moves.chain(leaving).chain(held).chain(global).map(|line| line + "\n").collect()
+}
+
+fn short(id: &MachineId) -> String {
+    short_machine(id.as_str())
+}

@@ -1,0 +1,66 @@
+//! Finds the systemd that the settings mean.
+
+use std::path::PathBuf;
+
+use fleet_agent::SystemdConfig;
+
+use super::config::SystemdSettings;
+use super::error::StartError;
+
+/// What the service manager is opened with, for a daemon that is root or not, and has this runtime
+/// directory or none.
+pub(crate) fn config(
+    settings: &SystemdSettings,
+    is_root: bool,
+    runtime_directory: Option<PathBuf>,
+) -> Result<SystemdConfig, StartError> {
+    let mut config = match (settings.user.unwrap_or(!is_root), runtime_directory) {
+        (false, _) => SystemdConfig::system(),
+        (true, Some(directory)) => SystemdConfig::user(&directory),
+        (true, None) => {
+            return Err(StartError::new(
+                "cannot find the user's systemd: XDG_RUNTIME_DIR is not set; log in as that user, \
+                 or write systemd_user = false to use the machine's",
+            ));
+        }
+    };
+    if settings.private {
+        config = config.privately();
+    }
+    if let Some(directory) = &settings.directory {
+        config.directory.clone_from(directory);
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systemd_that_is_meant_is_found() {
+        let here = || Some(PathBuf::from("/run/user/7"));
+        let settings = |user, private| SystemdSettings { user, private, directory: None };
+        let rows = [
+            (settings(None, false), true, "/run/dbus/system_bus_socket", "/run/fleet/units"),
+            (settings(None, false), false, "/run/user/7/bus", "/run/user/7/fleet/units"),
+            (settings(Some(false), true), false, "/run/systemd/private", "/run/fleet/units"),
+            (
+                settings(Some(true), true),
+                true,
+                "/run/user/7/systemd/private",
+                "/run/user/7/fleet/units",
+            ),
+        ];
+        for (settings, is_root, socket, directory) in rows {
+            let config = config(&settings, is_root, here()).expect("it is found");
+            assert_eq!(config.socket, PathBuf::from(socket), "{settings:?}");
+            assert_eq!(config.directory, PathBuf::from(directory), "{settings:?}");
+        }
+        let error = config(&settings(None, false), false, None).err().expect("there is none");
+        assert!(error.to_string().contains("XDG_RUNTIME_DIR is not set"), "{error}");
+        let own = SystemdSettings { directory: here(), ..settings(None, false) };
+        let config = config(&own, true, None).expect("it is found");
+        assert_eq!(Some(config.directory), here());
+    }
+}

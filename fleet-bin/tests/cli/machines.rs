@@ -1,0 +1,167 @@
+//! `machine`: to look at machines, and to cordon and drain them.
+
+use fleet_core::Intent;
+
+use crate::cluster::Cluster;
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.write("here.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineID=m1\n");
+    cluster.write("all.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=true\n");
+    cluster.run("start all here web").await.ok();
+    cluster
+}
+
+/// Why no other machine takes `here.service`.
+const WHY: &str = "none of 2 machines fits: Cordon refuses 1 (m1: it is cordoned, and takes no \
+                   unit that is not there); MachineID refuses 1 (282f949f: the unit wants \
+                   machine m1); nearest is 282f949f: the unit wants machine m1";
+
+/// What is printed, with a sign for that reason.
+async fn told(cluster: &Cluster, line: &str) -> String {
+    cluster.run(line).await.to_string().replace(WHY, "(why)")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(told(&cluster, "machine show m1").await, @r"
+    exit 0
+    m1
+       Address: 10.0.0.1
+       Version: 1.2.3
+      Metadata: rack=r1
+          Unit: all.service: active (running)
+          Unit: here.service: active (running)
+          Unit: web.service: active (running)
+    ");
+    insta::assert_snapshot!(told(&cluster, "machine drain m1 --dry-run").await, @r"
+    exit 0
+    web.service moves to 282f949f...
+    here.service stays for now: (why)
+    all.service stays: it is global
+    ");
+    insta::assert_snapshot!(cluster.run("list-machines --fields machine,intent").await, @r"
+    exit 0
+    MACHINE→→INTENT
+    282f949f...→-
+    m1→→-
+    ");
+    insta::assert_snapshot!(told(&cluster, "machine drain m1 --keep-up 2").await, @r"
+    exit 0
+    web.service moves to 282f949f...
+    here.service stays for now: (why)
+    all.service stays: it is global
+    ");
+    insta::assert_snapshot!(told(&cluster, "machine show m1").await, @r"
+    exit 0
+    m1
+       Address: 10.0.0.1
+       Version: 1.2.3
+      Metadata: rack=r1
+        Intent: drained, with 2 instances of each template up
+          Unit: all.service: active (running)
+          Unit: here.service: active (running)
+          Unit: web.service: active (running)
+    web.service moves to 282f949f...
+    here.service stays for now: (why)
+    all.service stays: it is global
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(told(&cluster, "machine drain m1 --keep-up 1 -o json").await, @r#"
+    exit 0
+    [
+      {
+        "global": [
+          "all.service"
+        ],
+        "held": [
+          {
+            "reason": "(why)",
+            "unit": "here.service"
+          }
+        ],
+        "keepUp": 1,
+        "machineID": "m1",
+        "moves": [
+          {
+            "to": "282f949fc0de4711",
+            "unit": "web.service"
+          }
+        ]
+      }
+    ]
+    "#);
+    insta::assert_snapshot!(cluster.run("list-machines --fields machine,intent").await, @r"
+    exit 0
+    MACHINE→→INTENT
+    282f949f...→-
+    m1→→drained
+    ");
+    // Nobody moves units in this cluster.
+    insta::assert_snapshot!(told(&cluster, "machine drain m1 --wait --wait-timeout 0").await, @r#"
+    exit 1
+    web.service moves to 282f949f...
+    here.service stays for now: (why)
+    all.service stays: it is global
+    ---
+    fleetctl: m1 is not empty: 1 to move, 0 to end, 1 held back
+    help: here.service: (why)
+    help: the drain goes on; "fleetctl machine cordon" leaves the others where they are
+    "#);
+    insta::assert_snapshot!(told(&cluster, "machine drain m1 --dry-run --wait").await, @r"
+    exit 2
+    ---
+    error: the argument '--dry-run' cannot be used with '--wait'
+
+    Usage: fleetctl machine drain --dry-run <ID>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_is_cordoned_until_it_is_uncordoned() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(cluster.run("machine cordon 282f").await, @r"
+    exit 0
+    Machine 282f949f... takes no more units
+    ");
+    let said =
+        |cluster: &Cluster| cluster.mirror.snapshot().machine("282f949fc0de4711").unwrap().intent;
+    assert_eq!(said(&cluster), Some(Intent::Cordoned));
+    insta::assert_snapshot!(cluster.run("machine uncordon 282f949f... -o json").await, @r#"
+    exit 0
+    [
+      {
+        "intent": "",
+        "machine": "282f949fc0de4711"
+      }
+    ]
+    "#);
+    assert_eq!(said(&cluster), None);
+    insta::assert_snapshot!(cluster.run("machine cordon m3").await, @r"
+    exit 1
+    ---
+    fleetctl: no machine that is present is called m3
+    help: did you mean m1?
+    ");
+    let away = "00000000000000000000000000000000";
+    cluster.run(&format!("machine uncordon {away}")).await.ok();
+    assert_eq!(cluster.run(&format!("machine cordon {away}")).await.code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_a_drain_hears_of_its_end() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    insta::assert_snapshot!(cluster.run("machine drain m2 --wait").await, @r"
+    exit 0
+    ---
+    Machine m2 is empty
+    ");
+}

@@ -1,0 +1,145 @@
+//! How long the stop of a unit can take, by what its file says.
+
+use std::time::Duration;
+
+use fleet_unitfile::{UnitFile, UnitType, parse_bool, parse_timespan};
+
+use crate::Unit;
+
+/// The limit of a unit that sets none, as systemd has it.
+const DEFAULT: Duration = Duration::from_secs(90);
+
+/// Where the limit of a type of units stands, and what each has time for.
+struct Form {
+    section: &'static str,
+    /// The options that set the limit; of all of them the last one counts.
+    limits: &'static [&'static str],
+    /// The commands that run when a unit is asked to stop.
+    before: &'static str,
+    /// The commands that run when its processes have ended.
+    after: &'static str,
+}
+
+impl Unit {
+    /// How long it can take from when this unit is asked to stop until nothing of it runs any more;
+    /// nothing if that has no limit.
+    ///
+    /// A service manager gives each command of the stop the time-out of the unit, and then its
+    /// processes once more before it kills them; what comes after that likewise. A unit without
+    /// processes of its own stops at once. Where no time-out is written, or one that cannot be
+    /// read, 90 seconds are taken, as systemd does unless its own configuration says otherwise.
+    /// There is no limit where the time-out is infinite, and where `SendSIGKILL=no` lets processes
+    /// stay.
+    #[must_use]
+    pub fn longest_stop(&self) -> Option<Duration> {
+        let form = form(self.name.unit_type());
+        form.map_or(Some(Duration::ZERO), |form| form.longest_stop(&self.file))
+    }
+}
+
+fn form(unit_type: UnitType) -> Option<Form> {
+    let (before, after) = ("ExecStop", "ExecStopPost");
+    Some(match unit_type {
+        UnitType::Service => {
+            let limits = &["TimeoutStopSec", "TimeoutSec"];
+            Form { section: "Service", limits, before, after }
+        }
+        UnitType::Scope => Form { section: "Scope", limits: &["TimeoutStopSec"], before, after },
+        UnitType::Socket => {
+            Form { section: "Socket", limits: &["TimeoutSec"], before: "ExecStopPre", after }
+        }
+        UnitType::Mount => Form { section: "Mount", limits: &["TimeoutSec"], before, after },
+        UnitType::Swap => Form { section: "Swap", limits: &["TimeoutSec"], before, after },
+        _ => return None,
+    })
+}
+
+impl Form {
+    fn longest_stop(&self, file: &UnitFile) -> Option<Duration> {
+        let kills = file.values(self.section, "SendSIGKILL").next_back();
+        if kills.is_some_and(|option| parse_bool(option.value()) == Some(false)) {
+            return None;
+        }
+        self.limit(file)?.checked_mul(self.rounds(file))
+    }
+
+    /// How long each round may take; nothing for ever.
+    fn limit(&self, file: &UnitFile) -> Option<Duration> {
+        let mut limit = Some(DEFAULT);
+        for option in file.options().filter(|option| option.section() == self.section) {
+            if !self.limits.contains(&option.name()) {
+                continue;
+            }
+            match parse_timespan(option.value()) {
+                // Zero is another word for infinity here.
+                Ok(span) => limit = span.as_duration().filter(|span| !span.is_zero()),
+                Err(_) if option.value().is_empty() => limit = Some(DEFAULT),
+                Err(_) => {}
+            }
+        }
+        limit
+    }
+
+    /// How often the limit can pass, one after the other.
+    fn rounds(&self, file: &UnitFile) -> u32 {
+        let count = |name| file.effective(self.section, name).count();
+        let (before, after) = (count(self.before), count(self.after));
+        // The processes get a round, those of the commands that come after them another.
+        let rounds = before + 1 + if after > 0 { after + 1 } else { 0 };
+        // A mount point is taken away by a command that the service manager brings along.
+        let own = usize::from(["Mount", "Swap"].contains(&self.section));
+        u32::try_from(rounds + own).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Requirements, TargetState};
+
+    fn longest_stop(name: &str, text: &str) -> Option<u64> {
+        let (name, file) = (name.parse().unwrap(), UnitFile::parse(text).unwrap());
+        let unit = Unit::new(name, file, Requirements::default(), TargetState::Launched);
+        unit.longest_stop().map(|time| time.as_secs())
+    }
+
+    #[test]
+    fn the_longest_stop_is_what_the_file_allows() {
+        let cases = [
+            ("ExecStart=/bin/a", Some(90)),
+            ("TimeoutStopSec=10", Some(10)),
+            ("TimeoutStopSec=10\nTimeoutSec=1min", Some(60)),
+            ("TimeoutSec=1min\nTimeoutStopSec=10", Some(10)),
+            ("TimeoutStartSec=1min", Some(90)),
+            ("TimeoutStopSec=10\nTimeoutStopSec=", Some(90)),
+            ("TimeoutStopSec=10\nTimeoutStopSec=soon", Some(10)),
+            ("TimeoutStopSec=infinity", None),
+            ("TimeoutStopSec=0", None),
+            ("TimeoutStopSec=10\nSendSIGKILL=no", None),
+            ("TimeoutStopSec=10\nSendSIGKILL=yes", Some(10)),
+            ("TimeoutStopSec=10\nExecStop=/bin/a\nExecStop=/bin/b", Some(30)),
+            ("TimeoutStopSec=10\nExecStop=/bin/a\nExecStop=", Some(10)),
+            ("TimeoutStopSec=10\nExecStop=/bin/a\nExecStopPost=/bin/b", Some(40)),
+        ];
+        for (lines, expected) in cases {
+            let found = longest_stop("a.service", &format!("[Service]\n{lines}\n"));
+            assert_eq!(found, expected, "{lines}");
+        }
+    }
+
+    #[test]
+    fn units_without_processes_stop_at_once_and_others_by_their_own_section() {
+        let cases = [
+            ("a.timer", "[Timer]\nOnBootSec=1\n", Some(0)),
+            ("a.target", "[Unit]\nDescription=a\n", Some(0)),
+            ("a.socket", "[Socket]\nListenStream=1\n", Some(90)),
+            ("a.socket", "[Socket]\nTimeoutSec=5\nExecStopPre=/bin/a\n", Some(10)),
+            ("a.socket", "[Service]\nTimeoutSec=5\n", Some(90)),
+            ("a.mount", "[Mount]\nTimeoutSec=5\n", Some(10)),
+            ("a.scope", "[Scope]\nTimeoutStopSec=5\n", Some(5)),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(longest_stop(name, text), expected, "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Pure: what is left to be done on a machine that is drained.
+
+use fleet_core::{ActiveState, MachineId, Snapshot};
+use fleet_scheduler::{Action, Drain, DrainPlan, Index, Policy, Step, share};
+
+use crate::wire::{DrainReport, HeldUnit, UnitMove};
+
+/// What is on a machine, and what becomes of it, by the plan of all drains that people want.
+pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, keep_up: u32) -> DrainReport {
+    let drain = Drain::wanted(snapshot, snapshot.machines().map(AsRef::as_ref));
+    let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
+    let (moves, held) = plan.map(|plan| of_machine(&plan, snapshot, id)).unwrap_or_default();
+    let global = share(snapshot, id).units.into_values().filter(|(unit, _)| unit.is_global());
+    DrainReport {
+        global: global.map(|(unit, _)| unit.name.to_string()).collect(),
+        held,
+        keep_up,
+        leaving: leaving(snapshot, id),
+        machine_id: id.to_string(),
+        moves,
+    }
+}
+
+/// Who of a plan moves away from a machine, and who is held back there.
+fn of_machine(
+    plan: &DrainPlan,
+    snapshot: &Snapshot,
+    id: &MachineId,
+) -> (Vec<UnitMove>, Vec<HeldUnit>) {
+    let away = |step: &Step| match &step.action {
+        Action::Move { from, to } if from == id => {
+            Some(UnitMove { to: to.to_string(), unit: step.unit.to_string() })
+        }
+        _ => None,
+    };
+    let on_it = plan.held.iter().filter(|(unit, _)| {
+        snapshot.placement(unit.as_str()).is_some_and(|placement| placement.machine == *id)
+    });
+    let held =
+        on_it.map(|(unit, why)| HeldUnit { reason: why.to_string(), unit: unit.to_string() });
+    (plan.plan.steps.iter().filter_map(away).collect(), held.collect())
+}
+
+/// The units that are not meant to be on a machine and have not ended there.
+fn leaving(snapshot: &Snapshot, id: &MachineId) -> Vec<String> {
+    let belongs = share(snapshot, id).units;
+    let runs = |active| !matches!(active, ActiveState::Inactive | ActiveState::Failed);
+    let states = snapshot.states().filter(|state| state.machine == *id);
+    let leaving = states.filter(|state| {
+        let placed = snapshot.placement(state.unit.as_str());
+        let is_here = placed.is_some_and(|placement| placement.machine == *id);
+        runs(state.systemd.active) && !is_here && !belongs.contains_key(&state.unit)
+    });
+    leaving.map(|state| state.unit.to_string()).collect()
+}

@@ -1,0 +1,110 @@
+//! What is to become of machines: to cordon, uncordon and drain them, and how far a drain has come.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use fleet_core::{Intent, Machine, MachineId, Snapshot};
+
+use super::api::Shared;
+use super::drain_report::drain_report;
+use super::extract::{Name, Params};
+use super::failure::Failure;
+use crate::wire::DrainReport;
+
+/// `POST /machines/<id>/cordon`: also ends a drain, so that who is left there stays.
+pub(super) async fn cordon(
+    State(api): State<Shared>,
+    Name(id): Name,
+) -> Result<StatusCode, Failure> {
+    let id = present(&*api.view()?, &id)?.id.clone();
+    intend(&api, &id, Some(Intent::Cordoned)).await
+}
+
+/// `POST /machines/<id>/uncordon`: also of a machine that is away, so that nothing is left behind
+/// of one that never comes back.
+pub(super) async fn uncordon(
+    State(api): State<Shared>,
+    Name(id): Name,
+) -> Result<StatusCode, Failure> {
+    let id: MachineId = id.parse().map_err(Failure::bad)?;
+    intend(&api, &id, None).await
+}
+
+/// `POST /machines/<id>/drain`: what will be done first; with `dryRun=1` nothing is.
+pub(super) async fn drain(
+    State(api): State<Shared>,
+    Name(id): Name,
+    params: Params,
+) -> Result<Json<DrainReport>, Failure> {
+    let (keep_up, is_dry) = (number(&params, "keepUp")?, flag(&params, "dryRun")?);
+    let snapshot = api.view()?;
+    let intent = Intent::Drained { keep_up };
+    let machine = present(&snapshot, &id)?.clone().with_intent(intent);
+    let id = machine.id.clone();
+    if !is_dry {
+        intend(&api, &id, Some(intent)).await?;
+    }
+    let mut planned = Snapshot::clone(&snapshot);
+    planned.put_machine(machine);
+    report(planned, id, keep_up).await
+}
+
+/// `GET /machines/<id>/drain`: what is left to be done.
+pub(super) async fn progress(
+    State(api): State<Shared>,
+    Name(id): Name,
+) -> Result<Json<DrainReport>, Failure> {
+    let snapshot = api.view()?;
+    let machine = present(&snapshot, &id)?;
+    let Some(keep_up) = machine.intent.and_then(Intent::keep_up) else {
+        return Err(Failure::not_found(format!("machine {id} is not drained")));
+    };
+    let id = machine.id.clone();
+    report(Snapshot::clone(&snapshot), id, keep_up).await
+}
+
+/// The machine of that ID, if it is present.
+pub(super) fn present<'a>(snapshot: &'a Snapshot, id: &str) -> Result<&'a Machine, Failure> {
+    let machine = snapshot.machine(id).map(AsRef::as_ref);
+    machine.ok_or_else(|| Failure::not_found(format!("no machine {id:?} is present")))
+}
+
+async fn intend(
+    api: &Shared,
+    id: &MachineId,
+    intent: Option<Intent>,
+) -> Result<StatusCode, Failure> {
+    let revision = api.registry.set_intent(id, intent).await?;
+    api.settle(revision).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A plan of a whole cluster takes its time, so it is made where it holds no other request up.
+async fn report(
+    snapshot: Snapshot,
+    id: MachineId,
+    keep_up: u32,
+) -> Result<Json<DrainReport>, Failure> {
+    let planning = move || drain_report(&snapshot, &id, keep_up);
+    let report = tokio::task::spawn_blocking(planning).await;
+    let failed = |error| {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the planning broke off: {error}"))
+    };
+    report.map(Json).map_err(failed)
+}
+
+/// A number that is zero unless it is given.
+fn number(params: &Params, name: &str) -> Result<u32, Failure> {
+    let Some(text) = params.given(name) else { return Ok(0) };
+    let bad = |_| Failure::bad(format!("{name} cannot be {text:?}: write a number such as 2"));
+    text.parse().map_err(bad)
+}
+
+/// A flag that is off unless it is given.
+fn flag(params: &Params, name: &str) -> Result<bool, Failure> {
+    match params.first(name) {
+        None | Some("0" | "false") => Ok(false),
+        Some("" | "1" | "true") => Ok(true),
+        Some(other) => Err(Failure::bad(format!("{name} cannot be {other:?}: write 1 or 0"))),
+    }
+}
