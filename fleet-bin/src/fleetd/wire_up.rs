@@ -190,6 +190,7 @@ pub(crate) async fn open_registry(
     data_dir: &Path,
 ) -> Result<Registry, StartError> {
     let store: Arc<dyn Store> = match kind {
+        #[cfg(feature = "etcd")]
         StoreKind::Etcd(settings) => {
             let config = etcd::config(settings)?;
             Arc::new(EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?)
@@ -202,6 +203,7 @@ pub(crate) async fn open_registry(
         }
     };
     let prefix = match kind {
+        #[cfg(feature = "etcd")]
         StoreKind::Etcd(settings) => &settings.key_prefix,
         StoreKind::Embedded | StoreKind::Memory => Layout::DEFAULT_PREFIX,
     };
