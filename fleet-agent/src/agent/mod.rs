@@ -54,22 +54,33 @@ impl Agent {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, clock } = config;
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
-        let (current, presence) = watch::channel(None);
-        let reconciler =
-            Reconciler::new(id.clone(), mirror, manager.clone(), clock.clone(), problems.clone());
+        let [to_reconciler, to_publisher, to_all] = [(); 3].map(|()| watch::channel(None));
+        let reconciler = Reconciler::new(
+            id.clone(),
+            to_reconciler.1,
+            mirror,
+            manager.clone(),
+            clock.clone(),
+            problems.clone(),
+        );
         let publisher = Publisher {
             machine: id,
             manager,
             problems,
-            presence: presence.clone(),
+            presence: to_publisher.1,
             clock: clock.clone(),
         };
-        let keeper = PresenceKeeper { registry, machine, token, ttl, clock, current };
+        let told = vec![to_reconciler.0, to_publisher.0, to_all.0];
+        let keeper = PresenceKeeper { registry, machine, token, ttl, clock, told };
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run(shutdown.clone()));
         tasks.spawn(publisher.run(shutdown.clone()));
         tasks.spawn(reconciler.run(shutdown.clone()));
-        Self { tasks, presence }
+        Self { tasks, presence: to_all.1 }
+    }
+
+    pub(crate) fn presence(&self) -> watch::Receiver<Option<Arc<Presence>>> {
+        self.presence.clone()
     }
 
     /// Waits until the machine is present in the cluster.

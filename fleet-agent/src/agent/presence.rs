@@ -21,7 +21,9 @@ pub(crate) struct PresenceKeeper {
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) current: watch::Sender<Option<Arc<Presence>>>,
+    /// Who is told of it, each by a signal of its own: in which order several that wait for one
+    /// signal wake is chance, and a simulation could not be replayed.
+    pub(crate) told: Vec<watch::Sender<Option<Arc<Presence>>>>,
 }
 
 impl PresenceKeeper {
@@ -42,15 +44,21 @@ impl PresenceKeeper {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
-                    self.current.send_replace(Some(presence.clone()));
+                    self.tell(Some(&presence));
                     self.renew(&presence).await;
-                    self.current.send_replace(None);
+                    self.tell(None);
                     tracing::warn!(machine = %self.machine.id, "presence was lost");
                 }
                 Err(error) => self.report(&error),
             }
             failures += 1;
             self.clock.sleep(REJOIN.wait(failures)).await;
+        }
+    }
+
+    fn tell(&self, presence: Option<&Arc<Presence>>) {
+        for told in &self.told {
+            told.send_replace(presence.cloned());
         }
     }
 

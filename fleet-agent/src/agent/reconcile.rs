@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fleet_core::{DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Timestamp, converge};
 use fleet_scheduler::{Share, share};
-use fleet_store::Mirror;
+use fleet_store::{Mirror, Presence};
 use fleet_unitfile::UnitName;
+use tokio::sync::watch;
 
 use super::execute::{Executor, Outcome};
 use super::problems::{Order, Problem, Problems, chain};
@@ -22,6 +23,8 @@ const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::fro
 /// Makes one machine's service manager agree with the cluster.
 pub(crate) struct Reconciler {
     machine: MachineId,
+    /// The machine's own place in the cluster, while it has it.
+    presence: watch::Receiver<Option<Arc<Presence>>>,
     mirror: Mirror,
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
@@ -43,6 +46,7 @@ type Attempt = (UnitName, Option<Order>);
 impl Reconciler {
     pub(crate) fn new(
         machine: MachineId,
+        presence: watch::Receiver<Option<Arc<Presence>>>,
         mirror: Mirror,
         manager: Arc<dyn ServiceManager>,
         clock: Arc<dyn Clock>,
@@ -50,6 +54,7 @@ impl Reconciler {
     ) -> Self {
         Self {
             machine,
+            presence,
             mirror,
             executor: Executor::new(manager.clone()),
             manager,
@@ -96,6 +101,7 @@ impl Reconciler {
                     true if !self.has_news() => continue,
                     news => return news,
                 },
+                Ok(()) = self.presence.changed() => {}
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = wait_until(&*self.clock, retry_at) => {}
             }
@@ -143,6 +149,8 @@ impl Reconciler {
         // What cannot be seen for certain is not a reason to change anything.
         let snapshot = self.mirror.current()?;
         snapshot.machine(self.machine.as_str())?;
+        // Another machine may have this identity, and then the orders are for that one.
+        self.presence.borrow_and_update().as_ref()?;
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let known: BTreeMap<_, _> = match self.manager.list().await {
             Ok(units) => units.into_iter().map(|unit| (unit.unit, unit.known)).collect(),

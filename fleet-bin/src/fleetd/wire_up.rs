@@ -118,6 +118,7 @@ impl Wiring {
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),
         });
+        let engine = running.agents.iter().take(1).fold(engine, Engine::beside);
         running.loops.spawn(engine.run(shutdown.clone()));
     }
 
