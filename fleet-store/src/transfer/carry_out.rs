@@ -27,8 +27,8 @@ const PAIRS: usize = 64;
 ///
 /// # Errors
 ///
-/// [`RegistryError::NoLineage`], and nothing is imported; any other [`RegistryError`], and some units
-/// may be. What is refused is no error.
+/// [`RegistryError::NoLineage`], and nothing is imported; any other [`RegistryError`], and some
+/// units may be. What is refused is no error.
 pub async fn import(
     registry: &Registry,
     import: Import,
