@@ -6,8 +6,10 @@ use std::time::Duration;
 use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
 use fleet_scheduler::{Action, Plan};
 use fleet_store::{
-    Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError, StoreError, Unplace,
+    Leadership, Mirror, Place, PlacementWrites, Presence, Registry, RegistryError, StoreError,
+    Unplace,
 };
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::wait_until;
@@ -15,7 +17,7 @@ use crate::emptying::waits_for_ups;
 use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
-use crate::{Clock, Shutdown};
+use crate::{Agent, Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -50,6 +52,8 @@ pub struct EngineConfig {
 /// Stands for election, and plans while it leads.
 pub struct Engine {
     config: EngineConfig,
+    /// The candidate's place in the cluster, if that is known here.
+    presence: Option<watch::Receiver<Option<Arc<Presence>>>>,
 }
 
 /// What else than news to decide on is a reason to plan again.
@@ -74,19 +78,27 @@ impl Engine {
     /// An engine that does not run yet.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        Self { config }
+        Self { config, presence: None }
+    }
+
+    /// Lets it stand for election only while this agent has the candidate's place in the cluster.
+    ///
+    /// A leadership of the same candidate counts as that of an earlier life and is taken over. So
+    /// of two machines with one identity, the one that was refused must not stand: it would depose
+    /// the other one, and be deposed by it, again and again.
+    #[must_use]
+    pub fn beside(self, agent: &Agent) -> Self {
+        Self { presence: Some(agent.presence()), ..self }
     }
 
     /// Runs until told to end; a leader then resigns, so that another can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
-        let EngineConfig { candidate, ttl, registry, mirror, clock, .. } = &self.config;
+        let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
-            // Whoever cannot see the cluster could not decide on anything, and whoever sees that
-            // another leads need not ask.
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                vacant = mirror.wait_vacant(candidate) => if vacant.is_err() { return },
+                may = self.wait_to_stand() => if !may { return },
             }
             let mut pause = *ttl / 3;
             // What was sent when it is dropped may yet make it the leader, for `ttl` at most.
@@ -111,6 +123,27 @@ impl Engine {
                 biased;
                 () = shutdown.wait() => return,
                 () = clock.sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Waits until it makes sense to stand; `false` when that will never be again. Whoever cannot
+    /// see the cluster could not decide on anything, and whoever sees that another leads need not
+    /// ask.
+    async fn wait_to_stand(&self) -> bool {
+        let EngineConfig { candidate, mirror, .. } = &self.config;
+        let Some(mut presence) = self.presence.clone() else {
+            return mirror.wait_vacant(candidate).await.is_ok();
+        };
+        loop {
+            if presence.wait_for(Option::is_some).await.is_err() {
+                return false;
+            }
+            if mirror.wait_vacant(candidate).await.is_err() {
+                return false;
+            }
+            if presence.borrow().is_some() {
+                return true;
             }
         }
     }

@@ -30,6 +30,7 @@ use fleet_agent::ServiceManager;
 use fleet_agent::testing::{Harness, UnitKind};
 use fleet_core::Snapshot;
 use fleet_store::Store;
+use fleet_store::testing::{FaultyStore, Trouble, conformance_in_trouble};
 use fleet_unitfile::{UnitFile, UnitName};
 use tempfile::TempDir;
 
@@ -68,9 +69,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The whole test of a store. A broken promise is a panic that names it.
+/// The whole test of a store, in peace and in trouble. A broken promise is a panic that names it.
 async fn the_store_keeps_its_promises() {
     fleet_store::testing::conformance(async || OwnStore::open() as Arc<dyn Store>).await;
+    // A store behind a network brings its own trouble, by cutting real connections for example.
+    conformance_in_trouble(async || {
+        let store = FaultyStore::new(OwnStore::open());
+        (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn Trouble>)
+    })
+    .await;
     println!("the store keeps its promises");
 }
 

@@ -68,13 +68,14 @@ impl Agent {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, notes, clock } = config;
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
-        let (current, presence) = watch::channel(None);
+        let [to_reconciler, to_publisher, to_all] = [(); 3].map(|()| watch::channel(None));
         let (standing, stands) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
         let stopped = Arc::new(Notify::new());
         let reconciler = Reconciler::new(Surroundings {
             machine: id.clone(),
             ttl,
+            presence: to_reconciler.1,
             mirror,
             manager: manager.clone(),
             clock: clock.clone(),
@@ -96,18 +97,18 @@ impl Agent {
             machine: id,
             manager,
             problems,
-            presence: presence.clone(),
+            presence: to_publisher.1,
             clock: clock.clone(),
         };
         let (describe, machine) = watch::channel(machine);
-        let keeper =
-            PresenceKeeper { registry, machine, token, ttl, clock, current, standing, notes };
+        let told = vec![to_reconciler.0, to_publisher.0, to_all.0];
+        let keeper = PresenceKeeper { registry, machine, token, ttl, clock, told, standing, notes };
         let (mut tasks, pulse) = (JoinSet::new(), Pulse::default());
         tasks.spawn(pulse.watch("presence", keeper.run(shutdown.clone())));
         tasks.spawn(pulse.watch("fence", fence.run(shutdown.clone())));
         tasks.spawn(pulse.watch("publish", publisher.run(shutdown.clone())));
         tasks.spawn(pulse.watch("reconcile", reconciler.run(shutdown.clone())));
-        Self { tasks, presence, machine: describe, pulse }
+        Self { tasks, presence: to_all.1, machine: describe, pulse }
     }
 
     /// Lets the machine say something else of itself from now on. Its identity stays what it was.
@@ -119,6 +120,10 @@ impl Agent {
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.presence.borrow().is_some()
+    }
+
+    pub(crate) fn presence(&self) -> watch::Receiver<Option<Arc<Presence>>> {
+        self.presence.clone()
     }
 
     /// By what to find out whether the agent's loops are alive.

@@ -25,7 +25,9 @@ pub(crate) struct PresenceKeeper {
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) current: watch::Sender<Option<Arc<Presence>>>,
+    /// Who is told of it, each by a signal of its own: in which order several that wait for one
+    /// signal wake is chance, and a simulation could not be replayed.
+    pub(crate) told: Vec<watch::Sender<Option<Arc<Presence>>>>,
     /// Until when the machine is certainly present; nothing before this daemon was.
     pub(crate) standing: watch::Sender<Option<Standing>>,
     pub(crate) notes: Arc<dyn Notes>,
@@ -53,13 +55,13 @@ impl PresenceKeeper {
                     failures = 0;
                     let presence = Arc::new(presence);
                     self.stand(&presence, sent).await;
-                    self.current.send_replace(Some(presence.clone()));
+                    self.tell(Some(&presence));
                     tokio::select! {
                         biased;
                         () = self.renew(&presence) => {}
                         () = self.tell_changes(&presence, machine) => {}
                     }
-                    self.current.send_replace(None);
+                    self.tell(None);
                     tracing::warn!(machine = %self.id(), "presence was lost");
                 }
                 Err(error) => {
@@ -69,6 +71,12 @@ impl PresenceKeeper {
             }
             failures += 1;
             self.clock.sleep(REJOIN.wait(failures)).await;
+        }
+    }
+
+    fn tell(&self, presence: Option<&Arc<Presence>>) {
+        for told in &self.told {
+            told.send_replace(presence.cloned());
         }
     }
 

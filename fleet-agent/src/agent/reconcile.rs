@@ -8,7 +8,7 @@ use fleet_core::{
     DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Task, Timestamp, converge,
 };
 use fleet_scheduler::{Share, share};
-use fleet_store::Mirror;
+use fleet_store::{Mirror, Presence};
 use fleet_unitfile::UnitName;
 use tokio::sync::{Notify, watch};
 
@@ -35,6 +35,8 @@ pub(crate) struct Surroundings {
     pub(crate) machine: MachineId,
     /// How long the machine stays present without a sign of life.
     pub(crate) ttl: Duration,
+    /// The machine's own place in the cluster, while it has it.
+    pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) mirror: Mirror,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -51,6 +53,8 @@ pub(crate) struct Surroundings {
 /// Makes one machine's service manager agree with the cluster.
 pub(crate) struct Reconciler {
     machine: MachineId,
+    /// The machine's own place in the cluster, while it has it.
+    presence: watch::Receiver<Option<Arc<Presence>>>,
     mirror: Mirror,
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
@@ -86,6 +90,7 @@ impl Reconciler {
             stopped: with.stopped,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
+            presence: with.presence,
             mirror,
             executor: Executor::new(manager.clone(), permit),
             manager,
@@ -133,6 +138,7 @@ impl Reconciler {
                     true if !self.has_news() => continue,
                     news => return news,
                 },
+                Ok(()) = self.presence.changed() => {}
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = self.entrance.moved(&self.mirror, &*self.clock) => {}
                 () = self.stopped.notified() => {}
@@ -183,6 +189,8 @@ impl Reconciler {
         let Some(snapshot) = self.mirror.current() else { return self.pass_blind().await };
         self.blind_from = None;
         snapshot.machine(self.machine.as_str())?;
+        // Another machine may have this identity, and then the orders are for that one.
+        self.presence.borrow_and_update().as_ref()?;
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let share = share(&snapshot, &self.machine);

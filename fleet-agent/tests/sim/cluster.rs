@@ -219,8 +219,9 @@ impl Daemon {
             clock: Arc::new(host.clock()),
         };
         let mut loops = JoinSet::new();
-        loops.spawn(Agent::start(agent, &shutdown).ended());
-        loops.spawn(engine.run(shutdown));
+        let agent = Agent::start(agent, &shutdown);
+        loops.spawn(engine.beside(&agent).run(shutdown));
+        loops.spawn(agent.ended());
         Self { loops, trigger, mirror }
     }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use fleet_agent::testing::Call;
 use fleet_core::TargetState;
+use fleet_store::Key;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TTL};
 use crate::units::name;
 
 /// Whether a machine's service manager was asked to start anything.
@@ -156,4 +157,25 @@ async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
     cluster.wait(Duration::from_secs(30)).await;
     assert!(cluster.history.now().placement("a.service").is_none());
     cluster.rest().await;
+}
+
+/// What is in the store tells a machine that was booted again from a copy of its disk in nothing.
+#[tokio::test(start_paused = true)]
+async fn whose_identity_is_taken_starts_nothing_and_deposes_nobody() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "").await;
+    let term = term(&cluster).await;
+    cluster.reboot(0);
+    cluster.boot(0);
+    cluster.wait(TTL / 2).await;
+    assert_eq!(cluster.active_on("a.service"), [0; 0]);
+    assert_eq!(self::term(&cluster).await, term);
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+async fn term(cluster: &Cluster) -> Vec<u8> {
+    let key = cluster.registry.layout().key(&Key::Term);
+    let found = cluster.registry.store().read(&key).await.expect("the store is there");
+    found.entries[0].value.clone()
 }

@@ -32,6 +32,8 @@ impl WholeFile {
             };
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        // A folder that is not there is told without the name of a temporary file in it.
+        folder(&path).metadata()?;
         let file = tempfile::Builder::new().prefix(".fleet-export-").tempfile_in(folder(&path))?;
         Ok(Self { path, file })
     }
@@ -74,6 +76,13 @@ mod tests {
         file.finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "something was left behind");
+    }
+
+    #[test]
+    fn an_error_does_not_name_the_temporary_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = WholeFile::begin(&folder.path().join("none/export")).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "No such file or directory (os error 2)");
     }
 
     #[test]

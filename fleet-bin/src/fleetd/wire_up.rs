@@ -136,6 +136,7 @@ impl Wiring {
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),
         });
+        let engine = running.agents.iter().take(1).fold(engine, Engine::beside);
         let engine = running.pulse.watch("engine", engine.run(shutdown.clone()));
         running.loops.spawn(engine);
     }

@@ -18,6 +18,7 @@ use crate::codec::{
 use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 
 pub use adopt::Adopted;
+#[cfg(feature = "embedded")]
 pub(crate) use adopt::LEAP;
 
 /// The right to decide on placements, in one term.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fleet_store::Store;
-use fleet_store::testing::conformance;
+use async_trait::async_trait;
+use fleet_store::testing::{Trouble, conformance, conformance_in_trouble};
+use fleet_store::{EtcdConfig, EtcdStore, Store};
 
 use crate::cluster::Cluster;
+use crate::link::{Link, Way};
+use crate::support::put;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
@@ -28,4 +31,77 @@ async fn keeps_the_contract(cluster: &Cluster) {
         Arc::new(cluster.store(&format!("test/{number}/"))) as Arc<dyn Store>
     };
     conformance(make).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: run by scripts/test"]
+async fn one_server_keeps_the_contract_in_trouble() {
+    keeps_the_contract_in_trouble(Cluster::one().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: run by scripts/test"]
+async fn three_members_with_certificates_and_users_keep_the_contract_in_trouble() {
+    keeps_the_contract_in_trouble(Cluster::three_secure().await).await;
+}
+
+/// What befalls the way to every member of a real cluster.
+struct Links {
+    cluster: Arc<Cluster>,
+    links: Vec<Link>,
+}
+
+impl Links {
+    async fn to(cluster: Arc<Cluster>) -> Self {
+        let mut links = Vec::new();
+        for url in cluster.urls() {
+            links.push(Link::to(&url).await);
+        }
+        Self { cluster, links }
+    }
+
+    /// A store that reaches the members over these links alone.
+    fn store(&self, prefix: &str) -> EtcdStore {
+        let endpoints = self.links.iter().map(|link| link.url().to_owned()).collect();
+        let config = EtcdConfig { endpoints, ..self.cluster.config(prefix) };
+        EtcdStore::new(&config).unwrap()
+    }
+
+    fn set(&self, way: Way) {
+        self.links.iter().for_each(|link| link.set(way));
+    }
+}
+
+#[async_trait]
+impl Trouble for Links {
+    async fn cut_off(&self) {
+        self.set(Way::Cut);
+    }
+
+    async fn slow_down(&self) {
+        self.set(Way::Slow);
+    }
+
+    async fn end(&self) {
+        self.set(Way::Open);
+    }
+
+    /// The change that etcd compacts at is kept, so it is one that no tested store sees.
+    async fn compact(&self) {
+        let beside = put(&self.cluster.store("test/beside/"), "a", "").await;
+        self.cluster.etcdctl(&["compact", &beside.to_string()]);
+    }
+}
+
+/// Each promise is checked on keys and links of its own.
+async fn keeps_the_contract_in_trouble(cluster: Cluster) {
+    let cluster = Arc::new(cluster);
+    let count = AtomicU32::new(0);
+    let make = || async {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let links = Links::to(cluster.clone()).await;
+        let store = links.store(&format!("test/{number}/"));
+        (Arc::new(store) as Arc<dyn Store>, Arc::new(links) as Arc<dyn Trouble>)
+    };
+    conformance_in_trouble(make).await;
 }

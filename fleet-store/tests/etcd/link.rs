@@ -1,6 +1,7 @@
 //! The way between a store and a member, which a test can disturb.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -12,6 +13,8 @@ use tokio::task::AbortHandle;
 pub(crate) enum Way {
     /// It passes.
     Open,
+    /// It passes late.
+    Slow,
     /// Nothing passes until the link is open again, and connections stay.
     Silent,
     /// Requests pass, and answers do not until the link is open again.
@@ -19,6 +22,9 @@ pub(crate) enum Way {
     /// Connections are closed, and so is each new one.
     Cut,
 }
+
+/// How late what is sent over a slow link passes; it is far below any time limit of a call.
+const LATE: Duration = Duration::from_millis(20);
 
 /// A port in front of a member's.
 pub(crate) struct Link {
@@ -68,10 +74,11 @@ async fn connect(client: TcpStream, target: SocketAddr, ways: watch::Receiver<Wa
     let Ok(member) = TcpStream::connect(target).await else { return };
     let ((from_client, to_client), (from_member, to_member)) =
         (client.into_split(), member.into_split());
-    let requests = |way| way == Way::Open || way == Way::Mute;
+    let answers = |way| matches!(way, Way::Open | Way::Slow);
+    let requests = |way| answers(way) || way == Way::Mute;
     tokio::select! {
         () = carry(from_client, to_member, ways.clone(), requests) => {}
-        () = carry(from_member, to_client, ways, |way| way == Way::Open) => {}
+        () = carry(from_member, to_client, ways, answers) => {}
     }
 }
 
@@ -89,9 +96,17 @@ async fn carry(
             _cut = cuts.wait_for(|way| *way == Way::Cut) => return,
         };
         let Some(count) = read.ok().filter(|count| *count > 0) else { return };
+        wait_if_slow(&ways).await;
         let may = ways.wait_for(|way| passes(*way) || *way == Way::Cut).await.map(|way| *way);
         if !may.is_ok_and(&passes) || to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
+    }
+}
+
+async fn wait_if_slow(ways: &watch::Receiver<Way>) {
+    let slow = *ways.borrow() == Way::Slow;
+    if slow {
+        tokio::time::sleep(LATE).await;
     }
 }
