@@ -73,6 +73,7 @@ fn a_machine_follows_a_store_that_was_made_anew() {
     let mut machine = Machine::new();
     run_one_after_the_other(&mut machine, &[1001, 1002, 1003]);
     machine.start();
+    wait_until_it_sleeps(&machine, 1003);
     let id = machine.row().expect("the unit runs")["machine"].as_str().unwrap().parse().unwrap();
     machine.end();
     let path = machine.path("data/store.redb");
