@@ -21,7 +21,8 @@ use crate::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score, View};
 /// proptest!(|(cluster in clusters(Features::ALL), policy in policies())| {
 ///     let plan = Index::load(policy.clone(), &cluster).plan();
 ///     for (unit, machine) in naive::plan(&cluster, &policy) {
-///         prop_assert_eq!(&apply(&cluster, &plan).placement(&unit).unwrap().machine, &machine);
+///         let after = apply(&cluster, &plan);
+///         prop_assert_eq!(&after.placement(unit.as_str()).unwrap().machine, &machine);
 ///     }
 /// });
 /// ```
