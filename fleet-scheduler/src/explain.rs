@@ -130,6 +130,9 @@ impl Index {
         group: &[UnitNo],
         here: MachineNo,
     ) -> (Verdicts, Answers<Rank>) {
+        if let Some(unit) = self.alone(group) {
+            return self.verdicts_for_one(unit, here);
+        }
         let (mut verdicts, mut answers) = (Verdicts::new(), Answers::new());
         for (machine, glance) in self.glances(group) {
             let load = self.machines.slots[machine].desk.load();
@@ -157,13 +160,40 @@ impl Index {
         (verdicts, answers)
     }
 
+    /// The verdicts for a unit that is alone and replaces nobody.
+    fn verdicts_for_one(&self, unit: UnitNo, here: MachineNo) -> (Verdicts, Answers<Rank>) {
+        let mut answers = Answers::new();
+        let asked = self.asked(|machine| self.denial(unit, machine));
+        let mut teller = Teller::new(self, unit, &asked);
+        let verdict = |(machine, denial): (MachineNo, Option<Denial>)| {
+            let load = self.machines.slots[machine].desk.load();
+            let verdict = match denial {
+                _ if here == machine => Verdict::Here,
+                None => Verdict::Eligible { load },
+                Some(denial) => {
+                    answers.add(denial.rank(), load, machine);
+                    Verdict::Refused(teller.tell(machine, denial))
+                }
+            };
+            (machine, verdict)
+        };
+        (asked.into_iter().map(verdict).collect(), answers)
+    }
+
+    /// What every machine that is present answers.
+    fn asked(&self, ask: impl Fn(MachineNo) -> Option<Denial>) -> Vec<(MachineNo, Option<Denial>)> {
+        let mut asked = Vec::with_capacity(self.machines.count());
+        asked.extend(self.machines.present().map(|machine| (machine, ask(machine))));
+        asked
+    }
+
     /// What can be said of every machine without putting anybody there: what it says to the first
     /// unit of a group, where that would replace nobody.
     fn glances(&self, group: &[UnitNo]) -> Vec<(MachineNo, Glance)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
-        let ask = |machine| (machine, self.denial(first, machine).filter(|_| !replaces(machine)));
-        let asked: Vec<(MachineNo, Option<Denial>)> = self.machines.present().map(ask).collect();
+        let asked =
+            self.asked(|machine| self.denial(first, machine).filter(|_| !replaces(machine)));
         let mut teller = Teller::new(self, first, &asked);
         let glance = |(machine, denial): (MachineNo, Option<Denial>)| {
             let glance = match denial {

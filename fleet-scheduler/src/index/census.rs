@@ -14,6 +14,9 @@ use super::trail::Trail;
 use super::{Index, Machines};
 use crate::rules::{Denial, Question};
 
+/// What a machine that is not cordoned answers who cannot go there by what it is.
+pub(crate) const OUTSIDE: Rule = Rule::MachineMetadata;
+
 /// How machines answer a unit or a group: counted by the place of the rule that refuses.
 #[derive(Debug)]
 pub(crate) struct Answers<R> {
@@ -30,11 +33,13 @@ pub(crate) struct Censuses {
     stirred: Trail,
     /// The oldest first.
     all: Vec<(ClassNo, Census)>,
+    /// How all machines answer who can go to none of them.
+    of_outsiders: Option<Census>,
 }
 
 /// How all machines answer one class.
 #[derive(Debug, Default)]
-struct Census {
+pub(crate) struct Census {
     /// How far the trail had come when all was true.
     seen: u64,
     /// The rule by which each machine refuses, by its number.
@@ -74,7 +79,7 @@ impl Censuses {
     /// Something has changed about a machine. If that happens too often in between, it is cheaper
     /// to ask all machines again.
     pub(super) fn stir(&mut self, machine: MachineNo, machines: usize) {
-        if self.all.is_empty() {
+        if self.all.is_empty() && self.of_outsiders.is_none() {
             return;
         }
         self.stirred.push(machine, machines);
@@ -96,6 +101,7 @@ impl Censuses {
     /// Nothing is known any more.
     pub(super) fn clear(&mut self) {
         self.all.clear();
+        self.of_outsiders = None;
         self.stirred.forget();
     }
 
@@ -144,6 +150,19 @@ impl Census {
         }
     }
 
+    /// How many machines refuse by a rule.
+    pub(crate) fn count(&self, rule: Rule) -> usize {
+        self.crowds.get(&rule).map_or(0, |crowd| crowd.by_id.keys().len())
+    }
+
+    /// The first machine by ID that refuses by a rule, and the nearest; some few left aside.
+    pub(crate) fn ends(&self, rule: Rule, aside: &[MachineNo]) -> Option<(MachineNo, MachineNo)> {
+        let crowd = self.crowds.get(&rule)?;
+        let is_aside = |key: u128| aside.contains(&machine_of(key));
+        let end = |heap: &Heap| heap.first_but(is_aside).map(machine_of);
+        Some((end(&crowd.by_id)?, end(&crowd.by_load)?))
+    }
+
     fn answers(&self) -> Answers<Rule> {
         let mut answers = Answers::new();
         for (rule, crowd) in &self.crowds {
@@ -166,27 +185,45 @@ impl Index {
         if !asked_before || !class.replaces.is_empty() || self.policy.is_custom() {
             return None;
         }
-        let mut census = self.censuses.take(number).unwrap_or_default();
-        let stirred = self.censuses.stirred.since(census.seen);
-        match stirred.filter(|_| !census.answers.is_empty()) {
-            Some(stirred) => {
-                stirred.iter().for_each(|machine| self.ask(&mut census, unit, *machine));
-            }
-            None => {
-                census = Census::default();
-                self.machines.present().for_each(|machine| self.ask(&mut census, unit, machine));
-            }
-        }
-        census.seen = self.censuses.end();
+        let census = self.censuses.take(number);
+        let answer = |machine| Question::new(self, unit, machine).denial().map(Denial::rule);
+        let census = self.brought_up(census, answer);
         let answers = census.answers();
         self.censuses.put(number, census);
         Some(answers)
     }
 
-    fn ask(&self, census: &mut Census, unit: UnitNo, machine: MachineNo) {
-        let present = self.machines.slots[machine].is_present();
-        let denial = present.then(|| Question::new(self, unit, machine).denial()).flatten();
-        census.set(machine, denial.map(Denial::rule), &self.machines);
+    /// How all machines answer who can go to none of them, by what they are: one that is cordoned
+    /// says so, and of the others it is said which rule that is when it is known who asks.
+    pub(crate) fn census_of_outsiders(&mut self) -> &Census {
+        let census = self.censuses.of_outsiders.take();
+        let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;
+        let answer = |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { OUTSIDE });
+        let census = self.brought_up(census, answer);
+        self.censuses.of_outsiders.insert(census)
+    }
+
+    /// A census with the answers of all machines to which something has happened since.
+    fn brought_up(
+        &self,
+        census: Option<Census>,
+        answer: impl Fn(MachineNo) -> Option<Rule>,
+    ) -> Census {
+        let mut census = census.unwrap_or_default();
+        let ask = |census: &mut Census, machine: MachineNo| {
+            let present = self.machines.slots[machine].is_present();
+            census.set(machine, present.then(|| answer(machine)).flatten(), &self.machines);
+        };
+        let stirred = self.censuses.stirred.since(census.seen);
+        match stirred.filter(|_| !census.answers.is_empty()) {
+            Some(stirred) => stirred.iter().for_each(|machine| ask(&mut census, *machine)),
+            None => {
+                census = Census::default();
+                self.machines.present().for_each(|machine| ask(&mut census, machine));
+            }
+        }
+        census.seen = self.censuses.end();
+        census
     }
 }
 

@@ -90,6 +90,25 @@ impl Heap {
         &self.0
     }
 
+    /// The lowest key but for some few.
+    pub(super) fn first_but(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
+        let mut open = vec![0];
+        let mut first = None;
+        while let Some(at) = open.pop() {
+            let Some(key) = self.0.get(at).copied() else { continue };
+            // All below a key come after it.
+            if first.is_some_and(|first| key > first) {
+                continue;
+            }
+            if is_left_out(key) {
+                open.extend([2 * at + 1, 2 * at + 2]);
+            } else {
+                first = Some(key);
+            }
+        }
+        first
+    }
+
     pub(super) fn insert(&mut self, key: u128, places: &mut Places) {
         self.0.push(key);
         self.rise(self.0.len() - 1, places);
@@ -136,24 +155,21 @@ impl Heap {
         places.set(key, at);
     }
 
+    /// A key that sinks belongs nearly always far below, so it is not compared on the way down.
     fn sink(&mut self, mut at: usize, places: &mut Places) {
-        let key = self.0[at];
+        let (key, length) = (self.0[at], self.0.len());
         loop {
-            let mut child = 2 * at + 1;
-            if child >= self.0.len() {
+            let child = 2 * at + 1;
+            if child >= length {
                 break;
             }
-            if child + 1 < self.0.len() && self.0[child + 1] < self.0[child] {
-                child += 1;
-            }
-            if key <= self.0[child] {
-                break;
-            }
+            let right = child + 1 < length && self.0[child + 1] < self.0[child];
+            let child = child + usize::from(right);
             self.0[at] = self.0[child];
             places.set(self.0[at], at);
             at = child;
         }
         self.0[at] = key;
-        places.set(key, at);
+        self.rise(at, places);
     }
 }

@@ -5,20 +5,9 @@ use std::cmp::Reverse;
 
 use fleet_core::Rule;
 
-use crate::index::{Answers, ClassNo, Index, MachineNo, PatternNo, UnitNo, liked};
+use crate::index::{Answers, ClassNo, Index, MachineNo, OUTSIDE, PatternNo, UnitNo, liked};
 use crate::policy::Ranking;
 use crate::rules::Rank;
-
-/// The machines as units see them that cannot go there.
-#[derive(Debug)]
-pub(super) struct Crowd {
-    /// Those that are cordoned, by their IDs.
-    cordoned: Vec<MachineNo>,
-    /// The others, by their IDs.
-    by_id: Vec<MachineNo>,
-    /// The same, by their loads, then by their IDs.
-    by_load: Vec<MachineNo>,
-}
 
 /// Some machines that refuse by one rule.
 #[derive(Debug)]
@@ -60,15 +49,10 @@ impl Index {
     }
 
     /// How all machines answer a unit that is alone and replaces nobody, if only few can take it.
-    pub(super) fn count_few(
-        &self,
-        unit: UnitNo,
-        crowd: &mut Option<Crowd>,
-    ) -> Option<Answers<Rank>> {
+    pub(super) fn count_few(&mut self, unit: UnitNo) -> Option<Answers<Rank>> {
         let class = self.units.slots[unit].class;
         let few = self.few_of(class)?;
-        let crowd = crowd.get_or_insert_with(|| self.crowd());
-        let mut parts = self.parts_of_crowd(class, &few, crowd);
+        let mut parts = self.parts_outside(class, &few);
         for machine in few {
             if self.machines.slots[machine].machine().cordoned {
                 continue; // It is counted.
@@ -91,18 +75,6 @@ impl Index {
         }
     }
 
-    fn crowd(&self) -> Crowd {
-        let facts = self.machines.facts();
-        let (cordoned, others): (Vec<_>, Vec<_>) = facts.partition(|(_, facts)| facts.cordoned);
-        let numbers = |all: Vec<(MachineNo, _)>| -> Vec<MachineNo> {
-            all.into_iter().map(|(machine, _)| machine).collect()
-        };
-        let (cordoned, by_id) = (numbers(cordoned), numbers(others));
-        let mut by_load = by_id.clone();
-        by_load.sort_by_key(|machine| self.nearness(*machine));
-        Crowd { cordoned, by_id, by_load }
-    }
-
     /// The least loaded machine is the nearest, then the first by its ID.
     fn nearness(&self, machine: MachineNo) -> (u32, u32) {
         let slot = &self.machines.slots[machine];
@@ -110,22 +82,18 @@ impl Index {
     }
 
     /// What the machines say where the units of a class cannot go.
-    fn parts_of_crowd(&self, class: ClassNo, few: &[MachineNo], crowd: &Crowd) -> Vec<Part> {
-        let mut parts = Vec::new();
-        if let Some(first) = crowd.cordoned.first().copied() {
-            let nearest = crowd.cordoned.iter().copied().min_by_key(|it| self.nearness(*it));
-            let (rank, count) = ((Rule::Cordon, 0), crowd.cordoned.len());
-            parts.push(Part { rank, count, first, nearest: nearest.unwrap_or(first) });
-        }
+    fn parts_outside(&mut self, class: ClassNo, few: &[MachineNo]) -> Vec<Part> {
+        let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
+        let asked = few.len() - few.iter().filter(cordoned).count();
         let pinned = self.classes.slots[class].pin.some().is_some();
         let rule = if pinned { Rule::MachineId } else { Rule::MachineMetadata };
-        let first_of = |all: &[MachineNo]| all.iter().copied().find(|it| !few.contains(it));
-        if let (Some(first), Some(nearest)) = (first_of(&crowd.by_id), first_of(&crowd.by_load)) {
-            let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
-            let asked = few.len() - few.iter().filter(cordoned).count();
-            parts.push(Part { rank: (rule, 0), count: crowd.by_id.len() - asked, first, nearest });
-        }
-        parts
+        let census = self.census_of_outsiders();
+        let part = |answer: Rule, rule: Rule, few: &[MachineNo], asked: usize| {
+            let (first, nearest) = census.ends(answer, few)?;
+            Some(Part { rank: (rule, 0), count: census.count(answer) - asked, first, nearest })
+        };
+        let cordoned = part(Rule::Cordon, Rule::Cordon, &[], 0);
+        cordoned.into_iter().chain(part(OUTSIDE, rule, few, asked)).collect()
     }
 
     /// What some machines answer in all.

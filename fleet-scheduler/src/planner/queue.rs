@@ -48,6 +48,7 @@ impl Index {
         while !self.fresh.is_empty() {
             let mut fresh = self.fresh.take();
             fresh.retain(|unit| self.take_in(*unit, queue));
+            self.log.reserve(fresh.len()); // Most of them will come to a machine.
             if queue.first.is_empty() {
                 self.units.sort(&mut fresh);
                 queue.first = fresh;

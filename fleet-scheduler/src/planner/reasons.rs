@@ -6,7 +6,6 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Nearest, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
-use super::few::Crowd;
 use crate::index::{Answers, ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
 use crate::rules::{Denial, Question, Rank, replaces};
 
@@ -19,7 +18,6 @@ pub(crate) const MOST_TOLD: usize = 64;
 struct Shared {
     by_class: Lookup<ClassNo, Arc<Reason>>,
     by_group: Lookup<UnitNo, Arc<Reason>>,
-    crowd: Option<Crowd>,
 }
 
 /// Who of a group a machine refuses first, and why.
@@ -47,7 +45,7 @@ impl Index {
             if let Some(reason) = shared.by_class.get(&class) {
                 return reason.clone();
             }
-            let reason = Arc::new(self.reason_of_class(unit, &mut shared.crowd));
+            let reason = Arc::new(self.reason_of_class(unit));
             shared.by_class.insert(class, reason.clone());
             return reason;
         }
@@ -144,8 +142,8 @@ impl Index {
     }
 
     /// The reason of units that nothing ties to others, of one class.
-    fn reason_of_class(&mut self, unit: UnitNo, crowd: &mut Option<Crowd>) -> Reason {
-        if let Some(answers) = self.count_few(unit, crowd) {
+    fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
+        if let Some(answers) = self.count_few(unit) {
             return self.reason_from(&[unit], &answers);
         }
         match self.census(unit) {

@@ -56,7 +56,9 @@ impl Index {
         let came = |event: &&Event| event.left.is_none() && self.is_placeable(event.unit);
         let came = self.log.iter().filter(came).map(|event| event.unit);
         if !some_left {
-            return came.collect();
+            let mut all = Vec::with_capacity(self.log.len());
+            all.extend(came);
+            return all;
         }
         let mut seen: Lookup<UnitNo, ()> = Lookup::default();
         let last = came.rev().filter(|unit| seen.insert(*unit, ()));

@@ -19,22 +19,29 @@ struct Met<'a> {
     told: Vec<Option<Arc<Refusal>>>,
 }
 
-/// What machines say that have answered so, by the machine's number. Machines where nobody was met
-/// soon are left out.
+/// What machines say that have answered so, by the machine's number, as far as there are such.
+/// Machines where nobody was met soon are left out.
 pub(super) fn refusals(
     index: &Index,
     unit: UnitNo,
     answers: &[(MachineNo, Option<Denial>)],
 ) -> Vec<Option<Arc<Refusal>>> {
-    let by = |denial: Denial| -> Vec<MachineNo> {
-        let those = answers.iter().filter(|(_, answer)| *answer == Some(denial));
-        those.map(|(machine, _)| *machine).collect()
-    };
+    let (mut conflicts, mut replaced) = (Vec::new(), Vec::new());
+    for (machine, answer) in answers {
+        match answer {
+            Some(Denial::Conflicts) => conflicts.push(*machine),
+            Some(Denial::Replaced) => replaced.push(*machine),
+            _ => {}
+        }
+    }
+    if conflicts.is_empty() && replaced.is_empty() {
+        return Vec::new();
+    }
     let told = vec![None; index.machines.slots.len()];
     let mut met = Met { index, unit, told };
-    met.by_conflicts(by(Denial::Conflicts));
+    met.by_conflicts(conflicts);
     let everybody = index.units.beginning("").map(|(_, unit)| unit);
-    met.among(everybody, by(Denial::Replaced), |other| replaces::told_of(index, other, unit));
+    met.among(everybody, replaced, |other| replaces::told_of(index, other, unit));
     met.told
 }
 

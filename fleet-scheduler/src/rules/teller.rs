@@ -43,7 +43,7 @@ impl<'a> Teller<'a> {
     /// What a machine says.
     pub(crate) fn tell(&mut self, machine: MachineNo, denial: Denial) -> Arc<Refusal> {
         let question = Question::new(self.index, self.unit, machine);
-        if let Some(told) = self.met[machine.at()].take() {
+        if let Some(told) = self.met.get_mut(machine.at()).and_then(Option::take) {
             return told;
         }
         let Some(gist) = gist(&question, denial) else {
