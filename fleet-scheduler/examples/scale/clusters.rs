@@ -37,6 +37,7 @@ pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
             "beside" => beside(index),
             "replaced" => replacing(index, Resources::default()),
             "stuck" => replacing(index, Resources { cpu: offered as u64 * CORE, ..NO_RESOURCES }),
+            "waiting" => filling(index, machines, offered as u64 * CORE),
             "restart" if index.is_multiple_of(10) => (plain_name(index), too_much(index + offered)),
             "shunned" => (plain_name(index), conflicting("shy*")),
             "ousted" => (plain_name(index), replaces("shy*")),
@@ -44,6 +45,7 @@ pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
         };
         let place = match shape {
             "stuck" => Some(index / 2),
+            "waiting" => Some(index).filter(|index| *index < machines),
             "restart" if !index.is_multiple_of(10) => Some(index),
             _ => None,
         };
@@ -126,6 +128,18 @@ fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
         return (format!("old-{pair:06}.service"), wants);
     }
     (format!("new-{pair:06}.service"), replaces(&format!("old-{pair:06}.service")))
+}
+
+/// One for each machine that takes all of it, then such as replace one of these each.
+fn filling(index: usize, machines: usize, cpu: u64) -> (String, Requirements) {
+    let reserve = Resources { cpu, ..NO_RESOURCES };
+    match index.checked_sub(machines) {
+        None => (plain_name(index), Requirements { reserve, ..Requirements::default() }),
+        Some(at) => {
+            let wants = Requirements { reserve, ..replaces(&plain_name(at)) };
+            (format!("new-{at:06}.service"), wants)
+        }
+    }
 }
 
 fn spreading() -> Requirements {

@@ -29,6 +29,7 @@
 //! | `rebalance` | are planned, then five machines join: measures a hundred moves to them |
 //! | `replaced` | come in twos, of which one replaces the other: measures the coming of another |
 //! | `stuck` | come in such twos side by side on full machines: measures the coming of another |
+//! | `waiting` | fill a machine each, the rest replace those in vain: measures likewise |
 //!
 //! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into
 //! an index before; both are the best of three. `index_bytes_per_unit` is what the index keeps
@@ -46,7 +47,7 @@ use std::time::Duration;
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::{Index, Plan, Policy};
 
-const SHAPES: [&str; 21] = [
+const SHAPES: [&str; 22] = [
     "plain",
     "metadata",
     "reserve",
@@ -68,6 +69,7 @@ const SHAPES: [&str; 21] = [
     "rebalance",
     "replaced",
     "stuck",
+    "waiting",
 ];
 
 fn main() -> ExitCode {
@@ -106,7 +108,7 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
         "shunned" | "ousted" => lives::kept_away(&cluster),
         "drain" => moves::drain(&cluster),
         "rebalance" => moves::rebalance(&cluster),
-        "replaced" | "stuck" => moves::coming(&cluster),
+        "replaced" | "stuck" | "waiting" => moves::coming(&cluster),
         _ => from_nothing(&cluster),
     };
     let ns_per_unit = plan.as_nanos() / units.max(1) as u128;

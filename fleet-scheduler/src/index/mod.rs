@@ -111,8 +111,10 @@ pub struct Index {
     pub(crate) fresh: Fresh,
     /// The groups that no machine takes, by the first name in each.
     pub(crate) groups: BTreeMap<UnitNo, Group>,
-    /// Those of the groups that replace others, so that anything may help them.
+    /// Those of the groups that replace others.
     pub(crate) restless: BTreeSet<UnitNo>,
+    /// Whether something has happened to a tied unit since these were tried.
+    pub(crate) ties_stirred: bool,
     /// The units that wait in vain.
     pub(crate) vain: BTreeSet<UnitNo>,
     /// The units that want no other machine than theirs, which is not present.
@@ -150,6 +152,7 @@ impl Index {
             fresh: Fresh::default(),
             groups: BTreeMap::new(),
             restless: BTreeSet::new(),
+            ties_stirred: false,
             vain: BTreeSet::new(),
             stranded: BTreeSet::new(),
             lifts_seen: 0,

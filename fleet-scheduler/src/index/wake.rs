@@ -12,7 +12,8 @@ use super::{Index, UnitNo};
 pub(crate) struct Group {
     /// The units, in the order in which they are put on a machine.
     pub(crate) members: Vec<UnitNo>,
-    /// Whether one of them replaces others, and even a unit that comes anywhere may help it.
+    /// Whether one of them replaces others, and even a unit that comes anywhere may help it: where
+    /// several units have to leave, who comes may make the first go elsewhere.
     pub(crate) touchy: bool,
 }
 
@@ -116,6 +117,7 @@ impl Index {
         if !self.is_tied(unit) {
             return;
         }
+        self.ties_stirred = true;
         let mut seen: Lookup<UnitNo, ()> = Lookup::default();
         seen.insert(unit, ());
         let mut all = vec![unit];

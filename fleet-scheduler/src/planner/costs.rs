@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fleet_core::{Epoch, Machine, Pattern, Requirements};
+use fleet_core::{Epoch, Machine, Pattern, Requirements, Resources};
 
 use crate::change::Demand;
 use crate::index::Index;
@@ -126,4 +126,60 @@ fn a_pattern_that_comes_later_finds_those_that_were_there() {
     index.remove_unit("db-2.service");
     let told = told(&carry_out(&mut index));
     assert!(told.contains("remove side.service from m2: MachineOf refuses it"), "{told}");
+}
+
+/// A machine `m1` that is full of `old.service`, and `new.service`, which replaces that in vain.
+fn one_that_waits_to_replace(metadata: &str) -> Index {
+    let full = Resources { cpu: 10, ..Resources::default() };
+    let mut index = Index::new(Policy::default());
+    let m1 = machine("m1").with_metadata("host", "a");
+    index.put_machine(Machine { offers: full, ..m1 });
+    index.put_machine(machine("m2").with_metadata("host", "b"));
+    put(&mut index, "old.service", Requirements { reserve: full, ..Requirements::default() });
+    assert_eq!(carry_out(&mut index).steps.len(), 1);
+    let new = Requirements { reserve: full, ..replacing(&["old.service"]) };
+    put(&mut index, "new.service", Requirements { metadata: on_host(metadata).metadata, ..new });
+    assert!(carry_out(&mut index).steps.is_empty());
+    // Nothing that helps.
+    put(&mut index, "x.service", Requirements::default());
+    assert_eq!(carry_out(&mut index).steps.len(), 1);
+    index
+}
+
+#[test]
+fn who_waits_to_replace_goes_to_a_machine_that_grows() {
+    let mut index = one_that_waits_to_replace("b");
+    let full = Resources { cpu: 10, ..Resources::default() };
+    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    assert_eq!(told(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
+}
+
+#[test]
+fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
+    let mut index = one_that_waits_to_replace("a");
+    let full = Resources { cpu: 10, ..Resources::default() };
+    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    let expected = "move old.service from m1 to m2: new.service replaces it\n\
+        place new.service on m1: it is wanted\n";
+    assert_eq!(told(&carry_out(&mut index)), expected);
+}
+
+#[test]
+fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1").with_metadata("host", "a"));
+    index.put_machine(machine("m2").with_metadata("host", "b"));
+    let machine_of = vec!["peer-*.service".parse().unwrap()];
+    put(&mut index, "old.service", Requirements { machine_of, ..Requirements::default() });
+    put(&mut index, "peer-1.service", on_host("a"));
+    carry_out(&mut index);
+    let new = Requirements { metadata: on_host("a").metadata, ..replacing(&["old.service"]) };
+    put(&mut index, "new.service", new);
+    assert!(carry_out(&mut index).steps.is_empty());
+    // It is seen there; nobody decides it.
+    put(&mut index, "peer-2.service", on_host("b"));
+    place(&mut index, "peer-2.service", "m2");
+    let expected = "move old.service from m1 to m2: new.service replaces it\n\
+        place new.service on m1: it is wanted\n";
+    assert_eq!(told(&carry_out(&mut index)), expected);
 }

@@ -9,6 +9,7 @@ mod costs;
 mod drain;
 mod few;
 mod globals;
+mod help;
 mod hunt;
 mod place;
 mod queue;

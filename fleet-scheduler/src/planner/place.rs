@@ -19,17 +19,12 @@ impl Index {
             // Not before: a unit that was just placed may have made one of the two leave already.
             let mark = self.mark();
             if !self.part_side_by_side() {
+                self.ties_stirred = false; // Whoever that may help has been tried.
                 return;
             }
             self.wake_restless();
             self.wake_after(mark);
         }
-    }
-
-    /// Wakes the groups that anything may help.
-    fn wake_restless(&mut self) {
-        let restless: Vec<UnitNo> = self.restless.iter().copied().collect();
-        restless.into_iter().for_each(|first| self.wake(first));
     }
 
     /// Wakes those whom it may help that units came to machines since a mark.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::UnitName;
 
-use crate::index::{Ground, Index, MachineNo, UnitNo, Wait};
+use crate::index::{Ground, Group, Index, MachineNo, UnitNo, Wait};
 use crate::rules::Question;
 
 /// The units to be tried in a plan.
@@ -147,9 +147,11 @@ impl Index {
             let mut questions = members.iter().map(|unit| Question::new(self, *unit, *machine));
             questions.all(|question| question.denial_in_company().is_none())
         };
-        let wakes = |(first, group): &(&UnitNo, &crate::index::Group)| {
-            self.restless.contains(first)
-                || machines.is_none_or(|all| all.iter().any(|m| may_take(m, &group.members)))
+        let wakes = |(first, group): &(&UnitNo, &Group)| {
+            machines.is_none_or(|all| match self.restless.contains(first) {
+                true => self.may_help(group, all),
+                false => all.iter().any(|machine| may_take(machine, &group.members)),
+            })
         };
         let woken: Vec<UnitNo> =
             self.groups.iter().filter(wakes).map(|(first, _)| *first).collect();

@@ -59,7 +59,8 @@ pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bo
     denial(&Question::new(index, unit, machine)).is_some()
 }
 
-fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
+/// Whether one unit replaces the other, and not the other way round too.
+pub(crate) fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)
 }
