@@ -95,6 +95,8 @@ async fn what_concerns_a_machine_wakes_it() {
     assert!(it.seen().await, "its unit moved away");
     it.place("mine.service", "m-1").await;
     assert!(it.seen().await, "it came back");
+    it.place("mine.service", "m-1").await;
+    assert!(it.seen().await, "it is placed there anew, by a later order");
     destroy(&it.registry, "mine.service").await.unwrap();
     assert!(it.seen().await, "its unit is destroyed");
     let present = join(&it.registry, "m-1").await;
