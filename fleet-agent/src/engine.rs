@@ -1,5 +1,6 @@
 //! The engine: decides which machine runs which unit, while it leads.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use fleet_store::{
     Leadership, Mirror, Place, PlacementWrites, Presence, Registry, RegistryError, StoreError,
     Unplace,
 };
+use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -226,7 +228,8 @@ impl Engine {
             again.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
         }
-        let writes = writes(&news.snapshot, &plan);
+        let mut writes = writes(&news.snapshot, &plan);
+        mend(&mut writes, &news.snapshot, mirror.stray_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
@@ -294,6 +297,20 @@ fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     let outdated = snapshot.reasons().filter(|(unit, _)| !plan.unplaced.contains_key(*unit));
     writes.reasons.extend(outdated.map(|(unit, _)| (unit.clone(), None)));
     writes
+}
+
+/// Takes away what else is placed of a unit that has a placement which counts. What may be
+/// different by now from how it was when this was planned waits for the next pass.
+fn mend(writes: &mut PlacementWrites, snapshot: &Snapshot, strays: Vec<Unplace>) {
+    if strays.is_empty() {
+        return;
+    }
+    let planned = writes.place.iter().map(|place| &place.unit);
+    let planned = planned.chain(writes.unplace.iter().map(|unplace| &unplace.unit));
+    let planned: BTreeSet<UnitName> = planned.cloned().collect();
+    let counts = |stray: &Unplace| snapshot.placement(stray.unit.as_str()) == Some(&stray.was);
+    let strays = strays.into_iter().filter(|stray| !planned.contains(&stray.unit));
+    writes.unplace.extend(strays.filter(|stray| !counts(stray)));
 }
 
 /// Ends a leadership that nobody else holds on to, so that another engine can lead at once.

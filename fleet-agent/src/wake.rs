@@ -1,7 +1,8 @@
-//! What wakes the loops: news in the mirror that a decision could rest on.
+//! What wakes the loops: news in the mirror that a decision could rest on, for engines, and what
+//! concerns its machine, for an agent.
 
-use fleet_core::Revision;
-use fleet_store::{Mirror, Progress};
+use fleet_core::{MachineId, Revision};
+use fleet_store::{Concern, Mirror, Progress};
 use tokio::sync::watch;
 
 /// Waits for news; what machines report, and reasons, are none.
@@ -29,5 +30,93 @@ impl Wake {
             }
             Err(_) => false,
         }
+    }
+}
+
+/// Waits for what concerns one machine. What happens elsewhere in a large cluster does not even
+/// make it look.
+#[derive(Debug)]
+pub(crate) struct OwnWake {
+    concern: watch::Receiver<Concern>,
+    told: Option<Concern>,
+}
+
+impl OwnWake {
+    /// Everything that the mirror shows is news at first.
+    pub(crate) fn of(mirror: &Mirror, machine: &MachineId) -> Self {
+        Self { concern: mirror.follow(machine), told: None }
+    }
+
+    /// Returns when something may have changed for the machine, or the mirror's word on whether it
+    /// is current has changed; nothing when the mirror has ended.
+    pub(crate) async fn next(&mut self) -> Option<Concern> {
+        let told = self.told;
+        let news = self.concern.wait_for(|concern| Some(*concern) != told).await.ok();
+        self.told = news.map(|concern| *concern);
+        self.told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake as TaskWake, Waker};
+    use std::time::Duration;
+
+    use fleet_core::{Epoch, TargetState};
+    use fleet_store::{ExpectUnit, Layout, MemoryStore, NewUnit, Place, PlacementWrites, Registry};
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+
+    /// Counts how often the task is woken that waits.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl TaskWake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn id(text: &str) -> MachineId {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_placements_of_others_do_not_wake_the_task_of_an_agent() {
+        let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+        let leader = registry.campaign(&id("m-1"), Duration::from_secs(60)).await.unwrap().unwrap();
+        let mirror = Mirror::start(&registry);
+        mirror.wait_current().await.unwrap();
+        let place = async |unit: &str, machine: &str| {
+            let (name, file) = (unit.parse().unwrap(), UnitFile::parse("[Service]\n").unwrap());
+            let unit = NewUnit { name, file, desired: TargetState::Launched };
+            let name = unit.name.clone();
+            let seen = registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+            let (unit, machine, epoch) = (name, id(machine), Epoch(seen.0));
+            let place = vec![Place { unit, machine, epoch, was: None }];
+            let writes = PlacementWrites { place, ..PlacementWrites::default() };
+            let placed = leader.commit(&writes).await.unwrap();
+            mirror.wait_for(placed).await.unwrap();
+            placed
+        };
+
+        let mut wake = OwnWake::of(&mirror, &id("m-1"));
+        assert!(wake.next().await.is_some(), "everything is news at first");
+        let woken = Arc::new(Counter::default());
+        let waker = Waker::from(woken.clone());
+        let mut next = pin!(wake.next());
+        let mut poll = || next.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(poll(), Poll::Pending);
+        for number in 0..5 {
+            place(&format!("theirs@{number}.service"), "m-2").await;
+        }
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        let mine = place("mine.service", "m-1").await;
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert_eq!(poll(), Poll::Ready(Some(Concern { revision: mine, is_current: true })));
     }
 }

@@ -45,7 +45,6 @@ pub(crate) async fn wait(duration: Duration) {
 }
 
 /// What `work` results in, if that is known within `limit`.
-#[cfg(feature = "etcd")]
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, work).await.ok()
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `units/<unit>` | what is wanted of the unit, and which content it has |
 //! | `contents/<id>` | a format, then the bytes of a unit file, once for all units that have it |
-//! | `placements/<unit>` | the machine that runs it, and since which epoch |
+//! | `placements/<machine>/<unit>` | that the unit runs there, and since which epoch |
 //! | `reasons/<unit>` | why it has no machine |
 //! | `states/<machine>/<unit>` | its state there; bound to the presence of the machine |
 //! | `machines/<machine>` | the claim of a machine that is present; is its presence |
@@ -15,8 +15,11 @@
 //! | `engine/placed` | the term that last wrote placements; its revision is what matters |
 //! | `cluster/lineage` | which unbroken history of revisions this is |
 //!
-//! A placement's key names the unit alone, so no two machines can ever hold one at the same time,
-//! whatever the writers do.
+//! Placements are kept by machine, so that whoever is told which key changed knows whom it
+//! concerns. That a unit has no more than one is seen to by all who write them; see
+//! [`Leadership`](crate::Leadership).
+//!
+//! The format of `cluster/lineage` is that of the whole table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,8 +84,8 @@ pub enum Key {
     Unit(UnitName),
     /// The bytes of a unit file.
     Content(ContentId),
-    /// A unit's placement.
-    Placement(UnitName),
+    /// The placement of a unit on a machine.
+    Placement(MachineId, UnitName),
     /// Why a unit has no machine.
     Reason(UnitName),
     /// The state of a unit on a machine.
@@ -143,7 +146,7 @@ impl Layout {
         match key {
             Key::Unit(unit) => format!("{prefix}units/{unit}"),
             Key::Content(id) => format!("{prefix}contents/{id}"),
-            Key::Placement(unit) => format!("{prefix}placements/{unit}"),
+            Key::Placement(machine, unit) => format!("{prefix}placements/{machine}/{unit}"),
             Key::Reason(unit) => format!("{prefix}reasons/{unit}"),
             Key::State(machine, unit) => format!("{prefix}states/{machine}/{unit}"),
             Key::Machine(machine) => format!("{prefix}machines/{machine}"),
@@ -161,6 +164,11 @@ impl Layout {
         format!("{}engine/", self.prefix)
     }
 
+    /// What the keys of all placements start with, and no other.
+    pub(crate) fn placements(&self) -> String {
+        format!("{}placements/", self.prefix)
+    }
+
     /// What the key holds; nothing if it is none of this cluster's, or of a kind that only another
     /// version knows.
     #[must_use]
@@ -170,7 +178,10 @@ impl Layout {
         Some(match kind {
             "units" => Key::Unit(rest.parse().ok()?),
             "contents" => Key::Content(rest.parse().ok()?),
-            "placements" => Key::Placement(rest.parse().ok()?),
+            "placements" => {
+                let (machine, unit) = below()?;
+                Key::Placement(machine.parse().ok()?, unit.parse().ok()?)
+            }
             "reasons" => Key::Reason(rest.parse().ok()?),
             "states" => {
                 let (machine, unit) = below()?;
@@ -207,7 +218,7 @@ mod tests {
         vec![
             Key::Unit(unit.clone()),
             Key::Content(ContentId::of(b"[Unit]\n")),
-            Key::Placement(unit.clone()),
+            Key::Placement(machine.clone(), unit.clone()),
             Key::Reason(unit.clone()),
             Key::State(machine.clone(), unit),
             Key::Machine(machine.clone()),
@@ -241,6 +252,7 @@ mod tests {
             "/fleet/contents/DA39A3EE5E6B4B0D3255BFEF95601890AFD80709",
             "/fleet/contents/+a39a3ee5e6b4b0d3255bfef95601890afd80709",
             "/fleet/states/m",
+            "/fleet/placements/web.service",
             "/fleet/machines/a/b",
             "/fleet/engine/other",
             "/fleet/future/a",

@@ -73,7 +73,9 @@ impl Entrance {
         mirror: &Mirror,
         now: Timestamp,
     ) -> Seen {
-        let difference = mirror.news_since(self.looked).difference;
+        // Only of those who wait it matters what became of the machines where they may run.
+        let waits = !self.waiting.is_empty();
+        let difference = waits.then(|| mirror.news_since(self.looked).difference).flatten();
         self.looked = snapshot.revision;
         self.progress.mark_unchanged();
         let standing = *self.standing.borrow_and_update();

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{
-    DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, Task, Timestamp, converge,
-};
+use fleet_core::{DesiredUnit, KnownUnit, MachineId, Revision, Task, Timestamp, converge};
 use fleet_scheduler::{Share, share};
-use fleet_store::{Mirror, Presence};
+use fleet_store::{Concern, Mirror, Presence};
 use fleet_unitfile::UnitName;
 use tokio::sync::{Notify, watch};
 
@@ -20,7 +18,7 @@ use super::notes::Notes;
 use super::problems::{Order, Problem, Problems, chain};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
-use crate::wake::Wake;
+use crate::wake::OwnWake;
 use crate::{Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
@@ -66,8 +64,6 @@ pub(crate) struct Reconciler {
     under_way: BTreeMap<UnitName, Option<Order>>,
     /// Up to which revision nothing more is to be done here; nothing if that is not certain.
     seen: Option<Revision>,
-    /// The units that this machine has, or should have, or may have.
-    own: BTreeSet<UnitName>,
     /// What the machine is known to have had to run.
     memory: Memory,
     /// Which units must not be started yet.
@@ -99,14 +95,13 @@ impl Reconciler {
             backoff: Backoff::new(RETRY),
             under_way: BTreeMap::new(),
             seen: None,
-            own: BTreeSet::new(),
         }
     }
 
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         self.memory.recall().await;
-        let mut wake = Wake::of(&self.mirror);
+        let mut wake = OwnWake::of(&self.mirror, &self.machine);
         let mut changes = self.manager.changes();
         loop {
             // In a fixed order, so that simulated clusters can be replayed.
@@ -124,7 +119,7 @@ impl Reconciler {
     /// Waits until there may be something to do; `false` when it is time to end.
     async fn wait_for_work(
         &mut self,
-        wake: &mut Wake,
+        wake: &mut OwnWake,
         changes: &mut StateChanges,
         shutdown: &mut Shutdown,
         retry_at: Option<Timestamp>,
@@ -135,8 +130,8 @@ impl Reconciler {
                 () = shutdown.wait() => return false,
                 outcome = self.executor.next() => self.on_outcome(outcome),
                 news = wake.next() => match news {
-                    true if !self.has_news() => continue,
-                    news => return news,
+                    Some(concern) if self.has_seen(concern) => continue,
+                    news => return news.is_some(),
                 },
                 Ok(()) = self.presence.changed() => {}
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
@@ -148,27 +143,9 @@ impl Reconciler {
         }
     }
 
-    /// Whether something has changed that concerns this machine. What happens elsewhere is no
-    /// reason to look at the whole: in a large cluster that is nearly all that happens.
-    fn has_news(&mut self) -> bool {
-        let Some(seen) = self.seen else { return true };
-        let news = self.mirror.news_since(seen);
-        let Some(difference) = news.difference.filter(|_| news.is_current) else { return true };
-        let mut units = difference.units.iter().chain(&difference.placements);
-        let found = difference.machines.contains(&self.machine)
-            || units.any(|unit| self.own.contains(unit) || self.may_have(&news.snapshot, unit));
-        if !found {
-            self.seen = Some(news.snapshot.revision);
-        }
-        found
-    }
-
-    /// Whether a unit belongs on this machine, or nobody can say where it belongs.
-    fn may_have(&self, snapshot: &Snapshot, unit: &UnitName) -> bool {
-        let placement = snapshot.placement(unit.as_str());
-        placement.is_some_and(|placement| placement.machine == self.machine)
-            || snapshot.unit(unit.as_str()).is_some_and(|unit| unit.is_global())
-            || snapshot.fault(unit.as_str()).is_some()
+    /// Whether the last look showed all that concerns this machine, and nothing is in doubt.
+    fn has_seen(&self, concern: Concern) -> bool {
+        concern.is_current && self.seen.is_some_and(|seen| concern.revision <= seen)
     }
 
     /// Whether one of the units is gone, although no task of this agent has just ended it: a daemon
@@ -194,8 +171,6 @@ impl Reconciler {
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let share = share(&snapshot, &self.machine);
-        self.own =
-            share.units.keys().chain(&share.undecided).chain(known.keys()).cloned().collect();
         // Of these nobody knows whether they belong here, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);

@@ -7,8 +7,10 @@ use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger};
 use fleet_core::{MachineId, Metadata, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    ExpectUnit, Key, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Registry, Transaction,
+    ExpectUnit, Key, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Registry, Store,
+    Transaction,
 };
+use fleet_unitfile::UnitName;
 use tokio::task::JoinSet;
 
 use crate::history::History;
@@ -36,6 +38,10 @@ pub(crate) struct Cluster {
     daemons: Vec<Option<Daemon>>,
     /// For people, whose way to the store is never broken.
     pub(crate) registry: Registry,
+    /// What people see of it.
+    pub(crate) people: Mirror,
+    /// For something that writes without knowing how.
+    stranger: Arc<Spy>,
     safety: Safety,
 }
 
@@ -64,18 +70,26 @@ impl Cluster {
         };
         let hosts: Vec<Host> = (0..machines).map(host).collect();
         make(&hosts);
+        let registry = Registry::new(way(Author::Person), Layout::DEFAULT_PREFIX);
         let mut cluster = Self {
+            people: Mirror::start(&registry),
+            stranger: way(Author::Stranger),
+            registry,
             daemons: hosts.iter().map(|_| None).collect(),
             safety: Safety::new(machines),
             hosts,
             history: History::start(&store, authors.clone()).await,
-            registry: Registry::new(way(Author::Person), Layout::DEFAULT_PREFIX),
         };
         for machine in 0..machines {
             cluster.boot(machine);
         }
         cluster.wait(MOMENT).await;
         cluster
+    }
+
+    /// Destroys a unit that is there.
+    pub(crate) async fn destroy(&self, unit: &UnitName) {
+        self.registry.destroy(unit, &self.people).await.expect("it is there, and people reach it");
     }
 
     /// Starts the daemon of a machine, unless it runs.
@@ -164,6 +178,26 @@ impl Cluster {
         let write = Transaction::new().put(key, "damaged");
         self.registry.store().commit(write).await.expect("the store is there");
         self.settle().await;
+    }
+
+    /// Something writes a placement that no engine has decided on.
+    pub(crate) async fn place_by_force(&mut self, unit: &str, machine: usize, epoch: u64) {
+        let key = Key::Placement(self.hosts[machine].id().clone(), name(unit));
+        let value = format!(r#"{{"v":2,"epoch":{epoch}}}"#);
+        let write = Transaction::new().put(self.registry.layout().key(&key), value);
+        self.stranger.commit(write).await.expect("the store is there");
+        self.settle().await;
+    }
+
+    /// The machines on which a unit is placed, by their numbers, as it is stored.
+    pub(crate) async fn places(&self, unit: &str) -> Vec<usize> {
+        let stored = self.stranger.read("").await.expect("the store is there");
+        let is_placed = |host: &Host| {
+            let key = Key::Placement(host.id().clone(), name(unit));
+            let key = self.registry.layout().key(&key);
+            stored.entries.iter().any(|entry| entry.key == key)
+        };
+        (0..self.hosts.len()).filter(|machine| is_placed(&self.hosts[*machine])).collect()
     }
 
     /// The machines on which a unit is active, by their numbers.

@@ -102,7 +102,7 @@ impl Operation {
                 accept(registry.set_desired(unit, *desired).await);
             }
             Self::RequestRestart { unit } => accept(registry.request_restart(unit).await),
-            Self::Destroy { unit } => accept(registry.destroy(unit).await),
+            Self::Destroy { unit } => accept(registry.destroy(unit, &cluster.people).await),
             Self::Damage { unit } => {
                 if cluster.history.now().unit(unit.as_str()).is_some() {
                     cluster.damage(unit.as_str()).await;

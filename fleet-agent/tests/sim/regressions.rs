@@ -43,7 +43,7 @@ async fn a_file_that_was_taken_away_is_forgotten_even_if_nothing_else_happens() 
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.hosts[0].refuse_reloads(true);
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.wait(Duration::from_secs(10)).await;
     cluster.hosts[0].refuse_reloads(false);
     cluster.wait(Duration::from_secs(2)).await;
@@ -65,7 +65,7 @@ async fn a_state_that_may_have_been_published_is_taken_back() {
     cluster.hosts[1].link().lose_answers(1);
     cluster.submit("j.timer", "MachineID=m1", 0, TargetState::Loaded).await;
     assert!(cluster.history.now().state("j.timer", "m1").is_some());
-    cluster.registry.destroy(&name("j.timer")).await.expect("it is there");
+    cluster.destroy(&name("j.timer")).await;
     cluster.rest().await;
     assert!(cluster.history.now().state("j.timer", "m1").is_none());
 }
@@ -109,7 +109,7 @@ async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted
     let mut cluster = Cluster::start(1).await;
     cluster.launch("h.service", "Global=true").await;
     cluster.hosts[0].fake().hang_stop(&name("h.service"));
-    cluster.registry.destroy(&name("h.service")).await.expect("it is there");
+    cluster.destroy(&name("h.service")).await;
     cluster.settle().await;
     cluster.crash(0);
     cluster.launch("h.service", "Global=true").await;

@@ -17,6 +17,8 @@ pub(crate) enum Author {
     Person,
     /// The daemon of this machine.
     Daemon(usize),
+    /// Something that knows none of fleet's rules.
+    Stranger,
 }
 
 /// The authors of all revisions of one store.

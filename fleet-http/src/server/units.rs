@@ -46,7 +46,7 @@ pub(super) async fn delete(
     Name(name): Name,
 ) -> Result<StatusCode, Failure> {
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
-    let revision = api.registry.destroy(&name).await?;
+    let revision = api.registry.destroy(&name, &api.mirror).await?;
     api.settle(revision).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -19,7 +19,7 @@ pub(crate) fn decode_content(id: ContentId, value: &[u8]) -> Result<&[u8], Codec
         return Ok(source);
     }
     match format(value) {
-        Some(found) if found != FORMAT => Err(other_format(found)),
+        Some(found) if found != FORMAT => Err(other_format(found, FORMAT)),
         _ => Err(CodecError::damaged("its bytes are not those that it is kept under")),
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     fn a_newer_content_is_told_from_a_damaged_one() {
         let id = ContentId::of(b"[Unit]\n");
         let newer = |value: &[u8]| match decode_content(id, value) {
-            Err(CodecError::Newer { found }) => Some(found),
+            Err(CodecError::Newer { found, .. }) => Some(found),
             Err(CodecError::Damaged(_)) => None,
             other => panic!("{other:?}"),
         };

@@ -12,25 +12,45 @@ mod record;
 mod refusal;
 mod state;
 
-use fleet_core::{Epoch, Generation, MachineId, Metadata, Placement, TargetState};
+use fleet_core::{Epoch, Generation, MachineId, Metadata, TargetState};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ContentId;
 use crate::registry::{Lineage, MachineRecord};
 
-/// The only format so far.
+/// The format of all values but those that say another one: the first.
 const FORMAT: u32 = 1;
+
+/// The format of the [layout](crate::Layout): that of the lineage, which every daemon reads before
+/// all else. In format one, placements were kept by unit alone.
+const LAYOUT: u32 = 2;
+
+/// The format of placements: the machine is in the key. In format one it was in the value.
+const PLACEMENT: u32 = 2;
 
 /// Why a value cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// It was written by a newer version of fleet.
-    #[error("format {found} is newer than format {FORMAT}: upgrade fleet on this machine")]
+    #[error("format {found} is newer than format {known}: upgrade fleet on this machine")]
     Newer {
         /// The value's format.
         found: u32,
+        /// The one that this version writes.
+        known: u32,
+    },
+    /// It was written by a version of fleet before this one, and is not read any more.
+    #[error(
+        "format {found} is older than format {known}: export the cluster with the fleet that wrote \
+         it, and import the file into a new store"
+    )]
+    Older {
+        /// The value's format.
+        found: u32,
+        /// The one that this version writes.
+        known: u32,
     },
     /// It is not what is kept under such a key.
     #[error("the value is damaged")]
@@ -82,12 +102,20 @@ pub(crate) use state::{decode_state, encode_state};
 
 /// A wire type with a field `v`.
 trait Wire: Serialize + DeserializeOwned {
+    /// The only format that is read and written.
+    const FORMAT: u32;
+
     fn format(&self) -> u32;
 }
 
 macro_rules! wire {
     ($($name:ty),+ $(,)?) => {
+        $(wire!($name = crate::codec::FORMAT);)+
+    };
+    ($($name:ty = $format:expr),+ $(,)?) => {
         $(impl crate::codec::Wire for $name {
+            const FORMAT: u32 = $format;
+
             fn format(&self) -> u32 {
                 self.v
             }
@@ -102,29 +130,30 @@ fn encode(value: &impl Wire) -> Vec<u8> {
 
 fn decode<T: Wire>(bytes: &[u8]) -> Result<T, CodecError> {
     match serde_json::from_slice::<T>(bytes) {
-        Ok(value) if value.format() == FORMAT => Ok(value),
-        Ok(value) => Err(other_format(value.format())),
-        Err(error) => Err(explain(bytes, error)),
+        Ok(value) if value.format() == T::FORMAT => Ok(value),
+        Ok(value) => Err(other_format(value.format(), T::FORMAT)),
+        Err(error) => Err(explain(bytes, T::FORMAT, error)),
     }
 }
 
-/// A newer format may look different altogether, so its number is looked for alone.
-fn explain(bytes: &[u8], error: serde_json::Error) -> CodecError {
+/// Another format may look different altogether, so its number is looked for alone.
+fn explain(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
     #[derive(serde::Deserialize)]
     struct Probe {
         v: u32,
     }
     match serde_json::from_slice::<Probe>(bytes) {
-        Ok(probe) if probe.v != FORMAT => other_format(probe.v),
+        Ok(probe) if probe.v != known => other_format(probe.v, known),
         _ => CodecError::damaged(error),
     }
 }
 
-fn other_format(found: u32) -> CodecError {
-    if found > FORMAT {
-        return CodecError::Newer { found };
+fn other_format(found: u32, known: u32) -> CodecError {
+    match found {
+        0 => CodecError::damaged("there is no format 0"),
+        found if found > known => CodecError::Newer { found, known },
+        found => CodecError::Older { found, known },
     }
-    CodecError::damaged(format!("there is no format {found}"))
 }
 
 /// Reads a noun out of its text.

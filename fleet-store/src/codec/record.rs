@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use fleet_core::{Intent, Resources, Timestamp};
 
 use super::{
-    Claim, CodecError, Epoch, FORMAT, Generation, LeaderClaim, Lineage, MachineRecord, Metadata,
-    Placement, UnitRecord, decode, encode, parse, wire,
+    Claim, CodecError, Epoch, FORMAT, Generation, LAYOUT, LeaderClaim, Lineage, MachineRecord,
+    Metadata, PLACEMENT, UnitRecord, decode, encode, parse, wire,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -23,7 +23,6 @@ struct WireUnit {
 #[derive(Serialize, Deserialize)]
 struct WirePlacement {
     v: u32,
-    machine: String,
     epoch: u64,
 }
 
@@ -107,7 +106,8 @@ struct WireText {
     value: String,
 }
 
-wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText, WireIntent);
+wire!(WireUnit, WireClaim, WireLeader, WireTerm, WireText, WireIntent);
+wire!(WirePlacement = PLACEMENT, WireLineage = LAYOUT);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -127,15 +127,13 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
     })
 }
 
-pub(crate) fn encode_placement(placement: &Placement) -> Vec<u8> {
-    let machine = placement.machine.to_string();
-    encode(&WirePlacement { v: FORMAT, machine, epoch: placement.epoch.0 })
+/// What is stored of a placement; its unit and machine are in the key.
+pub(crate) fn encode_placement(epoch: Epoch) -> Vec<u8> {
+    encode(&WirePlacement { v: PLACEMENT, epoch: epoch.0 })
 }
 
-pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Placement, CodecError> {
-    let wire: WirePlacement = decode(bytes)?;
-    let machine = parse(&wire.machine, "a machine ID")?;
-    Ok(Placement { machine, epoch: Epoch(wire.epoch) })
+pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Epoch, CodecError> {
+    decode::<WirePlacement>(bytes).map(|wire| Epoch(wire.epoch))
 }
 
 pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
@@ -211,7 +209,7 @@ pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
 }
 
 pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
-    encode(&WireLineage { v: FORMAT, id: lineage.to_string(), beginning: lineage.beginning() })
+    encode(&WireLineage { v: LAYOUT, id: lineage.to_string(), beginning: lineage.beginning() })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {

@@ -7,7 +7,8 @@ use fleet_core::Revision;
 
 use super::Shared;
 use crate::clock::wait;
-use crate::{Key, Listing, Registry, StoreError, Watch};
+use crate::codec::decode_lineage;
+use crate::{CodecError, Key, Listing, Registry, StoreError, Watch};
 
 /// The pause before the first new attempt; each failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -34,6 +35,8 @@ enum Setback {
          store; if that was on purpose, restart this daemon"
     )]
     OtherHistory,
+    #[error("the keys of the store are laid out in another way")]
+    OtherLayout(#[source] CodecError),
 }
 
 impl Follower {
@@ -82,8 +85,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Nor must a store that has become another one, for example since a backup was restored.
+    /// Nor must a store that has become another one, for example since a backup was restored, or
+    /// in which another version keeps placements where this one does not look.
     fn refuse_other(&self, lineage: Option<&[u8]>) -> Result<(), Setback> {
+        // One that is damaged is compared by its bytes.
+        let is_other = |error: &CodecError| !matches!(error, CodecError::Damaged(_));
+        if let Some(error) = lineage.and_then(|it| decode_lineage(it).err()).filter(is_other) {
+            return Err(Setback::OtherLayout(error));
+        }
         let is_the_same = self.shared.read(|state| state.view.is_of(lineage));
         is_the_same.then_some(()).ok_or(Setback::OtherHistory)
     }

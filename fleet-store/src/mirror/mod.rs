@@ -1,23 +1,29 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
+mod concern;
 mod contents;
 mod demands;
 mod difference;
 mod follow;
+mod places;
 mod view;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use fleet_core::{MachineId, Revision, Snapshot, Timestamp};
+use fleet_unitfile::UnitName;
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Export, Lineage, Registry, RegistryError, UnusedContent};
+use crate::{Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
+use concern::Followers;
 use view::View;
 
+pub use concern::Concern;
 pub use difference::Difference;
+pub(crate) use places::Whereabouts;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
 ///
@@ -46,6 +52,12 @@ pub struct Progress {
     pub decisive: Revision,
     /// Whether the watch that keeps it current is alive.
     pub is_current: bool,
+}
+
+impl Progress {
+    fn concern(self) -> Concern {
+        Concern { revision: self.revision, is_current: self.is_current }
+    }
 }
 
 /// A snapshot, and what is different from one that was seen before.
@@ -81,6 +93,8 @@ pub struct MirrorClosed;
 struct Shared {
     clock: Clock,
     state: RwLock<State>,
+    /// May be held while the state is read, and is never asked for while that is written.
+    followers: Mutex<Followers>,
 }
 
 #[derive(Debug)]
@@ -120,7 +134,8 @@ impl Mirror {
         let now = clock.now();
         let tell = Some(tell);
         let state = State { view, behind_since: Some(now), current_since: now, gaps: 0, tell };
-        let shared = Arc::new(Shared { clock, state: RwLock::new(state) });
+        let followers = Mutex::default();
+        let shared = Arc::new(Shared { clock, state: RwLock::new(state), followers });
         let follower = follow::Follower::new(registry.clone(), shared.clone());
         let task = tokio::spawn(follower.run()).abort_handle();
         Self { shared, progress, task: Arc::new(Task(task)) }
@@ -221,6 +236,35 @@ impl Mirror {
         self.progress.clone()
     }
 
+    /// Wakes the loop of one machine when something may have changed that concerns it, and for
+    /// nothing that happens elsewhere: what is placed on it or no longer is, and the units that
+    /// are; its own record and intent; global units, and units of which nobody can say where they
+    /// belong; and whether the mirror is current. After a gap, everything may have changed.
+    ///
+    /// What the cluster wants of a unit that is not placed on the machine is the same whatever
+    /// becomes of its record, so a machine need not say which units it has. The receiver fails when
+    /// the mirror was shut down.
+    #[must_use]
+    pub fn follow(&self, machine: &MachineId) -> signal::Receiver<Concern> {
+        let mut followers = self.shared.followers();
+        match self.shared.read(|state| state.tell.as_ref().map(|_| state.progress())) {
+            Some(progress) => followers.add(machine, progress.concern()),
+            None => Followers::default().add(machine, Concern::default()),
+        }
+    }
+
+    /// The placements that do not count, because their unit has a later one: a leader takes them
+    /// away. There are none unless somebody wrote them who is no [`Registry`].
+    #[must_use]
+    pub fn stray_placements(&self) -> Vec<Unplace> {
+        self.shared.read(|state| state.view.strays())
+    }
+
+    /// Where the placements of a unit are stored, as far as the mirror knows.
+    pub(crate) fn whereabouts(&self, unit: &UnitName) -> Whereabouts {
+        self.shared.read(|state| state.view.whereabouts(unit))
+    }
+
     /// The stored contents that no unit has, for [`Registry::collect_contents`].
     #[must_use]
     pub fn unused_contents(&self) -> Vec<UnusedContent> {
@@ -285,14 +329,19 @@ impl Shared {
     /// Changes the state, then tells how far it has come. Not while it is locked: whoever is told
     /// may look at it.
     fn change(&self, work: impl FnOnce(&mut State)) {
-        let (tell, progress) = {
+        let (tell, progress, concerned) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             work(&mut state);
-            (state.tell.clone(), state.progress())
+            (state.tell.clone(), state.progress(), state.view.take_concerned())
         };
         if let Some(tell) = tell {
             tell.send_if_modified(|told| std::mem::replace(told, progress) != progress);
+            self.followers().tell(&concerned, progress.concern());
         }
+    }
+
+    fn followers(&self) -> MutexGuard<'_, Followers> {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the view is not current from now on, if it was until now.
@@ -307,6 +356,7 @@ impl Shared {
     fn close(&self) {
         self.lose();
         self.change(|state| state.tell = None);
+        self.followers().end();
     }
 }
 

@@ -4,6 +4,8 @@
 //! of its claim and its run-time metadata. So changes are first noted, then the units and machines
 //! that they touch are put together anew. What a change costs depends on what it touches.
 
+mod placing;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -11,12 +13,14 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Fault, Intent, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
+use super::concern::Concerned;
 use super::contents::Contents;
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
+use super::places::Places;
 use crate::codec::{
-    UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_placement,
-    decode_reason, decode_state, decode_text, decode_unit,
+    UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_reason,
+    decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
 use crate::{
@@ -29,9 +33,7 @@ pub(super) struct View {
     layout: Layout,
     snapshot: Arc<Snapshot>,
     records: BTreeMap<UnitName, Result<UnitRecord, Box<Fault>>>,
-    /// Placements that cannot be understood: a fault of their unit, so that nobody takes it for
-    /// one that has none.
-    bad_placements: BTreeMap<UnitName, Fault>,
+    places: Places,
     contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
     intents: BTreeMap<MachineId, Intent>,
@@ -42,6 +44,8 @@ pub(super) struct View {
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
+    /// Whom the changes of late concern.
+    concerned: Concerned,
 }
 
 /// Who leads.
@@ -60,7 +64,7 @@ impl View {
             layout,
             snapshot: Arc::default(),
             records: BTreeMap::new(),
-            bad_placements: BTreeMap::new(),
+            places: Places::default(),
             contents: Contents::default(),
             claims: BTreeMap::new(),
             intents: BTreeMap::new(),
@@ -69,6 +73,7 @@ impl View {
             leader: Leader::Nobody,
             decisive: Revision::ZERO,
             feed: Feed::new(),
+            concerned: Concerned::default(),
         }
     }
 
@@ -120,6 +125,7 @@ impl View {
     pub(super) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
         view.demands = self.demands.clone();
+        view.concerned = Concerned::everybody(); // what is missing may have been theirs
         let mut touched = Difference::default();
         let parsed = listing.entries.into_iter();
         let parsed = parsed.filter_map(|entry| Some((view.layout.parse(&entry.key)?, entry)));
@@ -194,7 +200,9 @@ impl View {
                     touched.units.extend(self.contents.users(id).cloned());
                 }
             }
-            Key::Placement(unit) => self.put_placement(unit, value, known, touched),
+            Key::Placement(machine, unit) => {
+                self.put_placement((unit, machine), value, known, touched);
+            }
             Key::Reason(unit) => match decode_reason(value) {
                 Ok(reason) => {
                     let unit = self.shared_name(unit);
@@ -216,7 +224,8 @@ impl View {
                 let claim = decode_leader(value);
                 self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Engine(claim.machine));
             }
-            Key::Term | Key::Placed => {}
+            Key::Placed => self.places.note_written(Some(modified)),
+            Key::Term => {}
         }
     }
 
@@ -227,12 +236,10 @@ impl View {
                 self.contents.remove(id);
                 touched.units.extend(self.contents.users(id).cloned());
             }
-            Key::Placement(unit) => {
-                self.edit().unplace(unit.as_str());
-                if self.bad_placements.remove(&unit).is_some() {
-                    touched.units.insert(unit.clone());
-                }
-                touched.placements.insert(unit);
+            Key::Placement(machine, unit) => {
+                let snapshot = Arc::make_mut(&mut self.snapshot);
+                let moved = self.places.remove(snapshot, &unit, &machine);
+                self.note_move(unit, &machine, moved, touched);
             }
             Key::Reason(unit) => self.edit().remove_reason(unit.as_str()),
             Key::State(machine, unit) => {
@@ -251,7 +258,8 @@ impl View {
                 touched.machines.insert(id);
             }
             Key::Leader => self.leader = Leader::Nobody,
-            Key::Term | Key::Placed | Key::Lineage => {}
+            Key::Placed => self.places.note_written(None),
+            Key::Term | Key::Lineage => {}
         }
     }
 
@@ -270,36 +278,6 @@ impl View {
         };
         self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
         touched.units.insert(unit);
-    }
-
-    /// A placement that cannot be understood is one all the same; what was known of it stays.
-    fn put_placement(
-        &mut self,
-        unit: UnitName,
-        value: &[u8],
-        known: Option<&Self>,
-        touched: &mut Difference,
-    ) {
-        let unit = self.shared_name(unit);
-        let before = match decode_placement(value) {
-            Ok(placement) => {
-                let machine = self.shared_id(placement.machine);
-                self.edit().place(unit.clone(), machine, placement.epoch);
-                self.bad_placements.remove(&unit)
-            }
-            Err(error) => {
-                let fault = fault("the unit's placement", &error);
-                if let Some(stays) = known.and_then(|view| view.snapshot.placement(unit.as_str())) {
-                    self.edit().place(unit.clone(), stays.machine.clone(), stays.epoch);
-                }
-                self.bad_placements.insert(unit.clone(), fault.clone());
-                Some(fault)
-            }
-        };
-        if before.is_some() {
-            touched.units.insert(unit.clone());
-        }
-        touched.placements.insert(unit);
     }
 
     fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
@@ -390,12 +368,15 @@ impl View {
             self.decisive = revision;
         }
         for name in &touched.units {
+            self.note_concerned(name);
             match self.unit(name, known) {
                 Some(Ok(unit)) => self.edit().put_unit(unit),
                 Some(Err(fault)) => self.edit().put_fault(name.clone(), fault),
                 None => self.edit().remove_unit(name.as_str()),
             }
+            self.note_concerned(name);
         }
+        touched.machines.iter().for_each(|machine| self.concerned.add(machine));
         for id in &touched.machines {
             match self.machine(id) {
                 Some(machine) => self.edit().put_machine(machine),
@@ -411,7 +392,7 @@ impl View {
             Ok(record) => *record,
             Err(fault) => return Some(Err(Fault::clone(fault))),
         };
-        if let Some(fault) = self.bad_placements.get(name) {
+        if let Some(fault) = self.places.fault(name) {
             return Some(Err(fault.clone()));
         }
         let before = self.snapshot.unit(name.as_str());
@@ -455,11 +436,11 @@ impl View {
     }
 }
 
-/// By what states are put in order before they are taken over: a map that is filled in its own
-/// order is filled faster, and is smaller. All else stays in the order of its keys.
+/// By what states and placements are put in order before they are taken over: a map that is filled
+/// in its own order is filled faster, and is smaller. All else stays in the order of its keys.
 fn by_unit(key: &Key) -> Option<&UnitName> {
     match key {
-        Key::State(_, unit) => Some(unit),
+        Key::State(_, unit) | Key::Placement(_, unit) => Some(unit),
         _ => None,
     }
 }

@@ -25,6 +25,11 @@ pub(crate) use adopt::LEAP;
 ///
 /// Every write through it has as a condition that this very leadership still lasts, so a leader
 /// that was overtaken without noticing cannot write. Dropping it does not end it.
+///
+/// Placements are kept by machine, and yet a unit never gets two: nobody but a leader adds one,
+/// each of its writes has as a condition that none was added since this leadership knows of them,
+/// and a unit that moves leaves its machine, on condition that it still is there, in the same step
+/// or an earlier one.
 #[derive(Debug)]
 pub struct Leadership {
     registry: Registry,
@@ -139,6 +144,17 @@ impl Registry {
     }
 }
 
+/// The units that are placed. Each can be only once: two machines would be two keys.
+fn units_of(places: &[Place]) -> Result<BTreeSet<&UnitName>, StoreError> {
+    let mut units = BTreeSet::new();
+    match places.iter().find(|place| !units.insert(&place.unit)) {
+        Some(Place { unit, .. }) => {
+            Err(StoreError::Invalid(format!("unit {unit} is placed twice in one commit")))
+        }
+        None => Ok(units),
+    }
+}
+
 /// Whether the stored leadership is the candidate's own. One that cannot be read is not.
 fn is_claim_of(leader: &Entry, candidate: &MachineId) -> bool {
     decode_leader(&leader.value).is_ok_and(|claim| claim.machine == *candidate)
@@ -192,9 +208,10 @@ impl Leadership {
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
     /// placement is no longer what the decision saw, or a unit is gone: decide again. Earlier steps
-    /// are done then. [`RegistryError::Encode`] when a reason cannot be stored: nothing is done.
+    /// are done then. [`RegistryError::Encode`] when a reason cannot be stored, and
+    /// [`StoreError::Invalid`] when a unit is placed twice: nothing is done.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
-        let placed_units: BTreeSet<_> = writes.place.iter().map(|place| &place.unit).collect();
+        let placed_units = units_of(&writes.place)?;
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
         let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
         let reasons: Vec<_> = reasons.collect::<Result<_, _>>()?;
@@ -216,7 +233,7 @@ impl Leadership {
         placed: &mut Option<Revision>,
         mut transaction: Transaction,
     ) -> Result<Revision, RegistryError> {
-        transaction.conditions[PLACED] = self.placed_since(*placed);
+        transaction.conditions[PLACED] = self.registry.placed_since(*placed);
         match self.registry.store.commit(transaction).await? {
             Commit::Applied(revision) => {
                 *placed = Some(revision);
@@ -234,17 +251,8 @@ impl Leadership {
         let (leader, placed) = (self.registry.key(&Key::Leader), self.registry.key(&Key::Placed));
         Transaction::new()
             .when(Condition::value(leader, self.claim.clone()))
-            .when(self.placed_since(None))
+            .when(self.registry.placed_since(None))
             .put(placed, encode_term(self.term.0))
-    }
-
-    /// That no leader wrote placements since `last`.
-    fn placed_since(&self, last: Option<Revision>) -> Condition {
-        let key = self.registry.key(&Key::Placed);
-        match last {
-            Some(last) => Condition::modified_at(key, last),
-            None => Condition::absent(key),
-        }
     }
 
     /// The transactions of a commit. A move is one write if all placements fit into one of them.
@@ -274,21 +282,32 @@ impl Leadership {
     }
 
     fn unplacing(&self, unplace: &Unplace) -> Transaction {
-        let key = self.registry.key(&Key::Placement(unplace.unit.clone()));
-        let as_seen = Condition::value(&key, encode_placement(&unplace.was));
+        let (key, as_seen) = self.as_seen(&unplace.unit, &unplace.was);
         Transaction::new().when(as_seen).delete(key)
     }
 
     fn placing(&self, place: &Place, was: Option<&Placement>) -> Transaction {
-        let key = self.registry.key(&Key::Placement(place.unit.clone()));
-        // A unit that has a placement is there: the placement goes with the unit.
-        let as_seen = match was {
-            Some(was) => Condition::value(&key, encode_placement(was)),
-            None => self.exists(&place.unit),
+        let key = self.placement(&place.machine, &place.unit);
+        let value = encode_placement(Epoch(self.beginning + place.epoch.0));
+        let placing = Transaction::new().put(&key, value);
+        let Some(was) = was else {
+            return placing.when(self.exists(&place.unit));
         };
-        let epoch = Epoch(self.beginning + place.epoch.0);
-        let placement = Placement { machine: place.machine.clone(), epoch };
-        Transaction::new().when(as_seen).put(key, encode_placement(&placement))
+        // A unit that has a placement is there: the placement goes with the unit.
+        let (old, as_seen) = self.as_seen(&place.unit, was);
+        let placing = placing.when(as_seen);
+        if old == key { placing } else { placing.delete(old) }
+    }
+
+    /// The key of a placement that a decision saw, and the condition that it is still so.
+    fn as_seen(&self, unit: &UnitName, was: &Placement) -> (String, Condition) {
+        let key = self.placement(&was.machine, unit);
+        let as_seen = Condition::value(&key, encode_placement(was.epoch));
+        (key, as_seen)
+    }
+
+    fn placement(&self, machine: &MachineId, unit: &UnitName) -> String {
+        self.registry.key(&Key::Placement(machine.clone(), unit.clone()))
     }
 
     fn giving(

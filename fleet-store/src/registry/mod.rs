@@ -5,6 +5,7 @@
 //! and what it has read is then a condition.
 
 mod batch;
+mod destroy;
 mod error;
 mod intents;
 mod leadership;
@@ -64,6 +65,15 @@ impl Registry {
 
     fn key(&self, key: &Key) -> String {
         self.layout.key(key)
+    }
+
+    /// The condition that no leader wrote placements since `last`.
+    fn placed_since(&self, last: Option<Revision>) -> Condition {
+        let key = self.key(&Key::Placed);
+        match last {
+            Some(last) => Condition::modified_at(key, last),
+            None => Condition::absent(key),
+        }
     }
 
     /// The entry of one key, and the revision at which it was looked for.

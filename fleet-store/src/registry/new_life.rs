@@ -1,6 +1,9 @@
 //! Pure: how a cluster begins again from a backup.
 
-use fleet_core::{Epoch, Placement, Revision};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Epoch, Revision};
 
 use super::Lineage;
 use crate::codec::{
@@ -15,7 +18,8 @@ use crate::{CodecError, Entry, Key, Layout};
 /// after it: every placement gets an epoch as if it were made at `revision`, so that no agent takes
 /// it for overtaken, and the last term becomes `revision`, which is at least as high as any term.
 /// No generation is higher than the revision that it was made at, so restarts to come are higher by
-/// themselves. The new lineage begins no earlier than the one before it.
+/// themselves. The new lineage begins no earlier than the one before it. Since all epochs become
+/// the same, what was a stray among the placements does not come along.
 pub(crate) fn new_life(
     entries: Vec<Entry>,
     layout: &Layout,
@@ -28,9 +32,10 @@ pub(crate) fn new_life(
     let beginning = before.map_or(0, |before| before.beginning()).max(lineage.beginning());
     let lineage = lineage.clone().beginning_at(beginning);
     let epoch = Epoch(beginning + revision.0);
+    let strays = strays(&entries, layout);
     let mut entries: Vec<Entry> = entries
         .into_iter()
-        .filter(|entry| entry.key != lineage_key)
+        .filter(|entry| entry.key != lineage_key && !strays.contains(&entry.key))
         .map(|entry| match reborn(layout, &entry, revision, epoch) {
             Some(value) => Entry { value, modified: revision, ..entry },
             None => entry,
@@ -45,12 +50,28 @@ pub(crate) fn new_life(
 /// The value that an entry gets in its new life, if it gets another.
 fn reborn(layout: &Layout, entry: &Entry, revision: Revision, epoch: Epoch) -> Option<Vec<u8>> {
     match layout.parse(&entry.key)? {
-        Key::Placement(_) => {
+        Key::Placement(..) => {
             // One that cannot be understood stays what it is: a fault of its unit.
-            let Placement { machine, .. } = decode_placement(&entry.value).ok()?;
-            Some(encode_placement(&Placement { machine, epoch }))
+            decode_placement(&entry.value).ok()?;
+            Some(encode_placement(epoch))
         }
         Key::Term => Some(encode_term(revision.0)),
         _ => None,
     }
+}
+
+/// The keys of the placements beside those that count, by the rule by which a mirror shows one.
+fn strays(entries: &[Entry], layout: &Layout) -> BTreeSet<String> {
+    let mut counting = BTreeMap::new();
+    let mut strays = BTreeSet::new();
+    for entry in entries {
+        let Some(Key::Placement(machine, unit)) = layout.parse(&entry.key) else { continue };
+        let Ok(epoch) = decode_placement(&entry.value) else { continue };
+        let rank = ((epoch, Reverse(machine)), &entry.key);
+        match counting.get(&unit) {
+            Some(best) if *best > rank => strays.insert(entry.key.clone()),
+            _ => counting.insert(unit, rank).is_none_or(|(_, key)| strays.insert(key.clone())),
+        };
+    }
+    strays
 }

@@ -118,26 +118,6 @@ impl Registry {
         Ok((revision, record.generation))
     }
 
-    /// Forgets a unit, with its placement and the reason why it had none. Its content stays until
-    /// it is [collected](Self::collect_contents).
-    ///
-    /// # Errors
-    ///
-    /// [`RegistryError::NotFound`].
-    pub async fn destroy(&self, name: &UnitName) -> Result<Revision, RegistryError> {
-        let record = self.key(&Key::Unit(name.clone()));
-        // Nothing of the record is read: a damaged one can be destroyed, too.
-        let transaction = Transaction::new()
-            .when(Condition::present(&record))
-            .delete(record)
-            .delete(self.key(&Key::Placement(name.clone())))
-            .delete(self.key(&Key::Reason(name.clone())));
-        match self.store.commit(transaction).await? {
-            Commit::Applied(revision) => Ok(revision),
-            Commit::Refused { .. } => Err(RegistryError::NotFound { name: name.clone() }),
-        }
-    }
-
     /// Deletes contents that no unit has, as [`Mirror::unused_contents`] lists them, and returns
     /// how many. One that was stored again meanwhile is left alone.
     ///

@@ -77,6 +77,12 @@ impl FaultyStore {
         Self { inner, faults: Arc::new(faults) }
     }
 
+    /// The store below, which has none of the faults.
+    #[must_use]
+    pub fn beneath(&self) -> Arc<dyn Store> {
+        self.inner.clone()
+    }
+
     /// Takes the store away, watches included, or brings it back. While it is away leases go on
     /// ending in it, as they would behind a broken network.
     pub fn set_away(&self, away: bool) {

@@ -243,7 +243,9 @@ async fn a_mirror_reads_all_again_when_what_it_missed_is_compacted() {
     link.set(Way::Cut);
     let mut progress = mirror.subscribe();
     soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
-    behind.destroy(&"before.service".parse().unwrap()).await.unwrap();
+    let seen = Mirror::start(&behind);
+    soon(seen.wait_current()).await.unwrap();
+    behind.destroy(&"before.service".parse().unwrap(), &seen).await.unwrap();
     let after = submit(&behind, "after.service").await;
     cluster.etcdctl(&["compact", &after.to_string()]);
     link.set(Way::Open);

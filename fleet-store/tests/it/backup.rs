@@ -167,16 +167,51 @@ async fn a_store_that_gets_another_lineage_is_no_longer_followed() {
     assert_eq!(mirror.lineage(), Some(lineage("first")));
     // By hand: somebody puts another cluster in place of this one.
     let key = registry.layout().key(&Key::Lineage);
-    let other = br#"{"v":1,"id":"other"}"#.to_vec();
+    let other = br#"{"v":2,"id":"other"}"#.to_vec();
     let unit = registry.layout().key(&Key::Unit(name("a.service")));
     let exchange = Transaction::new().put(key.as_str(), other).delete(unit);
     registry.store().commit(exchange).await.unwrap();
     until_behind(&mirror).await;
     assert!(mirror.snapshot().unit("a.service").is_some());
     tokio::time::timeout(TTL, mirror.wait_current()).await.unwrap_err();
-    let back = Transaction::new().put(key, br#"{"v":1,"id":"first"}"#.to_vec());
+    let back = Transaction::new().put(key, br#"{"v":2,"id":"first"}"#.to_vec());
     registry.store().commit(back).await.unwrap();
     soon(mirror.wait_current()).await.unwrap();
+}
+
+/// All placements of a restored store are of one epoch, so that would no longer tell which counts.
+#[tokio::test]
+async fn what_does_not_count_is_not_restored() {
+    let files = Files::new();
+    let store = open(&files.path("store")).await;
+    let registry = registry(&store);
+    registry.lineage(&lineage("first")).await.unwrap();
+    submit(&registry, "a.service").await;
+    for (machine, epoch) in [("m-1", 3), ("m-2", 9), ("m-3", 9)] {
+        let key = registry.layout().key(&Key::Placement(id(machine), name("a.service")));
+        let put = Transaction::new().put(key, format!(r#"{{"v":2,"epoch":{epoch}}}"#));
+        store.commit(put).await.unwrap();
+    }
+    store.backup(files.path("backup")).await.unwrap();
+    restore(&files, "restored").await.unwrap();
+    let entries = open(&files.path("restored")).await.read("/fleet/placements/").await.unwrap();
+    let keys: Vec<_> = entries.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(keys, ["/fleet/placements/m-2/a.service"]);
+}
+
+/// There are other keys in it than this version looks for.
+#[tokio::test]
+async fn a_backup_of_another_layout_is_refused() {
+    let files = Files::new();
+    let store = open(&files.path("store")).await;
+    let old = Transaction::new()
+        .put("/fleet/cluster/lineage", r#"{"v":1,"id":"first"}"#)
+        .put("/fleet/placements/a.service", r#"{"v":1,"machine":"m-1","epoch":7}"#);
+    store.commit(old).await.unwrap();
+    store.backup(files.path("backup")).await.unwrap();
+    let refused = restore(&files, "restored").await.unwrap_err().to_string();
+    assert!(refused.contains("export the cluster with the fleet that wrote it"), "{refused}");
+    assert!(!files.path("restored").exists());
 }
 
 async fn until_behind(mirror: &Mirror) {

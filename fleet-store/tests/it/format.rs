@@ -2,11 +2,12 @@
 //! written here must not change without a new format number.
 
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, SystemdState,
-    Tally, TargetState, UnitState,
+    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, Revision,
+    SystemdState, Tally, TargetState, UnitState,
 };
 use fleet_store::{
-    ExpectUnit, MetadataChange, Place, PlacementWrites, Registry, RegistryError, Transaction, Write,
+    ExpectUnit, Key, MetadataChange, Mirror, Place, PlacementWrites, Registry, RegistryError,
+    Transaction, Write,
 };
 use fleet_unitfile::UnitHash;
 
@@ -16,7 +17,7 @@ use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, unit}
 async fn what_is_stored_keeps_its_form() {
     insta::assert_snapshot!(listed(&one_of_each().await).await, @r#"
     /fleet/cluster/lineage
-      {"v":1,
+      {"v":2,
       "id":"first"}
     /fleet/contents/86943ac9f3754cb90f8dd38bf6da7b0cad074592
       {"v":1}
@@ -47,9 +48,8 @@ async fn what_is_stored_keeps_its_form() {
     /fleet/metadata/m-1/disk/0
       {"v":1,
       "value":"ssd"}
-    /fleet/placements/a.service
-      {"v":1,
-      "machine":"m-1",
+    /fleet/placements/m-1/a.service
+      {"v":2,
       "epoch":7}
     /fleet/reasons/b.service
       {"v":1,
@@ -159,8 +159,13 @@ async fn a_value_of_a_newer_format_is_refused_and_stays() {
     let registry = registry();
     store_one_of_each(&registry).await;
     let before = registry.store().read("").await.unwrap().entries;
-    for entry in before.iter().filter(|entry| entry.value.starts_with(b"{\"v\":1,")) {
-        let newer = br#"{"v":2,"unheard":["of"]}"#.to_vec();
+    // A newer lineage is a newer layout, and then the store is not read at all.
+    let lineage = registry.layout().key(&Key::Lineage);
+    let is_value =
+        |value: &[u8]| value.starts_with(b"{\"v\":1,") || value.starts_with(b"{\"v\":2,");
+    let values = before.iter().filter(|entry| is_value(&entry.value) && entry.key != lineage);
+    for entry in values {
+        let newer = br#"{"v":3,"unheard":["of"]}"#.to_vec();
         let lease = entry.lease;
         let put = Write::Put { key: entry.key.clone(), value: newer, lease };
         registry.store().commit(Transaction::new().write(put)).await.unwrap();
@@ -180,11 +185,37 @@ async fn a_value_of_a_newer_format_is_refused_and_stays() {
     newer(registry.put_unit(again, ExpectUnit::Any).await.map(drop));
     newer(registry.set_desired(&name("a.service"), TargetState::Inactive).await.map(drop));
     newer(registry.request_restart(&name("a.service")).await.map(drop));
-    newer(registry.lineage(&"other".parse().unwrap()).await.map(drop));
     let taken = registry.join(machine("m-1"), "token", TTL).await;
     assert!(matches!(taken, Err(RegistryError::MachineTaken { .. })), "{taken:?}");
     assert!(registry.campaign(&id("m-1"), TTL).await.unwrap().is_none(), "someone leads");
     assert_eq!(registry.store().read("").await.unwrap().entries, written.entries);
+}
+
+/// Placements are looked for elsewhere than where the first layout kept them, and who finds none
+/// would place all units anew.
+#[tokio::test(start_paused = true)]
+async fn a_store_of_another_layout_is_refused_and_stays() {
+    for (format, told) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {
+        let registry = registry();
+        let lineage = registry.layout().key(&Key::Lineage);
+        let there = Transaction::new()
+            .put(lineage.as_str(), format!(r#"{{"v":{format},"id":"first"}}"#))
+            .put("/fleet/placements/a.service", r#"{"v":1,"machine":"m-1","epoch":7}"#);
+        registry.store().commit(there).await.unwrap();
+        let before = registry.store().read("").await.unwrap();
+
+        let refused = |result: Result<(), RegistryError>| {
+            let Err(RegistryError::Value { key, source }) = result else { panic!("{result:?}") };
+            assert!(key == lineage && source.to_string().contains(told), "{source}");
+        };
+        refused(registry.lineage(&"other".parse().unwrap()).await.map(drop));
+        refused(registry.campaign(&id("m-1"), TTL).await.map(drop));
+        refused(registry.export().await.map(drop));
+        let mirror = Mirror::start(&registry);
+        tokio::time::timeout(TTL, mirror.wait_current()).await.unwrap_err();
+        assert_eq!(mirror.snapshot().revision, Revision::ZERO);
+        assert_eq!(registry.store().read("").await.unwrap(), before);
+    }
 }
 
 /// Values as the first version wrote them, with the fields that it could leave out left out.
@@ -200,7 +231,7 @@ async fn what_the_first_version_wrote_is_read() {
             "metadata":{"region":"eu"},"version":"1.0.0"}"#,
         ),
         ("metadata/m-1/disk", r#"{"v":1,"value":"ssd"}"#),
-        ("placements/a.service", r#"{"v":1,"machine":"m-1","epoch":7}"#),
+        ("placements/m-1/a.service", r#"{"v":2,"epoch":7}"#),
         ("reasons/b.service", r#"{"v":1,"reason":"no_machines"}"#),
         (
             "states/m-1/a.service",

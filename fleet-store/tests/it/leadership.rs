@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Nearest, Placement, Reason, Refusal, Resource, Rule, Tally, Term};
+use fleet_core::{
+    Epoch, MachineId, Nearest, Placement, Reason, Refusal, Resource, Rule, Tally, Term,
+};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
     Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, StoreError,
@@ -11,7 +13,7 @@ use fleet_store::{
 };
 use fleet_unitfile::UnitName;
 
-use crate::support::{TTL, id, memory, mirror, name, registry, soon, submit};
+use crate::support::{TTL, destroy, id, memory, mirror, name, registry, soon, submit};
 
 async fn lead(registry: &Registry, machine: &str) -> Leadership {
     registry.campaign(&id(machine), TTL).await.unwrap().expect("nobody else leads")
@@ -138,7 +140,7 @@ async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let leader = lead(&registry, "m-1").await;
-    registry.destroy(&name("a.service")).await.unwrap();
+    destroy(&registry, "a.service").await.unwrap();
     let late = leader.commit(&place("a.service", placed("m-1", 1), None)).await;
     assert!(matches!(late, Err(RegistryError::Conflict)));
     assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, []);
@@ -311,19 +313,18 @@ async fn between_the_steps_of_many_moves_no_two_meet_that_change_places() {
     let moves = PlacementWrites { place: moves, ..PlacementWrites::default() };
     let written = leader.commit(&moves).await.unwrap();
 
-    let machine = |value: &[u8]| {
-        let value: serde_json::Value = serde_json::from_slice(value).unwrap();
-        value["machine"].as_str().unwrap().to_owned()
-    };
-    let mut machines: BTreeMap<String, String> =
-        (0..MANY).map(|u| (format!("/fleet/placements/u-{u}.service"), format!("m-{u}"))).collect();
+    let mut machines: BTreeMap<UnitName, MachineId> =
+        (0..MANY).map(|unit| (name(&format!("u-{unit}.service")), at(unit, 1).machine)).collect();
     loop {
         let step = soon(watch.next()).await.unwrap();
         for change in &step.changes {
-            match &change.value {
-                Some(value) => machines.insert(change.key.to_string(), machine(value)),
-                None => machines.remove(&*change.key),
+            let Some(Key::Placement(machine, unit)) = registry.layout().parse(&change.key) else {
+                panic!("{} is no placement", change.key);
             };
+            match &change.value {
+                Some(_) => assert_eq!(machines.insert(unit, machine), None, "it has two"),
+                None => assert_eq!(machines.remove(&unit), Some(machine)),
+            }
         }
         let taken: BTreeSet<_> = machines.values().collect();
         assert_eq!(taken.len(), machines.len(), "two are on one machine at {}", step.revision);

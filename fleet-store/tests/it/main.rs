@@ -8,6 +8,7 @@ mod conformance;
 mod crash;
 #[cfg(feature = "embedded")]
 mod embedded;
+mod follow;
 mod format;
 mod intents;
 mod keyspace;
@@ -17,6 +18,8 @@ mod mirror;
 mod mirror_away;
 mod mirror_news;
 mod mirror_twin;
+mod one_place;
+mod places;
 mod presence;
 mod registry;
 mod support;

@@ -8,7 +8,9 @@ use fleet_store::{
     ContentId, ExpectUnit, Key, Layout, Mirror, MirrorStatus, Registry, Transaction,
 };
 
-use crate::support::{id, join, memory, mirror, name, registry, soon, state, submit, unit};
+use crate::support::{
+    destroy, id, join, memory, mirror, name, registry, soon, state, submit, unit,
+};
 
 async fn put_raw(registry: &Registry, key: &Key, value: &[u8]) -> Revision {
     let put = Transaction::new().put(registry.layout().key(key), value);
@@ -61,8 +63,8 @@ async fn what_machines_report_decides_nothing() {
     assert_eq!(decisive(published).await, submitted, "a state is a result");
     let wanted = registry.set_desired(&name("a.service"), TargetState::Launched).await.unwrap();
     assert_eq!(decisive(wanted).await, wanted);
-    let placement = Key::Placement(name("a.service"));
-    let placed = put_raw(&registry, &placement, br#"{"v":1,"machine":"m-1","epoch":1}"#).await;
+    let placement = Key::Placement(id("m-1"), name("a.service"));
+    let placed = put_raw(&registry, &placement, br#"{"v":2,"epoch":1}"#).await;
     assert_eq!(decisive(placed).await, placed);
 }
 
@@ -88,7 +90,7 @@ async fn an_old_snapshot_stays_as_it_was() {
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
     let old = soon(mirror.wait_for(Revision(1))).await.unwrap();
-    registry.destroy(&name("a.service")).await.unwrap();
+    destroy(&registry, "a.service").await.unwrap();
     let new = soon(mirror.wait_for(Revision(2))).await.unwrap();
     assert_eq!((old.units().len(), new.units().len()), (1, 0));
 }
@@ -183,7 +185,7 @@ async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
     let _presence = join(&registry, "m-1").await;
-    put_raw(&registry, &Key::Placement(name("a.service")), b"{\"v\":2}").await;
+    put_raw(&registry, &Key::Placement(id("m-1"), name("a.service")), b"{\"v\":3}").await;
     let revision = put_raw(&registry, &Key::Machine(id("m-1")), b"{\"v\":2}").await;
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
     assert!(snapshot.fault("a.service").unwrap().message.contains("placement"));
@@ -191,12 +193,12 @@ async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
     let fresh = self::mirror(&registry).await.snapshot();
     assert!(fresh.fault("a.service").is_some());
     assert!(fresh.machine("m-1").is_some());
-    let good = b"{\"v\":1,\"machine\":\"m-1\",\"epoch\":3}";
-    let revision = put_raw(&registry, &Key::Placement(name("a.service")), good).await;
+    let good = b"{\"v\":2,\"epoch\":3}";
+    let revision = put_raw(&registry, &Key::Placement(id("m-1"), name("a.service")), good).await;
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
     assert!(snapshot.unit("a.service").is_some() && snapshot.placement("a.service").is_some());
-    let revision = put_raw(&registry, &Key::Placement(name("a.service")), b"?").await;
-    let key = registry.layout().key(&Key::Placement(name("a.service")));
+    let revision = put_raw(&registry, &Key::Placement(id("m-1"), name("a.service")), b"?").await;
+    let key = registry.layout().key(&Key::Placement(id("m-1"), name("a.service")));
     registry.store().commit(Transaction::new().delete(key)).await.unwrap();
     let snapshot = soon(mirror.wait_for(revision.next())).await.unwrap();
     assert!(snapshot.unit("a.service").is_some() && snapshot.placement("a.service").is_none());

@@ -8,7 +8,7 @@ use fleet_core::{Revision, Snapshot, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{Layout, MemoryStore, Mirror, MirrorStatus, Registry, Store};
 
-use crate::support::{join, mirror, name, soon, submit};
+use crate::support::{destroy, join, mirror, name, soon, submit};
 
 /// A mirror over a store with faults, and a registry that writes behind the faults' back.
 async fn setting() -> (FaultyStore, Registry, Mirror) {
@@ -32,7 +32,7 @@ async fn a_cut_watch_is_followed_by_a_new_reading() {
         store.cut_watches();
         until_behind(&mirror).await;
         submit(&behind, &format!("u{round}.service")).await;
-        behind.destroy(&name(if round == 0 { "a.service" } else { "gone.service" })).await.ok();
+        destroy(&behind, if round == 0 { "a.service" } else { "gone.service" }).await.ok();
         let revision = behind.store().read("").await.unwrap().revision;
         let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
         assert_eq!(snapshot.units().len(), round + 1);
@@ -71,7 +71,7 @@ async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
     let known = soon(mirror.wait_for(revision)).await.unwrap();
     store.set_away(true);
     until_behind(&mirror).await;
-    behind.destroy(&name("a.service")).await.unwrap();
+    destroy(&behind, "a.service").await.unwrap();
     presence.leave().await.unwrap();
     tokio::time::advance(Duration::from_secs(100)).await;
     assert!(!mirror.is_current() && mirror.current().is_none());

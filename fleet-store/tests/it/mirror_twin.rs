@@ -9,7 +9,7 @@ use fleet_store::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::{TTL, id, join, mirror, name, registry, soon, unit};
+use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, unit};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -130,7 +130,7 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
             // A record of a newer format is not written over.
             drop(registry.put_unit(unit, ExpectUnit::Any).await);
         }
-        Step::Destroy { unit } => drop(registry.destroy(&name(&unit_name(unit))).await),
+        Step::Destroy { unit } => drop(destroy(registry, &unit_name(unit)).await),
         Step::Desire { unit, desired } => {
             let desired = TargetState::ALL[desired];
             drop(registry.set_desired(&name(&unit_name(unit)), desired).await);

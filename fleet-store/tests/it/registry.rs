@@ -9,7 +9,7 @@ use fleet_store::{
     Transaction,
 };
 
-use crate::support::{id, join, memory, mirror, name, registry, soon, submit, unit};
+use crate::support::{destroy, id, join, memory, mirror, name, registry, soon, submit, unit};
 
 const FILE: &str = "# kept byte for byte\r\n[Service]\r\nExecStart=/bin/true\r\n";
 
@@ -109,7 +109,7 @@ async fn a_generation_rises_even_over_the_unit_s_end() {
         assert!(generation > last, "{generation} after {last}");
         last = generation;
         if round % 2 == 0 {
-            registry.destroy(&unit_name).await.unwrap();
+            destroy(&registry, unit_name.as_str()).await.unwrap();
         }
         submit(&registry, "a.service").await;
     }
@@ -133,16 +133,17 @@ async fn a_replaced_unit_keeps_its_generation() {
 async fn destroying_leaves_nothing_but_the_content() {
     let registry = registry();
     submit(&registry, "a.service").await;
-    let extra = [Key::Placement(name("a.service")), Key::Reason(name("a.service"))];
+    let placed = |machine| Key::Placement(id(machine), name("a.service"));
+    let extra = [placed("m-1"), placed("m-2"), Key::Reason(name("a.service"))];
     for key in extra {
         let put = Transaction::new().put(registry.layout().key(&key), "{}");
         registry.store().commit(put).await.unwrap();
     }
-    registry.destroy(&name("a.service")).await.unwrap();
+    destroy(&registry, "a.service").await.unwrap();
     let left = registry.store().read("").await.unwrap().entries;
     assert_eq!(left.len(), 1);
     assert!(left[0].key.starts_with("/fleet/contents/"));
-    let again = registry.destroy(&name("a.service")).await;
+    let again = destroy(&registry, "a.service").await;
     assert!(matches!(again, Err(RegistryError::NotFound { name }) if name == "a.service"));
 }
 
@@ -157,7 +158,7 @@ async fn a_damaged_record_can_be_replaced_and_destroyed() {
         submit(&registry, "a.service").await;
         registry.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap();
         registry.store().commit(Transaction::new().put(&key, "damaged")).await.unwrap();
-        registry.destroy(&name("a.service")).await.unwrap();
+        destroy(&registry, "a.service").await.unwrap();
     }
 }
 
@@ -170,10 +171,10 @@ async fn contents_are_kept_while_a_unit_has_them() {
     }
     let contents = async || registry.store().read("/fleet/contents/").await.unwrap().entries.len();
     assert_eq!(contents().await, 1);
-    let gone = registry.destroy(&name("a.service")).await.unwrap();
+    let gone = destroy(&registry, "a.service").await.unwrap();
     soon(mirror.wait_for(gone)).await.unwrap();
     assert_eq!(mirror.unused_contents(), []);
-    let gone = registry.destroy(&name("b.service")).await.unwrap();
+    let gone = destroy(&registry, "b.service").await.unwrap();
     soon(mirror.wait_for(gone)).await.unwrap();
     let unused = mirror.unused_contents();
     assert_eq!(unused.len(), 1);
@@ -183,7 +184,7 @@ async fn contents_are_kept_while_a_unit_has_them() {
     assert_eq!(registry.collect_contents(&unused).await.unwrap(), 0);
     assert_eq!(contents().await, 1);
 
-    let gone = registry.destroy(&name("c.service")).await.unwrap();
+    let gone = destroy(&registry, "c.service").await.unwrap();
     soon(mirror.wait_for(gone)).await.unwrap();
     assert_eq!(registry.collect_contents(&mirror.unused_contents()).await.unwrap(), 1);
     assert_eq!(contents().await, 0);
@@ -242,7 +243,7 @@ async fn two_clusters_in_one_store_do_not_meet() {
         (Registry::new(store.clone(), "/one"), Registry::new(store.clone(), "/other"));
     let mirror = mirror(&other).await;
     submit(&one, "a.service").await;
-    let gone = other.destroy(&name("a.service")).await;
+    let gone = destroy(&other, "a.service").await;
     assert!(matches!(gone, Err(RegistryError::NotFound { .. })));
     submit(&other, "b.service").await;
     let revision = store.read("").await.unwrap().revision;

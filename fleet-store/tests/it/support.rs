@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, SystemdState,
-    TargetState, UnitState,
+    ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Revision,
+    SystemdState, TargetState, UnitState,
 };
 use fleet_store::{
-    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Presence, Registry, Store,
+    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Presence, Registry,
+    RegistryError, Store,
 };
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
@@ -49,6 +50,12 @@ pub(crate) fn unit(unit: &str, file: &str, desired: TargetState) -> NewUnit {
 pub(crate) async fn submit(registry: &Registry, unit_name: &str) {
     let unit = unit(unit_name, "[Service]\nExecStart=/bin/true\n", TargetState::Launched);
     registry.put_unit(unit, ExpectUnit::Any).await.unwrap();
+}
+
+/// Destroys a unit, by a mirror that sees all there is.
+pub(crate) async fn destroy(registry: &Registry, unit: &str) -> Result<Revision, RegistryError> {
+    let mirror = mirror(registry).await;
+    registry.destroy(&name(unit), &mirror).await
 }
 
 pub(crate) fn machine(machine: &str) -> MachineRecord {

@@ -1,10 +1,10 @@
-//! What is written to the store: who decides (I-3), by which rules (I-4, I-5), and what outlives
-//! its unit (I-7).
+//! What is written to the store: who decides (I-3), by which rules (I-4, I-5), that a unit has one
+//! place (I-1), and what outlives its unit (I-7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
 use fleet_scheduler::{Action, Drain, Index, Plan, Policy, Step, check, plan};
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
@@ -20,13 +20,15 @@ pub(super) struct Writes {
     elected: Revision,
     /// The latest placement of each unit.
     latest: BTreeMap<UnitName, Epoch>,
+    /// Where each unit is placed, key by key.
+    places: BTreeMap<UnitName, BTreeSet<MachineId>>,
 }
 
 impl Writes {
     pub(super) fn leader(&self) -> Option<usize> {
         match self.leader? {
             Author::Daemon(machine) => Some(machine),
-            Author::Person => None,
+            Author::Person | Author::Stranger => None,
         }
     }
 
@@ -37,8 +39,11 @@ impl Writes {
             let revision = moment.snapshot.revision;
             let found = self.authority(moment).into_iter();
             let found = found.chain(self.hindsight(moment)).chain(self.overtaken(moment));
-            let found = found.chain(orphans(&moment.snapshot));
+            let found = found.chain(self.doubles(moment)).chain(orphans(&moment.snapshot));
             let found: Vec<String> = found.chain(decisions(moment, history)).collect();
+            if moment.author == Some(Author::Stranger) {
+                continue; // what is made of it matters
+            }
             violations.extend(found.into_iter().map(|text| format!("revision {revision}: {text}")));
         }
         violations
@@ -53,7 +58,7 @@ impl Writes {
                 Key::Leader => {
                     (self.leader, self.elected) = (moment.author, moment.snapshot.revision);
                 }
-                Key::Placement(unit) | Key::Reason(unit) => {
+                Key::Placement(_, unit) | Key::Reason(unit) => {
                     let decides = !*deleted || exists(&moment.snapshot, unit);
                     if decides && (self.leader.is_none() || self.leader != moment.author) {
                         violations.push(format!(
@@ -72,7 +77,7 @@ impl Writes {
     /// since.
     fn hindsight(&self, moment: &Moment) -> Vec<String> {
         let placed = moment.written.iter().filter_map(|(key, _)| match key {
-            Key::Placement(unit) => moment.snapshot.placement(unit.as_str()),
+            Key::Placement(_, unit) => moment.snapshot.placement(unit.as_str()),
             _ => None,
         });
         let old = placed.filter(|placement| placement.epoch.0 < self.elected.0);
@@ -82,12 +87,33 @@ impl Writes {
         old.map(text).collect()
     }
 
+    /// Placements are kept by machine, and nobody gives a unit a second one.
+    fn doubles(&mut self, moment: &Moment) -> Vec<String> {
+        let mut placed = BTreeSet::new();
+        for (key, deleted) in &moment.written {
+            let Key::Placement(machine, unit) = key else { continue };
+            let places = self.places.entry(unit.clone()).or_default();
+            if *deleted {
+                places.remove(machine);
+            } else {
+                places.insert(machine.clone());
+                placed.insert(unit);
+            }
+        }
+        let doubled = |unit: &&UnitName| self.places[*unit].len() > 1;
+        let doubled = placed.into_iter().filter(doubled);
+        doubled.map(|unit| format!("I-1: {unit} is placed on two machines")).collect()
+    }
+
     /// A later placement of a unit has a higher epoch.
     fn overtaken(&mut self, moment: &Moment) -> Vec<String> {
         let mut violations = Vec::new();
-        for (key, _) in &moment.written {
-            let Key::Placement(unit) = key else { continue };
-            let Some(placement) = moment.snapshot.placement(unit.as_str()) else { continue };
+        for (key, deleted) in &moment.written {
+            let Key::Placement(_, unit) = key else { continue };
+            let Some(placement) = moment.snapshot.placement(unit.as_str()).filter(|_| !deleted)
+            else {
+                continue;
+            };
             let before = self.latest.insert(unit.clone(), placement.epoch);
             if before.is_some_and(|before| before >= placement.epoch) {
                 violations.push(format!("I-2: {unit} is placed by an order that was overtaken"));
@@ -114,7 +140,7 @@ fn orphans(snapshot: &Snapshot) -> Vec<String> {
 fn decisions(moment: &Moment, history: &History) -> Vec<String> {
     let mut violations = Vec::new();
     for (key, deleted) in &moment.written {
-        let Key::Placement(unit) = key else { continue };
+        let Key::Placement(_, unit) = key else { continue };
         let Some(placement) = moment.snapshot.placement(unit.as_str()).filter(|_| !deleted) else {
             continue;
         };

@@ -101,3 +101,20 @@ async fn units_of_a_machine_that_is_gone_come_up_elsewhere() {
     }
     cluster.heal_and_rest().await;
 }
+
+/// The later one counts: the unit goes there if that was the second, and stays if it was the first.
+#[tokio::test(start_paused = true)]
+async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
+    for second in [false, true] {
+        let mut cluster = Cluster::start(2).await;
+        cluster.launch("a.service", "").await;
+        let [first] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
+        let (other, now) = (1 - first, cluster.history.now().revision.0);
+        let epoch = if second { now } else { 1 };
+        cluster.place_by_force("a.service", other, epoch).await;
+        let expected = if second { other } else { first };
+        assert_eq!(cluster.places("a.service").await, [expected]);
+        cluster.rest().await;
+        assert_eq!(cluster.active_on("a.service"), [expected]);
+    }
+}

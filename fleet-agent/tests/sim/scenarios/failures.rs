@@ -53,7 +53,7 @@ async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
     cluster.launch("a.service", "").await;
     cluster.hosts[0].set_trouble("a stop that hangs", true);
     cluster.hosts[0].fake().hang_stop(&name("a.service"));
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.settle().await;
     for number in 0..100 {
         cluster.launch(&format!("w@{number}.service"), "").await;

@@ -52,7 +52,7 @@ async fn a_store_that_is_away_ends_nothing() {
     let before = running(&cluster);
     cluster.hosts.iter().for_each(|host| host.set_away(true));
     for unit in units {
-        cluster.registry.destroy(&crate::units::name(unit)).await.expect("people reach it");
+        cluster.destroy(&crate::units::name(unit)).await;
     }
     cluster.wait(Duration::from_secs(3600)).await;
     assert_eq!(running(&cluster), before);

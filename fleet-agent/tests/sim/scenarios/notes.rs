@@ -20,7 +20,7 @@ async fn booted_blind() -> Cluster {
     cluster.launch("s.service", "OnPartition=stop").await;
     cluster.submit("b.service", "", 0, TargetState::Loaded).await;
     cluster.launch("c.service", "").await;
-    cluster.registry.destroy(&name("c.service")).await.expect("it is there");
+    cluster.destroy(&name("c.service")).await;
     cluster.settle().await;
     cluster.hosts[0].set_away(true);
     cluster.reboot(0);
@@ -47,7 +47,7 @@ async fn a_machine_that_boots_without_the_store_runs_what_it_had() {
 #[tokio::test(start_paused = true)]
 async fn what_a_machine_had_ends_nothing_and_is_corrected_when_the_store_is_back() {
     let mut cluster = booted_blind().await;
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.wait(BLIND * 10).await;
     assert_eq!(cluster.active_on("a.service"), [0], "nobody could know");
     let ends = |call: &Call| matches!(call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));

@@ -83,7 +83,7 @@ async fn a_destroyed_unit_is_ended_wherever_it_was() {
     cluster.launch("a.service", "").await;
     let [machine] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
     cluster.hosts[machine].set_away(true);
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.wait(Duration::from_secs(60)).await;
     assert_eq!(cluster.active_on("a.service"), [machine]);
     cluster.heal_and_rest().await;
@@ -103,7 +103,7 @@ async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
     assert_eq!(after, before);
     cluster.launch("b.service", "").await;
     assert_eq!(cluster.active_on("b.service").len(), 1);
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.rest().await;
     assert!(cluster.active_on("a.service").is_empty());
 }
@@ -131,7 +131,7 @@ async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.hosts[0].fake().hang_stop(&name("a.service"));
-    cluster.registry.destroy(&name("a.service")).await.expect("it is there");
+    cluster.destroy(&name("a.service")).await;
     cluster.launch("b.service", "").await;
     assert_eq!(cluster.active_on("b.service"), [0]);
     cluster.hosts[0].set_trouble("a stop that hangs", true);

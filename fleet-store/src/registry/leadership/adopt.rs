@@ -1,8 +1,9 @@
 //! How a cluster goes on in another store: its units come in, each with the machine that it is on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Epoch, Generation, MachineId, Placement};
+use fleet_core::{Epoch, Generation, MachineId};
+use fleet_unitfile::UnitName;
 
 use super::Leadership;
 use crate::codec::{UnitRecord, decode_lineage, encode_lineage, encode_placement, encode_unit};
@@ -16,6 +17,9 @@ pub(crate) const LEAP: u64 = 1_000_000_000;
 
 /// After how many steps the leadership is renewed.
 const STEPS: usize = 16;
+
+/// The keys of placements that are there of units that are not.
+type Left = BTreeMap<UnitName, Vec<String>>;
 
 /// A unit as it was in another store.
 #[derive(Debug, Clone)]
@@ -62,16 +66,20 @@ impl Leadership {
     /// Nothing is decided here, and no rule is asked: the placements are those of an engine that
     /// had asked them. The next engine to lead looks at all of them and takes back what it must.
     ///
+    /// All placements are read once before. From then on nobody else adds one, so what is left
+    /// there of a unit that was destroyed goes as a unit of its name comes.
+    ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
-    /// unit, or a placement of it, is there already. What came before in the list may be stored.
+    /// unit is there already. What came before in the list may be stored.
     pub async fn adopt(&self, units: &[Adopted]) -> Result<(), RegistryError> {
         let epoch = Epoch(self.beginning + self.elected.0);
         let mut placed = self.placed.lock().await;
+        let left = self.left_behind(units).await?;
         let (mut rest, mut steps) = (units, 0);
         while !rest.is_empty() {
-            let (taken, step) = self.adopting(rest, epoch);
+            let (taken, step) = self.adopting(rest, &left, epoch);
             self.step(&mut placed, step).await?;
             rest = &rest[taken..];
             steps += 1;
@@ -83,13 +91,17 @@ impl Leadership {
     }
 
     /// As many of the units as one transaction takes, but one at least, and how many these are.
-    fn adopting(&self, units: &[Adopted], epoch: Epoch) -> (usize, Transaction) {
+    fn adopting(&self, units: &[Adopted], left: &Left, epoch: Epoch) -> (usize, Transaction) {
         let mut step = self.fence();
         let mut size = step.size();
         let mut contents = BTreeSet::new();
         for (taken, adopted) in units.iter().enumerate() {
             let content = ContentId::of(adopted.unit.file.source());
-            let group = self.adopting_one(adopted, content, !contents.contains(&content), epoch);
+            let mut group = self.adopting_one(adopted, content, left, epoch);
+            if !contents.contains(&content) {
+                let key = self.registry.key(&Key::Content(content));
+                group = group.put(key, adopted.unit.file.source());
+            }
             size += group.size();
             let fits = size <= Transaction::MAX_BYTES
                 && step.conditions.len() + group.conditions.len() <= Transaction::MAX_OPERATIONS
@@ -108,23 +120,37 @@ impl Leadership {
         &self,
         adopted: &Adopted,
         content: ContentId,
-        with_content: bool,
+        left: &Left,
         epoch: Epoch,
     ) -> Transaction {
-        let Adopted { unit: NewUnit { name, file, desired }, generation, machine } = adopted;
+        let Adopted { unit: NewUnit { name, desired, .. }, generation, machine } = adopted;
         let key = self.registry.key(&Key::Unit(name.clone()));
-        let placement = self.registry.key(&Key::Placement(name.clone()));
         let record = UnitRecord { content, desired: *desired, generation: *generation };
-        let mut group = Transaction::new()
-            .when(Condition::absent(&key))
-            .when(Condition::absent(&placement))
-            .put(key, encode_unit(&record));
-        if with_content {
-            group = group.put(self.registry.key(&Key::Content(content)), file.source());
+        let absent = Condition::absent(&key);
+        let mut group = Transaction::new().when(absent).put(key, encode_unit(&record));
+        let placement = machine.as_ref().map(|machine| self.placement(machine, name));
+        let old = left.get(name).into_iter().flatten();
+        for old in old.filter(|old| Some(*old) != placement.as_ref()) {
+            group = group.delete(old);
         }
-        let Some(machine) = machine.clone() else {
-            return group;
-        };
-        group.put(placement, encode_placement(&Placement { machine, epoch }))
+        match placement {
+            Some(placement) => group.put(placement, encode_placement(epoch)),
+            None => group,
+        }
+    }
+
+    /// The placements that there are of units of these names.
+    async fn left_behind(&self, units: &[Adopted]) -> Result<Left, RegistryError> {
+        let names: BTreeSet<_> = units.iter().map(|adopted| &adopted.unit.name).collect();
+        let mut left = Left::new();
+        let registry = &self.registry;
+        for entry in registry.store.read(&registry.layout.placements()).await?.entries {
+            if let Some(Key::Placement(_, unit)) = registry.layout.parse(&entry.key)
+                && names.contains(&unit)
+            {
+                left.entry(unit).or_default().push(entry.key);
+            }
+        }
+        Ok(left)
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, Generation, Snapshot};
 use fleet_store::{
-    Adopted, ExpectUnit, ImportOptions, ImportReport, PlacementsLeft, Registry, RegistryError,
-    StoreError, import,
+    Adopted, ExpectUnit, ImportOptions, ImportReport, Key, PlacementsLeft, Registry, RegistryError,
+    StoreError, Transaction, import,
 };
 
 use super::{bring, cluster, faulty, file, options, over, place, read, settle, snapshot, wrapped};
-use crate::support::{TTL, id, name, registry, submit, unit};
+use crate::support::{TTL, destroy, id, name, registry, submit, unit};
 
 fn placements(snapshot: &Snapshot) -> Vec<String> {
     snapshot.placements().map(|(unit, it)| format!("{unit} on {}", it.machine)).collect()
@@ -43,7 +43,7 @@ async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
 
     // And so is a restart of a unit that was made anew: a machine may remember the one before.
     let known = after.unit("web.service").unwrap().generation;
-    target.destroy(&name("web.service")).await.unwrap();
+    destroy(&target, "web.service").await.unwrap();
     submit(&target, "web.service").await;
     let (_, generation) = target.request_restart(&name("web.service")).await.unwrap();
     assert!(generation.0 > known.0 + 1_000_000);
@@ -108,6 +108,25 @@ async fn what_is_there_is_not_adopted_over() {
     assert!(placements(&*snapshot(&target).await).is_empty());
     leader.adopt(&both[..1]).await.unwrap();
     assert_eq!(placements(&*snapshot(&target).await), ["b.service on m-1"]);
+}
+
+/// Whatever is there of a unit that is not, the one that comes has one place.
+#[tokio::test]
+async fn what_is_left_of_a_destroyed_unit_s_placement_goes_as_the_unit_comes() {
+    let target = registry();
+    let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    for machine in ["m-1", "m-2"] {
+        let key = target.layout().key(&Key::Placement(id(machine), name("a.service")));
+        target.store().commit(Transaction::new().put(key, "{}")).await.unwrap();
+    }
+    let adopted = Adopted {
+        unit: unit("a.service", "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap()),
+        generation: Generation::ZERO,
+        machine: Some(id("m-1")),
+    };
+    leader.adopt(&[adopted]).await.unwrap();
+    assert_eq!(placements(&*snapshot(&target).await), ["a.service on m-1"]);
+    assert_eq!(target.store().read("/fleet/placements/").await.unwrap().entries.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +255,7 @@ async fn what_is_read_back_is_compared() {
     bring(&target, &written).await;
     let import = read(&written).unwrap();
     let plan = fleet_store::ImportPlan::new(import, &*snapshot(&target).await, &options());
-    target.destroy(&name("web.service")).await.unwrap();
+    destroy(&target, "web.service").await.unwrap();
     target.set_desired(&name("db.service"), "launched".parse().unwrap()).await.unwrap();
     let differing = plan.differing(&*snapshot(&target).await);
     assert_eq!(differing, ["db.service", "web.service"]);

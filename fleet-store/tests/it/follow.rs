@@ -1,0 +1,160 @@
+//! The agent of a machine is woken by what concerns the machine, and by nothing else.
+
+use fleet_core::{Epoch, Intent, Revision, TargetState};
+use fleet_store::{
+    Concern, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites, Registry,
+    Transaction,
+};
+use tokio::sync::watch::Receiver;
+
+use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, submit, unit};
+
+const GLOBAL: &str = "[X-Fleet]\nGlobal=true\n";
+
+/// A cluster in which somebody follows the machine `m-1`.
+struct Followed {
+    registry: Registry,
+    leader: Leadership,
+    mirror: Mirror,
+    concern: Receiver<Concern>,
+}
+
+impl Followed {
+    async fn new() -> Self {
+        let registry = registry();
+        for unit in ["mine.service", "theirs.service", "free.service"] {
+            submit(&registry, unit).await;
+        }
+        let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+        let mirror = mirror(&registry).await;
+        let concern = mirror.follow(&id("m-1"));
+        let mut followed = Self { registry, leader, mirror, concern };
+        followed.place("mine.service", "m-1").await;
+        followed.place("theirs.service", "m-2").await;
+        followed.seen().await;
+        followed
+    }
+
+    async fn place(&self, unit: &str, machine: &str) {
+        let seen = self.caught_up().await;
+        let was = seen.placement(unit).cloned();
+        let (unit, machine) = (name(unit), id(machine));
+        let place = vec![Place { unit, machine, epoch: Epoch(seen.revision.0), was }];
+        let writes = PlacementWrites { place, ..PlacementWrites::default() };
+        self.leader.commit(&writes).await.unwrap();
+    }
+
+    async fn caught_up(&self) -> std::sync::Arc<fleet_core::Snapshot> {
+        let revision = self.registry.store().read("").await.unwrap().revision;
+        soon(self.mirror.wait_for(revision)).await.unwrap()
+    }
+
+    /// Whether it was woken until the mirror had seen all there is.
+    async fn seen(&mut self) -> bool {
+        self.caught_up().await;
+        let woken = self.concern.has_changed().unwrap();
+        self.concern.mark_unchanged();
+        woken
+    }
+
+    async fn raw(&self, write: Transaction) {
+        self.registry.store().commit(write).await.unwrap();
+    }
+
+    fn key(&self, key: &Key) -> String {
+        self.registry.layout().key(key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_elsewhere_wakes_nobody() {
+    let mut it = Followed::new().await;
+    it.place("free.service", "m-2").await;
+    assert!(!it.seen().await, "a unit came to another machine");
+    it.place("theirs.service", "m-3").await;
+    assert!(!it.seen().await, "a unit moved between others");
+    submit(&it.registry, "new.service").await;
+    assert!(!it.seen().await, "a unit came");
+    it.registry.set_desired(&name("theirs.service"), TargetState::Loaded).await.unwrap();
+    assert!(!it.seen().await, "something else is wanted of another's unit");
+    destroy(&it.registry, "theirs.service").await.unwrap();
+    assert!(!it.seen().await, "another's unit is destroyed");
+    let _present = join(&it.registry, "m-2").await;
+    it.registry.set_intent(&id("m-2"), Some(Intent::Cordoned)).await.unwrap();
+    assert!(!it.seen().await, "another machine came, and is cordoned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_concerns_a_machine_wakes_it() {
+    let mut it = Followed::new().await;
+    it.place("free.service", "m-1").await;
+    assert!(it.seen().await, "a unit came");
+    it.registry.set_desired(&name("mine.service"), TargetState::Loaded).await.unwrap();
+    assert!(it.seen().await, "something else is wanted of its unit");
+    it.place("mine.service", "m-2").await;
+    assert!(it.seen().await, "its unit moved away");
+    it.place("mine.service", "m-1").await;
+    assert!(it.seen().await, "it came back");
+    it.place("mine.service", "m-1").await;
+    assert!(it.seen().await, "it is placed there anew, by a later order");
+    destroy(&it.registry, "mine.service").await.unwrap();
+    assert!(it.seen().await, "its unit is destroyed");
+    let present = join(&it.registry, "m-1").await;
+    assert!(it.seen().await, "it joined");
+    it.registry.set_intent(&id("m-1"), Some(Intent::Cordoned)).await.unwrap();
+    assert!(it.seen().await, "people mean something for it");
+    let (machine, key, value) = (id("m-1"), "disk".to_owned(), "ssd".to_owned());
+    let set = MetadataChange::Set { machine, key, value };
+    it.registry.patch_metadata(&[set]).await.unwrap();
+    assert!(it.seen().await, "its metadata is set");
+    present.leave().await.unwrap();
+    assert!(it.seen().await, "it left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_belong_anywhere_wakes_everybody() {
+    let mut it = Followed::new().await;
+    let global = |file| unit("global.service", file, TargetState::Launched);
+    it.registry.put_unit(global(GLOBAL), ExpectUnit::Any).await.unwrap();
+    assert!(it.seen().await, "a global unit came");
+    it.registry.put_unit(global("[Service]\n"), ExpectUnit::Any).await.unwrap();
+    assert!(it.seen().await, "it is global no more");
+    let record = it.key(&Key::Unit(name("theirs.service")));
+    it.raw(Transaction::new().put(record, "?")).await;
+    assert!(it.seen().await, "nobody knows where a unit belongs");
+    it.place("theirs.service", "m-3").await;
+    assert!(it.seen().await, "it belongs elsewhere now, for whoever has it");
+    submit(&it.registry, "theirs.service").await;
+    assert!(it.seen().await, "it is known again");
+}
+
+/// Of two placements of a unit, one on another machine may take the place of this one's.
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_placement_no_longer_counts_is_woken() {
+    let mut it = Followed::new().await;
+    let other = it.key(&Key::Placement(id("m-3"), name("mine.service")));
+    it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":1}"#)).await;
+    assert!(!it.seen().await, "a stray elsewhere");
+    it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":99}"#)).await;
+    assert!(it.seen().await, "it counts now");
+    it.raw(Transaction::new().delete(&other)).await;
+    assert!(it.seen().await, "its own counts again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_gap_everything_may_have_changed() {
+    let store = fleet_store::testing::FaultyStore::new(crate::support::memory());
+    let registry = Registry::new(std::sync::Arc::new(store.clone()), "/fleet/");
+    let mirror = mirror(&registry).await;
+    let mut concern = mirror.follow(&id("m-1"));
+    assert_eq!(*concern.borrow(), Concern { revision: Revision::ZERO, is_current: true });
+    store.set_away(true);
+    soon(concern.wait_for(|concern| !concern.is_current)).await.unwrap();
+    store.set_away(false);
+    submit(&registry, "theirs.service").await;
+    let again = *soon(concern.wait_for(|concern| concern.is_current)).await.unwrap();
+    assert_eq!(again.revision, mirror.snapshot().revision);
+    mirror.shutdown();
+    soon(concern.wait_for(|concern| concern.revision > Revision(99))).await.unwrap_err();
+    assert!(mirror.follow(&id("m-1")).changed().await.is_err(), "it has ended");
+}

@@ -1,0 +1,264 @@
+//! Placements are kept by machine, and yet no unit ever gets two, whatever the writers do and
+//! however outdated is what they go by.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{Epoch, Generation, MachineId, Snapshot, TargetState};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{
+    Adopted, Key, Layout, Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError,
+    StoreError, Unplace,
+};
+use fleet_unitfile::UnitName;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::support::{TTL, id, memory, mirror, name, registry, soon, submit, unit};
+
+const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
+const UNITS: [&str; 2] = ["a.service", "b.service"];
+const FILE: &str = "[Service]\nExecStart=/bin/true\n";
+
+/// What the writers do. A `view` is how old that is what they go by: so many looks ago.
+#[derive(Debug, Clone)]
+enum Step {
+    Look,
+    Campaign { candidate: usize },
+    Place { leader: usize, view: usize, unit: usize, machine: usize },
+    Unplace { leader: usize, view: usize, unit: usize },
+    Adopt { leader: usize, unit: usize, machine: usize },
+    Submit { unit: usize },
+    Destroy { view: usize, unit: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (unit, machine) = (0..UNITS.len(), 0..MACHINES.len());
+    let (leader, view) = (0..3usize, prop_oneof![3 => Just(0usize), 1 => 1..4usize]);
+    prop_oneof![
+        3 => Just(Step::Look),
+        1 => (0..2usize).prop_map(|candidate| Step::Campaign { candidate }),
+        5 => (leader.clone(), view.clone(), unit.clone(), machine.clone())
+            .prop_map(|(leader, view, unit, machine)| Step::Place { leader, view, unit, machine }),
+        1 => (leader.clone(), view.clone(), unit.clone())
+            .prop_map(|(leader, view, unit)| Step::Unplace { leader, view, unit }),
+        1 => (leader, unit.clone(), machine)
+            .prop_map(|(leader, unit, machine)| Step::Adopt { leader, unit, machine }),
+        2 => unit.clone().prop_map(|unit| Step::Submit { unit }),
+        1 => (view, unit).prop_map(|(view, unit)| Step::Destroy { view, unit }),
+    ]
+}
+
+/// Everybody who writes.
+struct Writers {
+    registry: Registry,
+    /// Leaders, the latest last; nobody has told the others.
+    leaders: Vec<Leadership>,
+    /// What was seen, the latest last, by mirrors that follow no more.
+    views: Vec<Mirror>,
+}
+
+impl Writers {
+    async fn new() -> Self {
+        let mut writers = Self { registry: registry(), leaders: vec![], views: vec![] };
+        writers.take(&Step::Campaign { candidate: 0 }).await;
+        writers.take(&Step::Look).await;
+        writers
+    }
+
+    fn leader(&self, back: usize) -> &Leadership {
+        &self.leaders[self.leaders.len().saturating_sub(1 + back)]
+    }
+
+    fn view(&self, back: usize) -> &Mirror {
+        &self.views[self.views.len().saturating_sub(1 + back)]
+    }
+
+    async fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Look => {
+                let mirror = mirror(&self.registry).await;
+                mirror.shutdown();
+                self.views.push(mirror);
+            }
+            Step::Campaign { candidate } => {
+                if let Some(before) = self.leaders.last() {
+                    // Its time is over, and it does not know.
+                    tokio::time::advance(TTL * 2).await;
+                    assert!(before.renew().await.is_err());
+                }
+                let candidate = id(MACHINES[candidate]);
+                self.leaders.extend(self.registry.campaign(&candidate, TTL).await.unwrap());
+            }
+            Step::Place { leader, view, unit, machine } => {
+                let (seen, unit) = (self.view(view).snapshot(), name(UNITS[unit]));
+                let was = seen.placement(unit.as_str()).cloned();
+                let (machine, epoch) = (id(MACHINES[machine]), Epoch(seen.revision.0));
+                let place = vec![Place { unit, machine, epoch, was }];
+                let writes = PlacementWrites { place, ..PlacementWrites::default() };
+                drop(self.leader(leader).commit(&writes).await);
+            }
+            Step::Unplace { leader, view, unit } => {
+                let was = self.view(view).snapshot().placement(UNITS[unit]).cloned();
+                let unit = name(UNITS[unit]);
+                let unplace = was.map(|was| Unplace { unit, was }).into_iter().collect();
+                let writes = PlacementWrites { unplace, ..PlacementWrites::default() };
+                drop(self.leader(leader).commit(&writes).await);
+            }
+            Step::Adopt { leader, unit, machine } => {
+                let unit = self::unit(UNITS[unit], FILE, TargetState::Launched);
+                let machine = Some(id(MACHINES[machine]));
+                let adopted = Adopted { unit, generation: Generation::ZERO, machine };
+                drop(self.leader(leader).adopt(&[adopted]).await);
+            }
+            Step::Submit { unit } => submit(&self.registry, UNITS[unit]).await,
+            Step::Destroy { view, unit } => {
+                drop(self.registry.destroy(&name(UNITS[unit]), self.view(view)).await);
+            }
+        }
+    }
+}
+
+/// Where units are placed, as it is stored.
+async fn stored(registry: &Registry) -> BTreeMap<UnitName, Vec<MachineId>> {
+    let mut stored: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for entry in registry.store().read("/fleet/placements/").await.unwrap().entries {
+        let Some(Key::Placement(machine, unit)) = registry.layout().parse(&entry.key) else {
+            panic!("{} is no placement", entry.key);
+        };
+        stored.entry(unit).or_default().push(machine);
+    }
+    stored
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_unit_never_has_two_places_whatever_the_writers_do(steps in vec(step(), 1..40)) {
+        let play = async {
+            let mut writers = Writers::new().await;
+            for step in &steps {
+                writers.take(step).await;
+                let stored = stored(&writers.registry).await;
+                assert!(stored.values().all(|machines| machines.len() == 1), "{stored:?}");
+            }
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(play);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_done_where_a_unit_is_placed_twice_in_one_decision() {
+    let registry = registry();
+    submit(&registry, UNITS[0]).await;
+    let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
+    let epoch = Epoch(leader.elected().0);
+    let place = |machine| Place { unit: name(UNITS[0]), machine: id(machine), epoch, was: None };
+    let place = vec![place("m-1"), place("m-2")];
+    let twice = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+    assert!(matches!(twice, Err(RegistryError::Store(StoreError::Invalid(_)))), "{twice:?}");
+    assert!(stored(&registry).await.is_empty());
+}
+
+/// A cluster, and a mirror of it that sees everything later when it is told to.
+struct Behind {
+    registry: Registry,
+    leader: Leadership,
+    link: FaultyStore,
+    mirror: Mirror,
+}
+
+impl Behind {
+    async fn new() -> Self {
+        let link = FaultyStore::new(memory());
+        let slow = Registry::new(Arc::new(link.clone()), Layout::DEFAULT_PREFIX);
+        // The same cluster by another way, which is never slow.
+        let registry = Registry::new(link.beneath(), Layout::DEFAULT_PREFIX);
+        submit(&registry, UNITS[0]).await;
+        let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
+        let mirror = mirror(&slow).await;
+        Self { registry, leader, link, mirror }
+    }
+
+    async fn see(&self) -> Arc<Snapshot> {
+        let revision = self.registry.store().read("").await.unwrap().revision;
+        soon(self.mirror.wait_for(revision)).await.unwrap()
+    }
+
+    /// Places the unit, as whoever sees everything.
+    async fn place(&self, machine: &str) {
+        let seen = self.registry.export().await.unwrap().snapshot;
+        let was = seen.placement(UNITS[0]).cloned();
+        let (machine, epoch) = (id(machine), Epoch(seen.revision.0));
+        let place = vec![Place { unit: name(UNITS[0]), machine, epoch, was }];
+        let writes = PlacementWrites { place, ..PlacementWrites::default() };
+        self.leader.commit(&writes).await.unwrap();
+    }
+
+    async fn destroy(&self) {
+        self.registry.destroy(&name(UNITS[0]), &self.mirror).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sees_where_a_unit_is_destroys_it_without_looking() {
+    for place in [None, Some("m-1")] {
+        let cluster = Behind::new().await;
+        if let Some(machine) = place {
+            cluster.place(machine).await;
+        }
+        cluster.see().await;
+        let seeing = Registry::new(Arc::new(cluster.link.clone()), Layout::DEFAULT_PREFIX);
+        let (reads, commits) = (cluster.link.reads(), cluster.link.commits());
+        seeing.destroy(&name(UNITS[0]), &cluster.mirror).await.unwrap();
+        assert_eq!((cluster.link.reads(), cluster.link.commits()), (reads, commits + 1));
+        assert!(stored(&cluster.registry).await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_is_placed_or_moves_while_it_is_destroyed_leaves_nothing() {
+    for places in [&["m-1"][..], &["m-1", "m-2"]] {
+        let cluster = Behind::new().await;
+        let (unseen, seen) = places.split_last().unwrap();
+        for machine in seen {
+            cluster.place(machine).await;
+        }
+        cluster.see().await;
+        cluster.link.set_delay(Duration::from_millis(100));
+        cluster.place(unseen).await;
+        cluster.destroy().await;
+        assert!(stored(&cluster.registry).await.is_empty(), "{places:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_is_destroyed_and_comes_back_in_between_leaves_nothing() {
+    let cluster = Behind::new().await;
+    cluster.place("m-1").await;
+    cluster.see().await;
+    cluster.link.set_delay(Duration::from_millis(100));
+    crate::support::destroy(&cluster.registry, UNITS[0]).await.unwrap();
+    submit(&cluster.registry, UNITS[0]).await;
+    cluster.place("m-2").await;
+    cluster.destroy().await;
+    assert!(stored(&cluster.registry).await.is_empty());
+}
+
+/// What people want is done, and an engine finds what is left.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_see_where_a_unit_is_destroys_it_nevertheless() {
+    let cluster = Behind::new().await;
+    cluster.see().await;
+    cluster.link.set_away(true);
+    cluster.place("m-1").await;
+    cluster.destroy().await;
+    let left = cluster.registry.export().await.unwrap().snapshot;
+    assert!(left.unit(UNITS[0]).is_none());
+    assert_eq!(left.placement(UNITS[0]).unwrap().machine, id("m-1"));
+    let again = cluster.registry.destroy(&name(UNITS[0]), &cluster.mirror).await;
+    assert!(matches!(again, Err(RegistryError::NotFound { .. })), "{again:?}");
+}

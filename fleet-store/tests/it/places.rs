@@ -1,0 +1,141 @@
+//! What a mirror makes of placements that are stored in any number and order: one for each unit.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use fleet_core::{Epoch, Placement};
+use fleet_store::{Key, Mirror, Registry, Transaction, Unplace};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::mirror_twin::caught_up;
+use crate::support::{id, mirror, name, registry, submit};
+
+const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
+const UNITS: [&str; 2] = ["a.service", "b.service"];
+
+/// What somebody writes who is no registry: a placement of an epoch, one that nobody understands,
+/// or that it is gone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Wrote {
+    Epoch(u64),
+    Nonsense,
+    Nothing,
+}
+
+/// Some writes in one step, by unit and machine.
+type Step = Vec<((usize, usize), Wrote)>;
+
+fn step() -> impl Strategy<Value = Step> {
+    let wrote = prop_oneof![
+        4 => (0..4u64).prop_map(Wrote::Epoch),
+        1 => Just(Wrote::Nonsense),
+        3 => Just(Wrote::Nothing),
+    ];
+    vec(((0..UNITS.len(), 0..MACHINES.len()), wrote), 1..5)
+}
+
+/// All that is stored.
+#[derive(Default)]
+struct Twin {
+    placements: BTreeMap<(usize, usize), Wrote>,
+}
+
+impl Twin {
+    fn take(&mut self, step: &Step) {
+        for (at, wrote) in step {
+            match wrote {
+                Wrote::Nothing => drop(self.placements.remove(at)),
+                wrote => drop(self.placements.insert(*at, *wrote)),
+            }
+        }
+    }
+
+    /// The placements of a unit that can be understood, the one that counts first.
+    fn of(&self, unit: usize) -> Vec<Placement> {
+        let own = self.placements.iter().filter(|((of, _), _)| *of == unit);
+        let read = own.filter_map(|((_, machine), wrote)| match wrote {
+            Wrote::Epoch(epoch) => {
+                Some(Placement { machine: id(MACHINES[*machine]), epoch: Epoch(*epoch) })
+            }
+            _ => None,
+        });
+        let mut read: Vec<_> = read.collect();
+        read.sort_by_key(|it| (Reverse(it.epoch), it.machine.clone()));
+        read
+    }
+
+    fn is_faulty(&self, unit: usize) -> bool {
+        let mut own = self.placements.iter().filter(|((of, _), _)| *of == unit);
+        own.any(|(_, wrote)| *wrote == Wrote::Nonsense)
+    }
+
+    /// Whether a mirror shows this; of a faulty unit, what it shows depends on what was before.
+    async fn compare(&self, mirror: &Mirror, registry: &Registry) {
+        let snapshot = caught_up(mirror, registry).await;
+        let strays = mirror.stray_placements();
+        for (number, unit) in UNITS.into_iter().enumerate() {
+            assert_eq!(snapshot.fault(unit).is_some(), self.is_faulty(number), "{unit}");
+            let stray = strays.iter().filter(|stray| stray.unit == unit).cloned();
+            let mut stray: Vec<Unplace> = stray.collect();
+            let mut expected = self.of(number);
+            if self.is_faulty(number) {
+                // At least nothing is to be taken away that nobody has read there.
+                assert!(stray.iter().all(|stray| expected.contains(&stray.was)), "{stray:?}");
+                continue;
+            }
+            assert_eq!(snapshot.placement(unit), expected.first(), "{unit}");
+            expected.drain(..expected.len().min(1));
+            expected.sort_by_key(|was| was.machine.clone());
+            stray.sort_by_key(|stray| stray.was.machine.clone());
+            let stray: Vec<_> = stray.into_iter().map(|stray| stray.was).collect();
+            assert_eq!(stray, expected, "{unit}");
+        }
+    }
+}
+
+async fn write(step: &Step, registry: &Registry) {
+    let last: BTreeMap<_, _> = step.iter().copied().collect();
+    let write = |all: Transaction, ((unit, machine), wrote): (&(usize, usize), &Wrote)| {
+        let key = Key::Placement(id(MACHINES[*machine]), name(UNITS[*unit]));
+        let key = registry.layout().key(&key);
+        match wrote {
+            Wrote::Epoch(epoch) => all.put(key, format!(r#"{{"v":2,"epoch":{epoch}}}"#)),
+            Wrote::Nonsense => all.put(key, "?"),
+            Wrote::Nothing => all.delete(key),
+        }
+    };
+    let all = last.iter().fold(Transaction::new(), write);
+    registry.store().commit(all).await.unwrap();
+}
+
+async fn play(steps: Vec<Step>) {
+    let registry = registry();
+    for unit in UNITS {
+        submit(&registry, unit).await;
+    }
+    let (followed, mut twin) = (mirror(&registry).await, Twin::default());
+    for step in &steps {
+        write(step, &registry).await;
+        twin.take(step);
+        twin.compare(&followed, &registry).await;
+        twin.compare(&mirror(&registry).await, &registry).await;
+    }
+    // Whatever it was, nothing of it outlives the units.
+    for unit in UNITS {
+        registry.destroy(&name(unit), &followed).await.unwrap();
+    }
+    assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn of_all_placements_of_a_unit_one_counts_in_whatever_order_they_come(
+        steps in vec(step(), 1..20)
+    ) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(play(steps));
+    }
+}
