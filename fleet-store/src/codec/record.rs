@@ -1,5 +1,6 @@
 //! Pure: the wire forms of records: units, placements, claims, terms and metadata.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -13,17 +14,20 @@ use super::{
 };
 
 #[derive(Serialize, Deserialize)]
-struct WireUnit {
+struct WireUnit<'a> {
     v: u32,
-    content: String,
-    desired: String,
+    #[serde(borrow)]
+    content: Cow<'a, str>,
+    #[serde(borrow)]
+    desired: Cow<'a, str>,
     generation: u64,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WirePlacement {
+struct WirePlacement<'a> {
     v: u32,
-    machine: String,
+    #[serde(borrow)]
+    machine: Cow<'a, str>,
     epoch: u64,
 }
 
@@ -107,19 +111,20 @@ struct WireText {
     value: String,
 }
 
-wire!(WireUnit, WirePlacement, WireClaim, WireLeader, WireTerm, WireLineage, WireText, WireIntent);
+wire!(WireUnit<'_>, WirePlacement<'_>, WireClaim, WireLeader, WireTerm, WireLineage, WireText);
+wire!(WireIntent);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
         v: FORMAT,
-        content: record.content.to_string(),
-        desired: record.desired.as_str().to_owned(),
+        content: record.content.to_string().into(),
+        desired: record.desired.as_str().into(),
         generation: record.generation.0,
     })
 }
 
 pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
-    let wire: WireUnit = decode(bytes)?;
+    let wire: WireUnit<'_> = decode(bytes)?;
     Ok(UnitRecord {
         content: parse(&wire.content, "a content's identity")?,
         desired: parse(&wire.desired, "a state")?,
@@ -128,12 +133,12 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
 }
 
 pub(crate) fn encode_placement(placement: &Placement) -> Vec<u8> {
-    let machine = placement.machine.to_string();
+    let machine = placement.machine.as_str().into();
     encode(&WirePlacement { v: FORMAT, machine, epoch: placement.epoch.0 })
 }
 
 pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Placement, CodecError> {
-    let wire: WirePlacement = decode(bytes)?;
+    let wire: WirePlacement<'_> = decode(bytes)?;
     let machine = parse(&wire.machine, "a machine ID")?;
     Ok(Placement { machine, epoch: Epoch(wire.epoch) })
 }
