@@ -16,6 +16,7 @@ mod lineage;
 mod mirror;
 mod mirror_away;
 mod mirror_news;
+mod mirror_shared;
 mod mirror_twin;
 mod presence;
 mod registry;
