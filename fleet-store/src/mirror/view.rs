@@ -94,7 +94,8 @@ impl View {
         let lineage = lineage.map_err(|source| RegistryError::Value { key: key(), source })?;
         let beginning = lineage.as_ref().map_or(0, Lineage::beginning);
         let epochs = Epoch(beginning + self.snapshot.revision.0);
-        Ok(Export { snapshot: self.snapshot.clone(), lineage, epochs })
+        let (snapshot, intents) = (self.snapshot.clone(), self.intents.clone());
+        Ok(Export { snapshot, intents, lineage, epochs })
     }
 
     /// Whether what is stored as the lineage is that of this view, which may have none yet. Where

@@ -17,6 +17,13 @@ pub(crate) const LEAP: u64 = 1_000_000_000;
 /// After how many steps the leadership is renewed.
 const STEPS: usize = 16;
 
+/// Where a lineage has to begin so that its epochs come after `past`; nothing if those to come are
+/// later than `present`, and that is enough.
+pub(crate) fn raised(past: Epoch, present: u64) -> Option<u64> {
+    let next = past.0.saturating_add(LEAP);
+    (past > Epoch::ZERO && present < next).then_some(next)
+}
+
 /// A unit as it was in another store.
 #[derive(Debug, Clone)]
 pub struct Adopted {
@@ -39,10 +46,7 @@ impl Leadership {
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Deposed`] when the
     /// leadership has ended.
     pub async fn raise_epochs(&mut self, past: Epoch) -> Result<(), RegistryError> {
-        let next = past.0.saturating_add(LEAP);
-        if past == Epoch::ZERO || self.beginning + self.elected.0 >= next {
-            return Ok(());
-        }
+        let Some(next) = raised(past, self.beginning + self.elected.0) else { return Ok(()) };
         let (found, _) = self.registry.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
         let lineage = decode_lineage(&found.value)
