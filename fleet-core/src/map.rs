@@ -10,6 +10,10 @@ use immutable_chunkmap::map::Map as Chunks;
 /// is held: few make changes cheap, many make looking up and walking cheap.
 const CHUNK: usize = 64;
 
+/// How many entries are inserted in one go. The library moves what is left of them for each chunk,
+/// so it must not be given many at once.
+const PIECE: usize = 16 * CHUNK;
+
 /// A map from `K` to `V` in the order of `K`. A copy costs nothing; a change of one of two copies
 /// costs time that grows with the logarithm of their size.
 pub(crate) struct Map<K: Ord + Clone, V: Clone>(Chunks<K, V, CHUNK>);
@@ -35,6 +39,24 @@ impl<K: Ord + Clone, V: Clone> Map<K, V> {
 
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.0.insert_cow(key, value)
+    }
+
+    /// Inserts entries one after the other. Those that come in order are put into chunks of their
+    /// own, so that to fill a map this way costs a fraction of filling it one by one.
+    pub(crate) fn extend(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
+        let mut entries = entries.into_iter();
+        loop {
+            let piece: Vec<_> = entries.by_ref().take(PIECE).collect();
+            match piece.is_empty() {
+                true => return,
+                false if piece.is_sorted_by(|one, other| one.0 < other.0) => {
+                    self.0 = self.0.insert_many(piece);
+                }
+                false => piece.into_iter().for_each(|(key, value)| {
+                    self.insert(key, value);
+                }),
+            }
+        }
     }
 
     /// Takes an entry out, key and all.
@@ -116,6 +138,8 @@ mod tests {
         Insert(u16, u8),
         Remove(u16),
         Change(u16),
+        /// Inserts so many from there on, in order or against it.
+        Extend(u16, u16, bool),
         /// From here on there is a copy that must stay as it is.
         Copy,
     }
@@ -125,6 +149,8 @@ mod tests {
             6 => (0..400u16, any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
             4 => (0..400u16).prop_map(Step::Remove),
             1 => (0..400u16).prop_map(Step::Change),
+            1 => (0..400u16, 0..200u16, any::<bool>())
+                .prop_map(|(first, count, ordered)| Step::Extend(first, count, ordered)),
             1 => Just(Step::Copy),
         ]
     }
@@ -153,6 +179,15 @@ mod tests {
                         let (one, other) = (map.get_mut(&key), twin.get_mut(&key));
                         assert_eq!(one, other);
                         one.into_iter().chain(other).for_each(|value| *value ^= 1);
+                    }
+                    Step::Extend(first, count, ordered) => {
+                        let mut entries: Vec<_> =
+                            (first..first + count).map(|key| (key, key.to_le_bytes()[0])).collect();
+                        if !ordered {
+                            entries.reverse();
+                        }
+                        map.extend(entries.clone());
+                        twin.extend(entries);
                     }
                     Step::Copy => copies.push((map.clone(), twin.clone())),
                 }

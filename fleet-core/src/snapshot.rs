@@ -1,5 +1,7 @@
 //! The cluster as it was at one revision of the store.
 
+mod bulk;
+
 use std::fmt;
 use std::ops::RangeFrom;
 use std::sync::Arc;

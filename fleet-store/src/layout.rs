@@ -63,16 +63,25 @@ impl FromStr for ContentId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ContentIdError(text.to_owned());
-        let lower = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if text.len() != 40 || !text.bytes().all(lower) {
+        let digits = text.as_bytes();
+        if digits.len() != 40 {
             return Err(error());
         }
         let mut id = [0; 20];
-        for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| error())?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| error())?;
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(error)?;
+            *byte = high << 4 | low;
         }
         Ok(Self(id))
+    }
+}
+
+/// The value of a hexadecimal digit in lower case.
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
     }
 }
 

@@ -36,8 +36,8 @@ pub use store::{
 };
 pub use transfer::{
     Export, ExportEnd, ExportError, ExportHeader, ExportItem, ExportLines, ExportReader,
-    ExportedMetadata, ExportedUnit, Import, ImportAction, ImportError, ImportMetadata,
-    ImportOptions, ImportOrigin, ImportPlan, ImportReport, ImportUnit, PlacementsLeft, PlannedUnit,
-    RefusedImport, V1DumpError, import,
+    ExportedIntent, ExportedMetadata, ExportedUnit, Import, ImportAction, ImportError,
+    ImportIntent, ImportMetadata, ImportOptions, ImportOrigin, ImportPlan, ImportReport,
+    ImportUnit, PlacementsLeft, PlannedUnit, RefusedImport, V1DumpError, import,
 };
 pub use watch::{Change, Changes, Watch, WatchSender};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use fleet_core::{Requirements, Strictness, TargetState};
+use fleet_core::{Epoch, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
     Client, ClientError, Endpoint, ExportBytes, JournalLines, JournalOptions, PutOutcome,
     StateFilter, UnitUpload, wire,
@@ -183,6 +183,16 @@ impl Session {
     pub(crate) async fn set_metadata(&self, changes: &[MetadataChange]) -> Result<(), CliError> {
         let set = self.client.patch_machines(changes).await;
         set.map_err(|error| cannot("set the metadata of machines", error))
+    }
+
+    /// Hands over what another cluster leaves behind beside units and metadata.
+    pub(crate) async fn hand_over(
+        &self,
+        past: Epoch,
+        intents: &[(MachineId, Intent)],
+    ) -> Result<(), CliError> {
+        let handed = self.client.hand_over(past, intents).await;
+        handed.map_err(|error| cannot("hand the cluster over", error))
     }
 
     /// Opens a unit's journal.

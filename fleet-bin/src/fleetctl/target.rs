@@ -1,7 +1,10 @@
 //! The cluster that something is imported into, as its daemon shows it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use fleet_core::{Fault, Requirements, Snapshot, Strictness, Unit};
-use fleet_store::{ExportItem, ExportReader, ExportedUnit};
+use fleet_store::{Export, ExportItem, ExportReader, ExportedUnit};
 use fleet_unitfile::UnitFile;
 
 use super::error::CliError;
@@ -9,8 +12,9 @@ use super::session::Session;
 
 /// What a cluster holds, and how strict its daemon is.
 pub(crate) struct Target {
-    /// The units, those that cannot be understood, and the metadata that was set.
-    pub(crate) snapshot: Snapshot,
+    /// The units, those that cannot be understood, the metadata that was set, and what is to become
+    /// of machines.
+    pub(crate) cluster: Export,
     /// What the daemon does about what the old program passed over in silence.
     pub(crate) strictness: Strictness,
 }
@@ -19,19 +23,26 @@ pub(crate) struct Target {
 pub(crate) async fn read(session: &Session) -> Result<Target, CliError> {
     let mut bytes = session.export().await?;
     let mut reader = ExportReader::new();
-    let mut snapshot = Snapshot::default();
+    let (mut snapshot, mut intents) = (Snapshot::default(), BTreeMap::new());
     let wrong = |error| CliError::failed("cannot read the cluster").because(error);
     while let Some(piece) = session.more(&mut bytes).await? {
-        reader.push(&piece, &mut |item, _| add(&mut snapshot, item)).map_err(wrong)?;
+        let take = &mut |item, _| match item {
+            ExportItem::Intent(it) => drop(intents.insert(it.machine, it.intent)),
+            item => add(&mut snapshot, item),
+        };
+        reader.push(&piece, take).map_err(wrong)?;
     }
     let (header, _) = reader.finish().map_err(wrong)?;
     snapshot.revision = header.revision;
-    Ok(Target { snapshot, strictness: bytes.strictness() })
+    let (snapshot, epochs) = (Arc::new(snapshot), header.epochs);
+    let cluster = Export { snapshot, intents, lineage: None, epochs };
+    Ok(Target { cluster, strictness: bytes.strictness() })
 }
 
 fn add(snapshot: &mut Snapshot, item: ExportItem) {
     match item {
         ExportItem::Metadata(it) => snapshot.put_dynamic_metadata(it.machine, it.key, it.value),
+        ExportItem::Intent(_) => {}
         ExportItem::Fault { unit, problem } => snapshot.put_fault(unit, Fault { message: problem }),
         ExportItem::Unit(it) => match unit(&it) {
             Ok(unit) => snapshot.put_unit(unit),

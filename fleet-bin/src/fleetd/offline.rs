@@ -1,9 +1,11 @@
 //! The store that a daemon's configuration names, opened without the daemon.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use fleet_core::Strictness;
 use fleet_store::Registry;
+use tempfile::TempDir;
 
 use super::config::{Config, Low, StoreKind};
 use super::error::{Context as _, StartError};
@@ -18,6 +20,13 @@ pub(crate) struct Offline {
     pub(crate) strictness: Strictness,
     /// What a person should know of the configuration.
     pub(crate) remarks: Vec<String>,
+    made: Option<Made>,
+}
+
+/// A store in the making, in a folder that goes when it is dropped.
+struct Made {
+    folder: TempDir,
+    data_dir: PathBuf,
 }
 
 /// What is to be done with a store that is not there yet.
@@ -25,7 +34,7 @@ pub(crate) struct Offline {
 pub(crate) enum Missing {
     /// There is nothing to be had of it.
     Refuse,
-    /// It is made.
+    /// It is made, and is there once it is [kept](Offline::keep).
     Make,
     /// It is taken for an empty one, and not made.
     Pretend,
@@ -34,17 +43,32 @@ pub(crate) enum Missing {
 /// Opens the store that a configuration names. No daemon may have it open, unless it is etcd.
 pub(crate) async fn open(file: &Path, missing: Missing) -> Result<Offline, StartError> {
     let (_, config) = Source::read(Some(file.to_owned()), Low::new())?;
-    let kind = match &config.store {
+    let (kind, made) = match &config.store {
         StoreKind::Memory => return Err(in_memory(file)),
         StoreKind::Embedded => embedded(&config, missing)?,
         #[cfg(feature = "etcd")]
-        etcd @ StoreKind::Etcd(_) => etcd.clone(),
+        etcd @ StoreKind::Etcd(_) => (etcd.clone(), None),
     };
-    let registry = wire_up::open_registry(&kind, &config.data_dir).await?;
+    let data_dir = made.as_ref().map_or(config.data_dir.as_path(), |made| made.folder.path());
+    let registry = wire_up::open_registry(&kind, data_dir).await?;
     if missing == Missing::Make {
         identity::settle_lineage(&registry).await?;
     }
-    Ok(Offline { registry, strictness: config.strictness, remarks: config.remarks })
+    Ok(Offline { registry, strictness: config.strictness, remarks: config.remarks, made })
+}
+
+impl Offline {
+    /// Gives a store that was made its place; what it holds is on the disk. Without this nothing is
+    /// left of it.
+    pub(crate) fn keep(self) -> Result<(), StartError> {
+        let Some(Made { folder, data_dir }) = self.made else { return Ok(()) };
+        let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
+        let what = || format!("cannot make the store {}", to.display());
+        std::fs::create_dir_all(&data_dir).context(what)?;
+        // Unlike a renaming, a link takes the place of no store that came there meanwhile.
+        std::fs::hard_link(from, &to).context(what)?;
+        File::open(&data_dir).and_then(|folder| folder.sync_all()).context(what)
+    }
 }
 
 fn in_memory(file: &Path) -> StartError {
@@ -55,18 +79,27 @@ fn in_memory(file: &Path) -> StartError {
 }
 
 /// What to open in place of an embedded store that may be missing.
-fn embedded(config: &Config, missing: Missing) -> Result<StoreKind, StartError> {
+fn embedded(config: &Config, missing: Missing) -> Result<(StoreKind, Option<Made>), StartError> {
     let path = Config::store_file(&config.data_dir);
     if path.exists() {
-        return Ok(StoreKind::Embedded);
+        return Ok((StoreKind::Embedded, None));
     }
     match missing {
         Missing::Refuse => Err(StartError::new(format!("there is no store {}", path.display()))),
-        Missing::Pretend => Ok(StoreKind::Memory),
+        Missing::Pretend => Ok((StoreKind::Memory, None)),
         Missing::Make => {
-            let what = || format!("cannot make {}", config.data_dir.display());
-            std::fs::create_dir_all(&config.data_dir).context(what)?;
-            Ok(StoreKind::Embedded)
+            // On the same file system as the place that it is to get.
+            let beside = nearest_folder(&config.data_dir);
+            let what = || format!("cannot make a store in {}", beside.display());
+            let folder = tempfile::Builder::new().prefix(".fleet-import-").tempdir_in(beside);
+            let (folder, data_dir) = (folder.context(what)?, config.data_dir.clone());
+            Ok((StoreKind::Embedded, Some(Made { folder, data_dir })))
         }
     }
+}
+
+/// The folder itself, or the first one above it that is there.
+fn nearest_folder(folder: &Path) -> &Path {
+    let mut above = folder.ancestors().filter(|it| *it != Path::new(""));
+    above.find(|it| it.is_dir()).unwrap_or(Path::new("."))
 }

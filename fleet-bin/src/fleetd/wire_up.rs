@@ -12,7 +12,9 @@ use fleet_core::Strictness;
 use fleet_http::{Api, Listener, serve};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
-use fleet_store::{EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store};
+use fleet_store::{
+    EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store, StoreError,
+};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
@@ -199,8 +201,10 @@ pub(crate) async fn open_registry(
         StoreKind::Memory => Arc::new(MemoryStore::new()),
         StoreKind::Embedded => {
             let path = Config::store_file(data_dir);
-            let what = || format!("cannot open the store {}", path.display());
-            Arc::new(EmbeddedStore::open(&path).await.context(what)?)
+            let opened = EmbeddedStore::open(&path).await;
+            let names_it = matches!(opened, Err(StoreError::InUse { .. } | StoreError::Format(_)));
+            let name = if names_it { String::new() } else { format!(" {}", path.display()) };
+            Arc::new(opened.context(|| format!("cannot open the store{name}"))?)
         }
     };
     let prefix = match kind {

@@ -33,6 +33,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(folder.path().join("fleet.sock"));
         let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+        registry.lineage(&"test".parse().unwrap()).await.unwrap();
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.unwrap();
         let api = Api {

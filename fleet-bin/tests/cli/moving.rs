@@ -1,5 +1,8 @@
 //! Exporting and importing, by a daemon.
 
+use fleet_core::Intent;
+use fleet_store::EmbeddedStore;
+
 use crate::cluster::Cluster;
 
 /// A cluster with two units and metadata.
@@ -62,7 +65,7 @@ async fn an_import_is_told_and_can_be_repeated() {
     };
     let dry = to.run("import --dry-run cluster.jsonl").await.ok();
     insta::assert_snapshot!(plain(dry.stdout), @r"
-    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage test
     dry run, nothing was written; this would be done:
     units: 2 created, 0 replaced, 0 the same already
     placements: 2 left to the engine: a running daemon was asked, and its engine chooses
@@ -71,7 +74,7 @@ async fn an_import_is_told_and_can_be_repeated() {
     assert!(to.desired("web.service").await.is_empty());
     let first = to.run("import cluster.jsonl").await.ok();
     insta::assert_snapshot!(plain(first.stdout), @r"
-    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage test
     units: 2 created, 0 replaced, 0 the same already
     placements: 2 left to the engine: a running daemon was asked, and its engine chooses
     content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978:
@@ -80,7 +83,7 @@ async fn an_import_is_told_and_can_be_repeated() {
     assert_eq!(to.desired("web.service").await, "launched");
     let again = to.run("import cluster.jsonl").await.ok();
     insta::assert_snapshot!(plain(again.stdout), @r"
-    cluster.jsonl: an export by fleet VERSION at revision N of lineage none
+    cluster.jsonl: an export by fleet VERSION at revision N of lineage test
     units: 0 created, 0 replaced, 2 the same already
     content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978:
       read back, and the same
@@ -198,4 +201,125 @@ async fn a_store_without_a_daemon_takes_an_export_in() {
         text.lines().filter(|it| it.contains("\"unit\"")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(units("moved.jsonl"), units("cluster.jsonl"));
+}
+
+/// A daemon that starts on a store that was begun for an import would take it for its cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_that_is_refused_leaves_no_store_behind() {
+    let cluster = source().await;
+    cluster.write("data.toml", "data_dir = \"new/data\"\n");
+    cluster.write("v1.json", r#"{"/f/job/web.service/object": "damaged"}"#);
+    let before = cluster.folder().read_dir().unwrap().count();
+    let refused = cluster.run("import --config data.toml v1.json").await;
+    assert_eq!(refused.code, 1, "{refused}");
+    assert!(refused.stderr.contains("nothing was written: 1 refused"), "{refused}");
+    assert_eq!(cluster.folder().read_dir().unwrap().count(), before, "something was left behind");
+
+    cluster.run("import --config data.toml cluster.jsonl").await.ok();
+    let left: Vec<_> = cluster.folder().join("new/data").read_dir().unwrap().collect();
+    assert_eq!((left.len(), cluster.folder().read_dir().unwrap().count()), (1, before + 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_use_is_named_once() {
+    let cluster = Cluster::start(&[]).await;
+    cluster.write("data.toml", "data_dir = \"data\"\n");
+    std::fs::create_dir(cluster.folder().join("data")).unwrap();
+    let _store = EmbeddedStore::open(cluster.folder().join("data/store.redb")).await.unwrap();
+    insta::assert_snapshot!(cluster.run("export --config data.toml").await.stderr.replace(": ", ":\n"), @r"
+    fleetctl:
+    cannot open the store:
+    data/store.redb is in use by another process:
+    end it, or choose another data directory
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_become_of_machines_moves_with_the_cluster() {
+    let (from, to) = (source().await, Cluster::start(&["m2"]).await);
+    from.run("machine cordon m1").await.ok();
+    let told = from.run("export -o json cluster.jsonl").await.ok().stdout;
+    assert!(told.contains("\"intents\": 1") || told.contains("\"intents\":1"), "{told}");
+    hand_over(&from, &to, "cluster.jsonl");
+    let imported = to.run("import cluster.jsonl").await.ok();
+    assert!(imported.stdout.contains("\nmachines to take no units: 1 noted\n"), "{imported}");
+    let intents = to.registry.export().await.unwrap().intents;
+    assert_eq!(
+        intents.into_iter().collect::<Vec<_>>(),
+        [("m1".parse().unwrap(), Intent::Cordoned)]
+    );
+    let again = to.run("import cluster.jsonl").await.ok();
+    assert!(!again.stdout.contains("machines to take no units"), "{again}");
+}
+
+/// What is said of a command, but for the options that all have.
+async fn help(command: &str) -> String {
+    let cluster = Cluster::start(&[]).await;
+    let text = cluster.run(&format!("{command} --help")).await.ok().stdout;
+    let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let common = ["--endpoint <", "-o, --output", "--debug", "-h, --help"];
+    let (mut kept, mut is_common) = (Vec::new(), false);
+    for part in text.split("\n\n") {
+        // What is told of an option in a paragraph of its own is indented further.
+        if !part.starts_with("          ") {
+            is_common = common.iter().any(|option| part.trim_start().starts_with(option));
+        }
+        if !is_common {
+            kept.push(part);
+        }
+    }
+    kept.join("\n\n")
+}
+
+#[tokio::test]
+async fn help_tells_what_moving_a_cluster_takes() {
+    insta::assert_snapshot!(help("export").await, @r#"
+    Write the cluster to one portable file: to back it up, or to move it.
+
+    The file holds the units with their texts, desired states and machines, the metadata that was set,
+    and what was said is to become of machines, at one revision, with checksums. It is written as a
+    whole or not at all.
+
+    Usage: fleetctl export [OPTIONS] [FILE]
+
+    Arguments:
+      [FILE]
+              The file, which is replaced if it is there; "-" is standard output
+
+              [default: -]
+
+    Options:
+          --config <FLEETD.TOML>
+              Read the store that this configuration of fleetd names, instead of asking a daemon
+    "#);
+    insta::assert_snapshot!(help("import").await, @r#"
+    Bring in what an export holds, or the keys of a fleet v1.
+
+    Everything is checked before the first write, and read back after the last. What is there already is
+    left, so an import that broke off is finished by running it again.
+
+    Usage: fleetctl import [OPTIONS] <FILE>
+
+    Arguments:
+      <FILE>
+              An export, or the keys of a fleet v1 as JSON; "-" is standard input
+
+    Options:
+          --dry-run
+              Check everything, say what would be done, and write nothing
+
+          --replace
+              Put what is in the file in the place of what differs in the cluster
+
+          --keep-going
+              Leave out what is refused, and import the rest
+
+          --config <FLEETD.TOML>
+              Write to the store that this configuration of fleetd names, instead of asking a daemon
+
+    A cluster that moves, so that nothing restarts: export it, end its daemons, import with --config
+    into the new store, start the daemons on it.
+    Exit codes: 0 all is there, 1 something was refused or is not as it was written, 2 the command line
+    or the configuration is wrong.
+    "#);
 }

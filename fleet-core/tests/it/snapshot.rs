@@ -163,3 +163,34 @@ fn a_unit_has_as_many_states_as_machines_report_it() {
     snapshot.remove_state("a.service", "m1");
     assert_eq!(snapshot.states().count(), 0);
 }
+
+/// What comes together is taken in as if it came one by one, in whatever order.
+#[test]
+fn what_comes_together_is_as_if_it_came_one_by_one() {
+    let orders: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("a.service", "m1"), ("b.service", "m1"), ("c.service", "m2")],
+        &[("b.service", "m3"), ("c.service", "m2")],
+        &[("b.service", "m2"), ("d.service", "m3"), ("d.service", "m1")],
+        &[("c.service", "m1"), ("b.service", "m1"), ("c.service", "m2"), ("b.service", "m1")],
+        &[("a.service", "m3"), ("z.service", "m1"), ("a.service", "m3"), ("a.service", "m4")],
+    ];
+    let (mut one_by_one, mut together) = (Snapshot::default(), Snapshot::default());
+    for (number, order) in orders.into_iter().enumerate() {
+        let asked = TargetState::ALL[number % TargetState::ALL.len()];
+        for snapshot in [&mut one_by_one, &mut together] {
+            let message = number.to_string();
+            snapshot.put_fault("b.service".parse().unwrap(), Fault { message });
+        }
+        // What is global once is not the next time.
+        let unit = |(name, machine): &(&str, &str)| {
+            std::sync::Arc::new(unit(name, (*machine == "m1") == number.is_multiple_of(2)))
+        };
+        let state = |(name, machine): &(&str, &str)| state(name, machine, asked);
+        order.iter().for_each(|it| one_by_one.put_unit(unit(it)));
+        order.iter().for_each(|it| one_by_one.put_state(state(it)));
+        together.put_units(order.iter().map(unit));
+        together.put_states(order.iter().map(state));
+        assert_eq!(format!("{one_by_one:#?}"), format!("{together:#?}"), "{order:?}");
+    }
+}

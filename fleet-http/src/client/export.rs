@@ -1,13 +1,32 @@
-//! Reading an export as it comes.
+//! Reading an export as it comes, and handing over what of it is neither a unit nor metadata.
 
 use bytes::Bytes;
-use fleet_core::Strictness;
+use fleet_core::{Epoch, Intent, MachineId, Strictness};
 use http_body_util::BodyExt as _;
-use hyper::Response;
 use hyper::body::Incoming;
+use hyper::{Method, Response};
 
-use super::{ClientError, Endpoint};
+use super::{Client, ClientError, Endpoint};
 use crate::STRICTNESS;
+use crate::wire::HandOver;
+
+impl Client {
+    /// Lets what is placed from now on come after all that machines may remember of a cluster that
+    /// has come to the epoch `past`, and notes what is to become of machines, present or not. To
+    /// be asked before units of that cluster are brought in.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 409 when the server's store has no lineage.
+    pub async fn hand_over(
+        &self,
+        past: Epoch,
+        intents: &[(MachineId, Intent)],
+    ) -> Result<(), ClientError> {
+        let body = HandOver::new(past, intents);
+        self.caller.send(Method::POST, "import", None, &body).await.map(drop)
+    }
+}
 
 /// The bytes of an export as they come.
 #[derive(Debug)]

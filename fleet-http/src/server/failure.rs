@@ -69,7 +69,7 @@ impl From<RegistryError> for Failure {
         let status = match &error {
             RegistryError::NotFound { .. } => return Self::no_unit(),
             RegistryError::AlreadyExists { .. } => return Self::taken(),
-            RegistryError::Conflict => StatusCode::CONFLICT,
+            RegistryError::Conflict | RegistryError::NoLineage => StatusCode::CONFLICT,
             RegistryError::Value { .. } => return Self::broken(&error),
             RegistryError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE

@@ -8,6 +8,7 @@ mod export;
 mod extract;
 mod failure;
 mod health;
+mod import;
 mod intents;
 mod journal;
 mod journals;

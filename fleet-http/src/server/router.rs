@@ -11,7 +11,7 @@ use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
-use super::{discovery, export, health, intents, journal, machines, put, states, units};
+use super::{discovery, export, health, import, intents, journal, machines, put, states, units};
 use crate::BEHIND;
 
 /// Where version 1 lives, and its other name.
@@ -47,14 +47,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only GET, PUT and DELETE supported against this resource",
             ),
         )
-        .route(
-            &at("/units/{name}/restart"),
-            only(
-                post(units::restart),
-                "POST, OPTIONS",
-                "only POST supported against this resource",
-            ),
-        )
+        .route(&at("/units/{name}/restart"), only_post(post(units::restart)))
         .route(&at("/units/{name}/journal"), only_get(get(journal::journal)))
         .route(&at("/state"), only_get(get(states::list)))
         .route(&at("/state/{name}"), only_get(get(states::get)))
@@ -67,6 +60,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
             ),
         )
         .route(&at("/export"), only_get(get(export::export)))
+        .route(&at("/import"), only_post(post(import::import)))
         .merge(machine(&at("/machines/{id}")))
         .route(&at("/version"), only_get(get(health::version)))
         .route(&at("/discovery"), discovery_only())
@@ -74,8 +68,6 @@ fn version_1(prefix: &str) -> Router<Shared> {
 
 /// One machine, and what is to become of it.
 fn machine(at: &str) -> Router<Shared> {
-    let only_post =
-        |methods| only(methods, "POST, OPTIONS", "only POST supported against this resource");
     Router::new()
         .route(at, only_get(get(machines::get)))
         .route(&format!("{at}/cordon"), only_post(post(intents::cordon)))
@@ -95,6 +87,11 @@ const GET: &str = "GET, HEAD, OPTIONS";
 /// A resource that can only be looked at.
 fn only_get(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
     only(methods, GET, "only GET supported against this resource")
+}
+
+/// A resource that can only be asked to do something.
+fn only_post(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+    only(methods, "POST, OPTIONS", "only POST supported against this resource")
 }
 
 /// A place above resources.

@@ -108,7 +108,7 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
     }
 }
 
-fn intent(intent: Intent) -> &'static str {
+pub(super) fn intent(intent: Intent) -> &'static str {
     match intent {
         Intent::Cordoned => "cordoned",
         Intent::Drained { .. } => "drained",

@@ -20,7 +20,7 @@ pub use entity::{
 };
 pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
-pub use request::{MetadataOp, PutUnit};
+pub use request::{HandOver, MachineIntent, MetadataOp, PutUnit};
 
 pub(crate) use convert::{broken_unit, machine, reason_text, state, unit, unit_with_source};
-pub(crate) use request::{decode_patch, decode_put};
+pub(crate) use request::{decode_hand_over, decode_patch, decode_put};

@@ -1,6 +1,7 @@
-//! What the API is asked: the body of a `PUT` of a unit, and of a `PATCH` of machines.
+//! What the API is asked: the body of a `PUT` of a unit, of a `PATCH` of machines, and of a `POST`
+//! of what another cluster hands over.
 
-use fleet_core::{MachineId, MachineIdError};
+use fleet_core::{Epoch, Intent, MachineId, MachineIdError};
 use fleet_store::MetadataChange;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,6 +42,42 @@ pub struct MetadataOp {
     pub value: Option<String>,
 }
 
+/// The body of `POST /import`: what a cluster that comes in hands over beside units and metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct HandOver {
+    /// To which epoch the other cluster has come.
+    pub epochs: u64,
+    /// What is to become of machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intents: Vec<MachineIntent>,
+}
+
+/// What is to become of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineIntent {
+    /// `cordoned` or `drained`.
+    pub intent: String,
+    /// How many instances of a template must be up while it is drained.
+    #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
+    pub keep_up: Option<u32>,
+    /// The machine's ID.
+    #[serde(rename = "machineID")]
+    pub machine_id: String,
+}
+
+impl HandOver {
+    pub(crate) fn new(epochs: Epoch, intents: &[(MachineId, Intent)]) -> Self {
+        let intents = intents.iter().map(|(machine, intent)| MachineIntent {
+            intent: super::convert::intent(*intent).to_owned(),
+            keep_up: intent.keep_up(),
+            machine_id: machine.to_string(),
+        });
+        Self { epochs: epochs.0, intents: intents.collect() }
+    }
+}
+
 impl From<&MetadataChange> for MetadataOp {
     fn from(change: &MetadataChange) -> Self {
         match change {
@@ -69,6 +106,10 @@ pub(crate) enum DecodeError {
     Shape { expected: &'static str },
     #[error("operation {index}: {cause}")]
     Change { index: usize, cause: MetadataChangeError },
+    #[error("intents[{index}]: {cause}")]
+    Machine { index: usize, cause: MachineIdError },
+    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with keepUp")]
+    Intent { index: usize },
 }
 
 /// Why an operation of a patch cannot be carried out.
@@ -101,6 +142,24 @@ pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
     settle_names(&mut value, &["desiredState", "name", "options", "source", "sourceBase64"]);
     settle_options(&mut value)?;
     serde_json::from_value(value).map_err(DecodeError::Json)
+}
+
+/// Reads the body of a `POST` of what another cluster hands over, all of it or nothing.
+pub(crate) fn decode_hand_over(
+    body: &[u8],
+) -> Result<(Epoch, Vec<(MachineId, Intent)>), DecodeError> {
+    let all: HandOver = serde_json::from_slice(body).map_err(DecodeError::Json)?;
+    let intent = |(index, it): (usize, MachineIntent)| {
+        let machine = it.machine_id.parse();
+        let machine = machine.map_err(|cause| DecodeError::Machine { index, cause })?;
+        match (it.intent.as_str(), it.keep_up) {
+            ("cordoned", None) => Ok((machine, Intent::Cordoned)),
+            ("drained", Some(keep_up)) => Ok((machine, Intent::Drained { keep_up })),
+            _ => Err(DecodeError::Intent { index }),
+        }
+    };
+    let intents = all.intents.into_iter().enumerate().map(intent).collect::<Result<_, _>>()?;
+    Ok((Epoch(all.epochs), intents))
 }
 
 /// Settles the names of each option's fields. An option that is null means nothing that a unit file
@@ -225,7 +284,8 @@ mod tests {
         #[test]
         fn whatever_comes_is_read_or_refused_in_words(body in body()) {
             let body = body.as_bytes();
-            for refusal in [decode_put(body).err(), decode_patch(body).err()] {
+            let refusals = [decode_put(body).err(), decode_patch(body).err()];
+            for refusal in refusals.into_iter().chain([decode_hand_over(body).err()]) {
                 prop_assert!(refusal.is_none_or(|error| !error.to_string().is_empty()));
             }
         }

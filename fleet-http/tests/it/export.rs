@@ -1,6 +1,6 @@
 //! The export of a cluster: one revision, whole, or not at all.
 
-use fleet_core::Strictness;
+use fleet_core::{Epoch, Intent, MachineId, Strictness};
 use fleet_store::{ExportItem, ExportReader};
 
 use crate::harness::Server;
@@ -52,6 +52,39 @@ async fn a_large_export_comes_whole() {
     }
     let (units, _) = exported(&server).await;
     assert_eq!((units.len(), units[299].as_str()), (300, "n299.service"));
+}
+
+/// What is placed afterwards comes later than all that was placed in the other cluster, whoever led
+/// before. An older order would be left alone by machines that remember the other cluster.
+#[tokio::test]
+async fn what_another_cluster_hands_over_is_taken_before_its_units() {
+    let server = Server::start().await;
+    let past = Epoch(7_000_000);
+    let drained = ("m9".parse::<MachineId>().unwrap(), Intent::Drained { keep_up: 2 });
+    let early = server.client().hand_over(past, std::slice::from_ref(&drained)).await;
+    assert!(early.unwrap_err().to_string().contains("lineage"));
+    assert!(server.registry.export().await.unwrap().intents.is_empty(), "something was done");
+
+    server.registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    for _ in 0..2 {
+        server.client().hand_over(past, std::slice::from_ref(&drained)).await.unwrap();
+    }
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[("a.service", "m1")], &[]).await;
+    let export = server.registry.export().await.unwrap();
+    assert!(export.snapshot.placement("a.service").unwrap().epoch > past);
+    assert_eq!(export.intents.into_iter().collect::<Vec<_>>(), [drained]);
+
+    for (body, said) in [
+        ("{", "unable to decode body"),
+        (r#"{"epoch":1}"#, "unknown field `epoch`"),
+        (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
+        (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with keepUp"),
+    ] {
+        let answer = server.call("POST", "/fleet/v1/import", body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.message().contains(said), "{}", answer.message());
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Durable writes: the registry on the embedded store beside redb alone.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleet_store::{EmbeddedStore, ExpectUnit, Layout, Registry};
+use fleet_core::Epoch;
+use fleet_store::{EmbeddedStore, ExpectUnit, Layout, Place, PlacementWrites, Registry};
 use redb::{Database, TableDefinition};
 
-use crate::{report_beside, unit};
+use crate::{report, report_beside, unit};
 
 /// How many writes one writer makes.
 const WRITES: usize = 400;
@@ -14,6 +16,8 @@ const WRITES: usize = 400;
 const WRITERS: usize = 64;
 /// In how many turns one writer and redb alone are measured.
 const TURNS: usize = 20;
+/// How many placements one decision has, of units that were written before.
+const PLACEMENTS: usize = 10_000;
 
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
 
@@ -39,6 +43,48 @@ pub(crate) async fn measure() {
     report_beside("embedded_units_per_s_1_writer", rate(one), rate(floor));
     let many = many_writers(&registry).await;
     report_beside("embedded_units_per_s_64_writers", many, rate(floor));
+    placements(&registry, &raw).await;
+}
+
+/// A decision about many units, in as few transactions as it takes.
+async fn placements(registry: &Registry, raw: &Database) {
+    let machine = |number: usize| format!("m-{number}").parse().expect("a machine ID");
+    let ttl = Duration::from_secs(3600);
+    let leader = registry.campaign(&machine(0), ttl).await.expect("a store").expect("no leader");
+    let place = |number: usize| Place {
+        unit: unit(number).name,
+        machine: machine(number % 100),
+        epoch: Epoch(leader.elected().0),
+        was: None,
+    };
+    let place = (0..PLACEMENTS).map(place).collect();
+    let writes = PlacementWrites { place, ..PlacementWrites::default() };
+    let begin = Instant::now();
+    let last = leader.commit(&writes).await.expect("a write");
+    let taken = begin.elapsed();
+    // Nobody else writes, so each revision is a transaction of these.
+    let transactions = usize::try_from(last.0 - leader.elected().0).expect("a small number");
+    report("placements_10000_transactions", transactions as f64);
+    let begin = Instant::now();
+    for first in (0..PLACEMENTS).step_by(PLACEMENTS.div_ceil(transactions)) {
+        let last = PLACEMENTS.min(first + PLACEMENTS.div_ceil(transactions));
+        write_raw_placements(raw, first..last);
+    }
+    let floor = begin.elapsed().as_secs_f64();
+    report_beside("embedded_10000_placements_s", taken.as_secs_f64(), floor);
+}
+
+/// A transaction of redb alone that makes as many placements durable.
+fn write_raw_placements(database: &Database, numbers: Range<usize>) {
+    let transaction = database.begin_write().expect("a transaction");
+    {
+        let mut rows = transaction.open_table(ROWS).expect("a table");
+        for number in numbers {
+            let key = format!("placement {number}");
+            rows.insert(key.as_str(), &[b'p'; 40][..]).expect("a row");
+        }
+    }
+    transaction.commit().expect("a commit");
 }
 
 /// A transaction of redb alone that makes durable what a new unit writes.

@@ -1,5 +1,6 @@
 //! Pure: the wire forms of records: units, placements, claims, terms and metadata.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -13,10 +14,12 @@ use super::{
 };
 
 #[derive(Serialize, Deserialize)]
-struct WireUnit {
+struct WireUnit<'a> {
     v: u32,
-    content: String,
-    desired: String,
+    #[serde(borrow)]
+    content: Cow<'a, str>,
+    #[serde(borrow)]
+    desired: Cow<'a, str>,
     generation: u64,
 }
 
@@ -106,20 +109,20 @@ struct WireText {
     value: String,
 }
 
-wire!(WireUnit, WireClaim, WireLeader, WireTerm, WireText, WireIntent);
+wire!(WireUnit<'_>, WireClaim, WireLeader, WireTerm, WireText, WireIntent);
 wire!(WirePlacement = PLACEMENT, WireLineage = LAYOUT);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
         v: FORMAT,
-        content: record.content.to_string(),
-        desired: record.desired.as_str().to_owned(),
+        content: record.content.to_string().into(),
+        desired: record.desired.as_str().into(),
         generation: record.generation.0,
     })
 }
 
 pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
-    let wire: WireUnit = decode(bytes)?;
+    let wire: WireUnit<'_> = decode(bytes)?;
     Ok(UnitRecord {
         content: parse(&wire.content, "a content's identity")?,
         desired: parse(&wire.desired, "a state")?,

@@ -1,5 +1,7 @@
 //! Pure: the wire form of a unit's state. The machine and the unit are in the key.
 
+use std::borrow::Cow;
+
 use fleet_core::{Epoch, ExitStatus, Generation, MachineId, SystemdState, TargetState, UnitState};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
@@ -7,14 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
 
 #[derive(Serialize, Deserialize)]
-struct WireState {
+struct WireState<'a> {
     v: u32,
-    hash: String,
-    asked: String,
+    #[serde(borrow)]
+    hash: Cow<'a, str>,
+    #[serde(borrow)]
+    asked: Cow<'a, str>,
     epoch: u64,
     generation: u64,
-    load: String,
-    active: String,
+    #[serde(borrow)]
+    load: Cow<'a, str>,
+    #[serde(borrow)]
+    active: Cow<'a, str>,
     sub: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<String>,
@@ -36,7 +42,7 @@ enum WireExit {
     Unknown,
 }
 
-wire!(WireState);
+wire!(WireState<'_>);
 
 /// How many bytes of a problem are kept: enough to say it, not enough to crowd others out.
 const MOST_PROBLEM: usize = 4096;
@@ -45,12 +51,12 @@ pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
     let systemd = &state.systemd;
     encode(&WireState {
         v: FORMAT,
-        hash: state.hash.to_string(),
-        asked: state.asked.as_str().to_owned(),
+        hash: state.hash.to_string().into(),
+        asked: state.asked.as_str().into(),
         epoch: state.epoch.0,
         generation: state.generation.0,
-        load: systemd.load.as_str().to_owned(),
-        active: systemd.active.as_str().to_owned(),
+        load: systemd.load.as_str().into(),
+        active: systemd.active.as_str().into(),
         sub: systemd.sub.clone(),
         result: systemd.result.clone(),
         main_pid: systemd.main_pid,
@@ -65,7 +71,7 @@ pub(crate) fn decode_state(
     machine: MachineId,
     bytes: &[u8],
 ) -> Result<UnitState, CodecError> {
-    let wire: WireState = decode(bytes)?;
+    let wire: WireState<'_> = decode(bytes)?;
     let systemd = SystemdState {
         load: parse(&wire.load, "a load state")?,
         active: parse(&wire.active, "an active state")?,

@@ -37,7 +37,8 @@ impl Trouble {
                 "{name} is a backup and no store: restore it to a new file"
             )),
             Self::OtherKind(Kind::Store) => StoreError::Format(format!(
-                "{name} is a store and no backup: have its daemon make a backup"
+                "{name} is a store and no backup: make one of it by EmbeddedStore::backup, or a \
+                 portable one by \"fleetctl export FILE\""
             )),
             Self::Other(error) => StoreError::Unavailable(error),
         }

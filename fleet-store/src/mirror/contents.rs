@@ -1,10 +1,13 @@
 //! Pure: the stored unit files, which units have them, and which of them no unit has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::iter::Peekable;
+use std::sync::Arc;
 
-use fleet_core::{Fault, Revision};
+use fleet_core::{Fault, Requirements, Revision};
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::demands::Demands;
 use super::view::fault;
 use crate::codec::decode_content;
 use crate::{ContentId, UnusedContent};
@@ -12,51 +15,84 @@ use crate::{ContentId, UnusedContent};
 /// The unit files by their identities.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    files: BTreeMap<ContentId, Content>,
+    files: BTreeMap<ContentId, Kept>,
     /// Which units have which content, be the content there or not.
     users: BTreeSet<(ContentId, Option<UnitName>)>,
     /// The contents that are there and that no unit has.
     unused: BTreeSet<ContentId>,
 }
 
-/// A stored unit file, shared by all units that have it.
+/// What is stored as a content.
 #[derive(Debug)]
-struct Content {
+pub(super) struct Stored {
+    pub(super) value: Vec<u8>,
+    pub(super) modified: Revision,
+}
+
+/// A stored unit file, shared by all units that have it.
+#[derive(Debug, Clone)]
+pub(super) struct Content {
+    pub(super) file: UnitFile,
+    /// What it demands, if that is the same whichever unit has it.
+    pub(super) requirements: Option<Arc<Requirements>>,
+}
+
+/// A content, or what is wrong with it.
+#[derive(Debug)]
+struct Kept {
     modified: Revision,
-    file: Result<UnitFile, Box<Fault>>,
+    content: Result<Content, Box<Fault>>,
 }
 
 impl Contents {
-    /// The file of a content, or what is wrong with it.
-    pub(super) fn file(&self, id: ContentId) -> Result<UnitFile, Fault> {
-        match self.files.get(&id) {
-            Some(Content { file: Ok(file), .. }) => Ok(file.clone()),
-            Some(Content { file: Err(fault), .. }) => Err(Fault::clone(fault)),
-            None => Err(Fault { message: format!("the content {id} of the unit is missing") }),
-        }
+    /// The contents of a whole cluster, with the units that have them, in order of contents and
+    /// names. A file that `known` has is not read once more.
+    pub(super) fn of(
+        stored: Vec<(ContentId, Stored)>,
+        users: impl Iterator<Item = (ContentId, UnitName)>,
+        known: &Self,
+        demands: &mut Demands,
+    ) -> Self {
+        let read = |(id, Stored { value, modified }): (ContentId, Stored)| {
+            let content = known.with_bytes(id, &value).cloned();
+            let content = content.map_or_else(|| read(id, &value, demands), Ok);
+            (id, Kept { modified, content })
+        };
+        let files: BTreeMap<_, _> = stored.into_iter().map(read).collect();
+        let users: BTreeSet<_> = users.map(|(id, unit)| (id, Some(unit))).collect();
+        let mut used = users.iter().map(|(id, _)| *id).peekable();
+        let unused = files.keys().copied().filter(|id| {
+            while used.next_if(|user| user < id).is_some() {}
+            used.peek() != Some(id)
+        });
+        let unused = unused.collect();
+        Self { files, unused, users }
     }
 
-    /// Takes over a stored content, and says whether it is another than before. A file that
-    /// `known` has is not read once more.
+    /// The content of that identity, or what is wrong with it.
+    pub(super) fn get(&self, id: ContentId) -> Result<Content, Fault> {
+        content(id, self.files.get(&id))
+    }
+
+    /// To ask for contents in order of their identities.
+    pub(super) fn join(&self) -> Join<'_> {
+        Join { left: self.files.iter().peekable() }
+    }
+
+    /// Takes over a stored content, and says whether it is another than before.
     pub(super) fn put(
         &mut self,
         id: ContentId,
         value: &[u8],
         modified: Revision,
-        known: Option<&Self>,
+        demands: &mut Demands,
     ) -> bool {
-        let same = self.with_bytes(id, value).is_some();
-        let file = self.with_bytes(id, value).or_else(|| known?.with_bytes(id, value)).cloned();
-        let file = file.map_or_else(|| read(id, value).map_err(Box::new), Ok);
-        self.files.insert(id, Content { modified, file });
+        let same = self.with_bytes(id, value).cloned();
+        let is_other = same.is_none();
+        let content = same.map_or_else(|| read(id, value, demands), Ok);
+        self.files.insert(id, Kept { modified, content });
         self.note_use(id);
-        !same
-    }
-
-    /// Gives back the room that trees keep free which were filled entry by entry.
-    pub(super) fn tighten(&mut self) {
-        self.files = std::mem::take(&mut self.files).into_iter().collect();
-        self.users = std::mem::take(&mut self.users).into_iter().collect();
+        is_other
     }
 
     pub(super) fn remove(&mut self, id: ContentId) {
@@ -105,16 +141,40 @@ impl Contents {
         }
     }
 
-    /// The file of a content that was read before, if this was and is read as its bytes.
-    fn with_bytes(&self, id: ContentId, value: &[u8]) -> Option<&UnitFile> {
-        let file = self.files.get(&id)?.file.as_ref().ok()?;
-        decode_content(id, value).is_ok_and(|source| source == file.source()).then_some(file)
+    /// The content, if it was read before and is still of these bytes.
+    fn with_bytes(&self, id: ContentId, value: &[u8]) -> Option<&Content> {
+        let content = self.files.get(&id)?.content.as_ref().ok()?;
+        let is_same = |source| source == content.file.source();
+        decode_content(id, value).is_ok_and(is_same).then_some(content)
+    }
+}
+
+/// Contents that are asked for in order of their identities.
+pub(super) struct Join<'a> {
+    left: Peekable<btree_map::Iter<'a, ContentId, Kept>>,
+}
+
+impl Join<'_> {
+    /// The content of that identity, which is that of the question before or comes after it.
+    pub(super) fn get(&mut self, id: ContentId) -> Result<Content, Fault> {
+        while self.left.next_if(|(other, _)| **other < id).is_some() {}
+        content(id, self.left.peek().filter(|(other, _)| **other == id).map(|(_, kept)| *kept))
+    }
+}
+
+fn content(id: ContentId, kept: Option<&Kept>) -> Result<Content, Fault> {
+    match kept.map(|kept| &kept.content) {
+        Some(Ok(content)) => Ok(content.clone()),
+        Some(Err(fault)) => Err(Fault::clone(fault)),
+        None => Err(Fault { message: format!("the content {id} of the unit is missing") }),
     }
 }
 
 /// Reads a stored unit file: what it is kept under must be what it is.
-fn read(id: ContentId, value: &[u8]) -> Result<UnitFile, Fault> {
+fn read(id: ContentId, value: &[u8], demands: &mut Demands) -> Result<Content, Box<Fault>> {
     let what = "the unit's content";
     let source = decode_content(id, value).map_err(|error| fault(what, &error))?;
-    UnitFile::parse(source).map_err(|error| fault(what, &error))
+    let file = UnitFile::parse(source).map_err(|error| fault(what, &error))?;
+    let requirements = demands.of_any(&file);
+    Ok(Content { file, requirements })
 }

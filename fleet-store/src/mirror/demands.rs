@@ -12,16 +12,35 @@ use super::view::fault;
 /// cluster ask for one of a few things.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Demands {
+    /// Those of some unit.
     known: BTreeMap<String, Arc<Requirements>>,
+    /// Those that no unit's name has a part in; nothing where it has.
+    of_any: BTreeMap<String, Option<Arc<Requirements>>>,
 }
 
-/// How many are kept. Beyond that all are forgotten, and those that come again are held once more.
+/// How many are kept of each. Beyond that all are forgotten, and those that come again are held
+/// once more.
 const MOST: usize = 1024;
 
 /// The section that requirements are read from.
 const SECTION: &str = "X-Fleet";
 
 impl Demands {
+    /// What a file demands of whichever unit has it; nothing if that follows from the name, too,
+    /// or cannot be understood.
+    pub(super) fn of_any(&mut self, file: &UnitFile) -> Option<Arc<Requirements>> {
+        let text = text(file);
+        if let Some(known) = self.of_any.get(&text) {
+            return known.clone();
+        }
+        let requirements = read_of_any(file, &text).map(|read| self.shared(text.clone(), read));
+        if self.of_any.len() >= MOST {
+            self.of_any.clear();
+        }
+        self.of_any.insert(text, requirements.clone());
+        requirements
+    }
+
     /// Reads what the file of a unit demands. What was accepted once is read as leniently as can
     /// be: rules may have become stricter.
     pub(super) fn read(
@@ -48,7 +67,14 @@ impl Demands {
     }
 }
 
-/// What requirements follow from, but for the unit's name.
+/// A name gets into requirements by specifiers alone, and only `MachineOf=` is held against it.
+fn read_of_any(file: &UnitFile, text: &str) -> Option<Requirements> {
+    let anybody = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
+    let parsed = Requirements::parse(&anybody, file, Strictness::Warn).ok()?;
+    parsed.requirements.machine_of.is_empty().then_some(parsed.requirements)
+}
+
+/// What requirements follow from, but for the unit's name. No two lists of options have one text.
 fn text(file: &UnitFile) -> String {
     let mut text = String::new();
     for option in file.options().filter(|option| option.section() == SECTION) {
@@ -81,13 +107,42 @@ mod tests {
         assert_eq!(*read(demands, "a.service", "[Unit]\n"), Requirements::default());
     }
 
+    /// What is taken to be the same for any unit is what each would read for itself.
+    #[test]
+    fn what_names_have_a_part_in_is_read_for_each() {
+        let table = [
+            ("", true),
+            ("MachineMetadata=region=eu\nConflicts=a*\n", true),
+            ("MaxPerMachine=2\nGlobal=false\n", true),
+            ("Frobnicate=1\n", true),
+            ("Conflicts=%p-*\n", false),
+            ("MachineMetadata=rack=%i\n", false),
+            ("MachineOf=a.service\n", false),
+            ("MachineOf=b@1.service\n", false),
+            ("MachineID=a\nMachineID=b\n", false),
+        ];
+        let demands = &mut Demands::default();
+        for (text, of_any) in table {
+            let file = UnitFile::parse(format!("[X-Fleet]\n{text}")).unwrap();
+            for _ in 0..2 {
+                let found = demands.of_any(&file);
+                assert_eq!(found.is_some(), of_any, "{text}");
+                for name in ["a.service", "b@1.service", "b@.service"] {
+                    let own = demands.read(&name.parse().unwrap(), &file);
+                    assert!(found.iter().all(|found| own.as_ref() == Ok(found)), "{name}: {text}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn not_all_is_kept_for_ever() {
         let demands = &mut Demands::default();
         for number in 0..3 * MOST {
             let text = format!("[X-Fleet]\nMachineMetadata=rack={number}\n");
             read(demands, "a.service", &text);
-            assert!(demands.known.len() <= MOST);
+            demands.of_any(&UnitFile::parse(text).unwrap());
+            assert!(demands.known.len() <= MOST && demands.of_any.len() <= MOST);
         }
     }
 }

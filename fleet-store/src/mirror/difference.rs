@@ -37,6 +37,7 @@ impl Difference {
     }
 
     /// What is different between two snapshots of which nobody has written down what lies between.
+    /// Beyond what a feed keeps it is not looked for.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let mut found = Self::default();
         let unit = |unit| (unit_name(unit), unit);
@@ -83,6 +84,9 @@ fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
             (Some((_, a)), Some((_, b))) if order == Equal && same(a, b) => {}
             (Some((key, _)), _) | (None, Some((key, _))) => {
                 found.insert(key.clone());
+                if found.len() > MOST_NAMES {
+                    return;
+                }
             }
             (None, None) => {}
         }

@@ -2,8 +2,10 @@
 //!
 //! A unit in the snapshot comes out of two entries, its record and its content, and a machine out
 //! of its claim and its run-time metadata. So changes are first noted, then the units and machines
-//! that they touch are put together anew. What a change costs depends on what it touches.
+//! that they touch are put together anew. What a change costs depends on what it touches. A whole
+//! listing is taken over in another way (`load`), with the same outcome.
 
+mod load;
 mod placing;
 
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use fleet_core::{Epoch, Fault, Intent, Machine, MachineId, Revision, Snapshot, U
 use fleet_unitfile::UnitName;
 
 use super::concern::Concerned;
-use super::contents::Contents;
+use super::contents::{Content, Contents};
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use super::places::Places;
@@ -23,9 +25,7 @@ use crate::codec::{
     decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
-use crate::{
-    Change, Changes, CodecError, Export, Key, Layout, Listing, RegistryError, UnusedContent,
-};
+use crate::{Change, Changes, CodecError, Export, Key, Layout, RegistryError, UnusedContent};
 
 /// The snapshot with what it is made of.
 #[derive(Debug)]
@@ -98,7 +98,8 @@ impl View {
         let lineage = lineage.map_err(|source| RegistryError::Value { key: key(), source })?;
         let beginning = lineage.as_ref().map_or(0, Lineage::beginning);
         let epochs = Epoch(beginning + self.snapshot.revision.0);
-        Ok(Export { snapshot: self.snapshot.clone(), lineage, epochs })
+        let (snapshot, intents) = (self.snapshot.clone(), self.intents.clone());
+        Ok(Export { snapshot, intents, lineage, epochs })
     }
 
     /// Whether what is stored as the lineage is that of this view, which may have none yet. Where
@@ -119,36 +120,6 @@ impl View {
             Leader::Engine(machine) => machine == candidate,
             Leader::Unknown => false,
         }
-    }
-
-    /// The view of a whole listing. What this view has read already is not read once more.
-    pub(super) fn relist(&self, listing: Listing) -> Self {
-        let mut view = Self::new(self.layout.clone());
-        view.demands = self.demands.clone();
-        view.concerned = Concerned::everybody(); // what is missing may have been theirs
-        let mut touched = Difference::default();
-        let parsed = listing.entries.into_iter();
-        let parsed = parsed.filter_map(|entry| Some((view.layout.parse(&entry.key)?, entry)));
-        // Records first: what else names their units shares the names with them.
-        let is_record = |key: &Key| matches!(key, Key::Unit(_) | Key::Machine(_));
-        let (records, mut rest): (Vec<_>, Vec<_>) = parsed.partition(|(key, _)| is_record(key));
-        rest.sort_by(|(one, _), (other, _)| by_unit(one).cmp(&by_unit(other)));
-        for (key, entry) in records.into_iter().chain(rest) {
-            view.put(key, &entry.value, entry.modified, Some(self), &mut touched);
-        }
-        view.settle(&touched, listing.revision, Some(self));
-        view.tighten();
-        view.decisive = listing.revision; // what is missing from the listing may have been there
-        view.feed = self.feed.clone();
-        let difference = Difference::between(&self.snapshot, &view.snapshot);
-        view.feed.leap(listing.revision, difference);
-        view
-    }
-
-    /// Gives back the room that trees keep free which were filled entry by entry.
-    fn tighten(&mut self) {
-        self.records = std::mem::take(&mut self.records).into_iter().collect();
-        self.contents.tighten();
     }
 
     /// Takes over what one revision changed.
@@ -196,7 +167,7 @@ impl View {
                 self.put_record(unit, Some(record.map_err(Box::new)), touched);
             }
             Key::Content(id) => {
-                if self.contents.put(id, value, modified, known.map(|view| &view.contents)) {
+                if self.contents.put(id, value, modified, &mut self.demands) {
                     touched.units.extend(self.contents.users(id).cloned());
                 }
             }
@@ -397,7 +368,8 @@ impl View {
         }
         let before = self.snapshot.unit(name.as_str());
         let before = before.or_else(|| known?.snapshot.unit(name.as_str())).cloned();
-        Some(self.unit_of(name, record, before))
+        let content = self.contents.get(record.content);
+        Some(content.and_then(|content| self.unit_of(name, record, content, before)))
     }
 
     /// The unit that a record makes: the one before, if it is no other.
@@ -405,13 +377,15 @@ impl View {
         &mut self,
         name: &UnitName,
         record: UnitRecord,
+        content: Content,
         before: Option<Arc<Unit>>,
     ) -> Result<Arc<Unit>, Fault> {
-        let file = self.contents.file(record.content)?;
+        let file = content.file;
         let before = before.filter(|before| before.file == file);
-        let requirements = match &before {
-            Some(before) => before.requirements.clone(),
-            None => self.demands.read(name, &file)?,
+        let requirements = match (content.requirements, &before) {
+            (Some(of_any), _) => of_any,
+            (None, Some(before)) => before.requirements.clone(),
+            (None, None) => self.demands.read(name, &file)?,
         };
         let (name, desired, generation) = (name.clone(), record.desired, record.generation);
         let unit = Arc::new(Unit { name, file, requirements, desired, generation });
@@ -433,15 +407,6 @@ impl View {
         let intent = self.intents.get(&id).copied();
         let cordoned = cordoned || intent.is_some();
         Some(Machine { id, address, metadata, version, offers, cordoned, intent })
-    }
-}
-
-/// By what states and placements are put in order before they are taken over: a map that is filled
-/// in its own order is filled faster, and is smaller. All else stays in the order of its keys.
-fn by_unit(key: &Key) -> Option<&UnitName> {
-    match key {
-        Key::State(_, unit) | Key::Placement(_, unit) => Some(unit),
-        _ => None,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 pub use adopt::Adopted;
 #[cfg(feature = "embedded")]
 pub(crate) use adopt::LEAP;
+pub(super) use adopt::raised;
 
 /// The right to decide on placements, in one term.
 ///

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fleet_core::Epoch;
+
+use super::leadership::raised;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
 use crate::{Commit, Entry, Key, Transaction};
@@ -84,6 +87,36 @@ impl Registry {
         }
     }
 
+    /// Lets all epochs from now on come after `past`, to which another cluster has come, and after
+    /// those that were made there meanwhile; see [`Leadership::raise_epochs`].
+    ///
+    /// A leader counts from where the lineage began at its election. So it is deposed in the same
+    /// step, and whoever is elected next counts anew.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Conflict`] when
+    /// somebody else changed it at this very moment.
+    ///
+    /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
+    pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
+        if past == Epoch::ZERO {
+            return Ok(());
+        }
+        let (found, revision) = self.get(&Key::Lineage).await?;
+        let Some(found) = found else { return Err(RegistryError::NoLineage) };
+        let lineage = read(&found)?;
+        let Some(next) = raised(past, lineage.beginning + revision.0) else { return Ok(()) };
+        let raise = Transaction::new()
+            .when(unchanged(&found.key, Some(&found)))
+            .put(found.key, encode_lineage(&lineage.beginning_at(next)))
+            .delete(self.key(&Key::Leader));
+        match self.store.commit(raise).await? {
+            Commit::Applied(_) => Ok(()),
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
+    }
+
     /// What the epochs and generations of this store are counted from: zero if it has no lineage.
     pub(super) async fn beginning(&self) -> Result<u64, RegistryError> {
         Ok(self.stored_lineage().await?.map_or(0, |lineage| lineage.beginning))
@@ -91,10 +124,11 @@ impl Registry {
 
     async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {
         let (found, _) = self.get(&Key::Lineage).await?;
-        let read = |entry: Entry| {
-            let key = entry.key;
-            decode_lineage(&entry.value).map_err(|source| RegistryError::Value { key, source })
-        };
-        found.map(read).transpose()
+        found.as_ref().map(read).transpose()
     }
+}
+
+fn read(entry: &Entry) -> Result<Lineage, RegistryError> {
+    let named = |source| RegistryError::Value { key: entry.key.clone(), source };
+    decode_lineage(&entry.value).map_err(named)
 }

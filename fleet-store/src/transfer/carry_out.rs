@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId};
 
-use super::import::{Import, ImportOrigin};
+use super::import::Import;
 use super::plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 use super::report::{ImportReport, PlacementsLeft};
 use crate::{Adopted, ExpectUnit, Leadership, MetadataChange, NewUnit, Registry, RegistryError};
@@ -34,12 +34,9 @@ pub async fn import(
     import: Import,
     options: &ImportOptions,
 ) -> Result<ImportReport, RegistryError> {
-    let epochs = match &import.origin {
-        ImportOrigin::Export { header, .. } => header.epochs,
-        ImportOrigin::V1 { .. } => Epoch::ZERO,
-    };
+    let epochs = import.epochs();
     let target = registry.export().await?;
-    let plan = ImportPlan::new(import, &target.snapshot, options);
+    let plan = ImportPlan::new(import, &target, options);
     if options.dry_run || plan.is_refused(options) {
         let why_left = (plan.own > 0).then_some(PlacementsLeft::OwnUnits(plan.own));
         return Ok(plan.report(why_left));
@@ -48,14 +45,18 @@ pub async fn import(
         return Err(RegistryError::NoLineage);
     }
     set_metadata(registry, &plan.metadata).await?;
+    for (machine, intent) in &plan.intents {
+        registry.set_intent(machine, Some(*intent)).await?;
+    }
     let why_left = match plan.own {
         0 => keep_placements(registry, &plan, epochs).await?,
         own => Some(PlacementsLeft::OwnUnits(own)),
     };
     if why_left.is_some() {
+        registry.raise_epochs(epochs).await?;
         put_all(registry, &plan).await?;
     }
-    let differing = plan.differing(&registry.export().await?.snapshot);
+    let differing = plan.differing(&registry.export().await?);
     Ok(ImportReport { differing: Some(differing), ..plan.report(why_left) })
 }
 

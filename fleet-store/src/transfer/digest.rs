@@ -1,7 +1,9 @@
 //! Pure: the checksums of an export.
 
-use fleet_core::TargetState;
+use fleet_core::{Intent, TargetState};
 use sha2::{Digest as _, Sha256};
+
+use super::line::word;
 
 /// A SHA-256 in the making.
 #[derive(Debug, Clone, Default)]
@@ -22,14 +24,20 @@ impl Digest {
     }
 }
 
-/// The checksum of what a cluster is wanted to be: the metadata that was set, and each unit with
-/// its text and its desired state. Where units are, and in which store, makes no difference to it.
+/// The checksum of what a cluster is wanted to be: the metadata that was set, what is to become of
+/// machines, and each unit with its text and its desired state. Where units are, and in which store, makes no difference to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content(Digest);
 
 impl Content {
     pub(super) fn metadata(&mut self, machine: &str, key: &str, value: &str) {
         self.fields(&[b"metadata", machine.as_bytes(), key.as_bytes(), value.as_bytes()]);
+    }
+
+    pub(super) fn intent(&mut self, machine: &str, intent: Intent) {
+        let keep_up = intent.keep_up().map(|number| number.to_string()).unwrap_or_default();
+        let fields = ["intent", machine, word(intent), &keep_up];
+        self.fields(&fields.map(str::as_bytes));
     }
 
     pub(super) fn unit(&mut self, name: &str, desired: TargetState, source: &[u8]) {

@@ -1,9 +1,10 @@
 //! Pure: a cluster as the lines of its export.
 
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use fleet_core::{Epoch, Fault, Snapshot, Unit};
+use fleet_core::{Epoch, Fault, Intent, MachineId, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::digest::{Content, Digest};
@@ -19,6 +20,8 @@ use crate::Lineage;
 pub struct Export {
     /// The cluster.
     pub snapshot: Arc<Snapshot>,
+    /// What people said is to become of machines, present or not.
+    pub intents: BTreeMap<MachineId, Intent>,
     /// Which history it is of, if the store says so.
     pub lineage: Option<Lineage>,
     /// No placement that was made up to then has a higher epoch.
@@ -49,9 +52,10 @@ impl Export {
     pub fn lines(self) -> ExportLines {
         ExportLines {
             metadata: metadata(&self.snapshot).into_iter(),
+            intents: self.intents.clone().into_iter(),
             units: self.snapshot.units().cloned().collect::<Vec<_>>().into_iter(),
             faults: faults(&self.snapshot).into_iter(),
-            counts: [0; 3],
+            counts: [0; 4],
             digest: Digest::default(),
             content: Content::default(),
             stage: Stage::Header,
@@ -81,10 +85,11 @@ fn faults(snapshot: &Snapshot) -> Vec<(UnitName, Arc<Fault>)> {
 pub struct ExportLines {
     export: Export,
     metadata: IntoIter<ExportedMetadata>,
+    intents: btree_map::IntoIter<MachineId, Intent>,
     units: IntoIter<Arc<Unit>>,
     faults: IntoIter<(UnitName, Arc<Fault>)>,
-    /// How many of each of the three were given out.
-    counts: [u64; 3],
+    /// How many of each of the four were given out, in that order.
+    counts: [u64; 4],
     digest: Digest,
     content: Content,
     stage: Stage,
@@ -136,25 +141,30 @@ impl ExportLines {
 
     fn item(&mut self) -> Option<Line> {
         if let Some(ExportedMetadata { machine, key, value }) = self.metadata.next() {
-            self.counts[1] += 1;
+            self.counts[0] += 1;
             self.content.metadata(machine.as_str(), &key, &value);
             return Some(Line::Metadata { machine: machine.to_string(), key, value });
         }
+        if let Some((machine, intent)) = self.intents.next() {
+            self.counts[1] += 1;
+            self.content.intent(machine.as_str(), intent);
+            return Some(Line::of_intent(&machine, intent));
+        }
         if let Some(unit) = self.units.next() {
-            self.counts[0] += 1;
+            self.counts[2] += 1;
             self.content.unit(unit.name.as_str(), unit.desired, unit.file.source());
             let placement = self.export.snapshot.placement(unit.name.as_str());
             return Some(Line::of_unit(&unit, placement.map(|placement| &placement.machine)));
         }
         let (unit, fault) = self.faults.next()?;
-        self.counts[2] += 1;
+        self.counts[3] += 1;
         Some(Line::Fault { unit: unit.to_string(), problem: fault.message.clone() })
     }
 
     fn end(&mut self) -> Line {
-        let [units, metadata, faults] = self.counts;
+        let [metadata, intents, units, faults] = self.counts;
         let content = std::mem::take(&mut self.content).finish();
         let sha256 = std::mem::take(&mut self.digest).finish();
-        Line::End { units, metadata, faults, content, sha256 }
+        Line::End { units, metadata, intents, faults, content, sha256 }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use fleet_core::{Generation, MachineId, TargetState};
+use fleet_core::{Epoch, Generation, Intent, MachineId, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::line::{ExportEnd, ExportHeader, ExportItem, ExportedUnit};
@@ -23,6 +23,8 @@ pub struct Import {
     pub origin: ImportOrigin,
     /// The metadata that was set at run time, in order of machines and keys.
     pub metadata: Vec<ImportMetadata>,
+    /// What is to become of machines, in their order.
+    pub intents: Vec<ImportIntent>,
     /// The units, in order of names.
     pub units: Vec<ImportUnit>,
     /// What is no unit that could be imported, and why.
@@ -78,6 +80,17 @@ pub struct ImportMetadata {
     pub value: String,
 }
 
+/// What is to become of a machine, to be imported.
+#[derive(Debug, Clone)]
+pub struct ImportIntent {
+    /// Where in the file it is.
+    pub place: String,
+    /// The machine.
+    pub machine: MachineId,
+    /// What is to become of it.
+    pub intent: Intent,
+}
+
 /// Why a file cannot be imported, whatever is in the cluster.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -94,6 +107,16 @@ pub enum ImportError {
 }
 
 impl Import {
+    /// No placement was made in a higher epoch where the file is from. None was where nobody knew
+    /// of epochs.
+    #[must_use]
+    pub fn epochs(&self) -> Epoch {
+        match &self.origin {
+            ImportOrigin::Export { header, .. } => header.epochs,
+            ImportOrigin::V1 { .. } => Epoch::ZERO,
+        }
+    }
+
     /// Reads a file of either kind to its end: an export, or the keys of a fleet v1 as JSON.
     ///
     /// # Errors
@@ -130,8 +153,8 @@ fn read_export(mut piece: Vec<u8>, mut from: impl Read) -> Result<Import, Import
 
 impl Import {
     pub(super) fn empty(origin: ImportOrigin) -> Self {
-        let (metadata, units, refused, remarks) = Default::default();
-        Self { origin, metadata, units, refused, remarks }
+        let (metadata, intents, units, refused, remarks) = Default::default();
+        Self { origin, metadata, intents, units, refused, remarks }
     }
 
     fn add(&mut self, item: ExportItem, line: u64) {
@@ -140,6 +163,10 @@ impl Import {
             ExportItem::Metadata(it) => {
                 let (machine, key, value) = (it.machine, it.key, it.value);
                 self.metadata.push(ImportMetadata { place, machine, key, value });
+            }
+            ExportItem::Intent(it) => {
+                let (machine, intent) = (it.machine, it.intent);
+                self.intents.push(ImportIntent { place, machine, intent });
             }
             ExportItem::Unit(unit) => {
                 let ExportedUnit { name, source, desired, generation, machine } = unit;

@@ -1,21 +1,31 @@
 //! Pure: the lines of an export, and what they say.
 //!
 //! An export is text: one JSON document a line. The header comes first, then the metadata that was
-//! set at run time, by machine and key, then the units by name, then the units that cannot be
-//! understood, by name, and the end last. So one cluster always gives the same bytes. A format of
-//! another number may look different altogether, but for its first line.
+//! set at run time, by machine and key, then the intents by machine, then the units by name, then
+//! the units that cannot be understood, by name, and the end last. So one cluster always gives the
+//! same bytes. A format of another number may look different altogether, but for its first line.
+//!
+//! | format | what is new in it |
+//! |---|---|
+//! | 1 | |
+//! | 2 | lines of the kind `intent`, and their number in the last line |
+//!
+//! Any format up to the newest is read; a newer one is refused by its number.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{Epoch, Generation, MachineId, Revision, TargetState};
+use fleet_core::{Epoch, Generation, Intent, MachineId, Revision, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use serde::{Deserialize, Serialize};
 
 /// What the header says the format is.
 pub(super) const FORMAT: &str = "fleet-export";
 
-/// The only version of the format so far.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format that is written.
+pub(super) const VERSION: u32 = 2;
+
+/// The oldest version of the format that is read.
+pub(super) const OLDEST: u32 = 1;
 
 /// No number in an export is larger: JSON is read by programs that know no larger one.
 const MOST: u64 = 1 << 53;
@@ -39,6 +49,12 @@ pub(super) enum Line {
         key: String,
         value: String,
     },
+    Intent {
+        machine: String,
+        intent: String,
+        #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
+        keep_up: Option<u32>,
+    },
     Unit {
         unit: String,
         hash: String,
@@ -58,6 +74,8 @@ pub(super) enum Line {
     End {
         units: u64,
         metadata: u64,
+        #[serde(default)]
+        intents: u64,
         faults: u64,
         content: String,
         sha256: String,
@@ -86,10 +104,12 @@ pub struct ExportEnd {
     pub units: u64,
     /// How many pairs of metadata it holds.
     pub metadata: u64,
+    /// Of how many machines it says what is to become of them.
+    pub intents: u64,
     /// How many stored units could not be understood, so that it only names them.
     pub faults: u64,
-    /// The SHA-256 of what is wanted: metadata, and units with their texts and desired states. Two
-    /// exports of the same content have the same, wherever their units are.
+    /// The SHA-256 of what is wanted: metadata, intents, and units with their texts and desired
+    /// states. Two exports of the same content have the same, wherever their units are.
     pub content: String,
     /// The SHA-256 of all lines before the last one.
     pub sha256: String,
@@ -100,6 +120,8 @@ pub struct ExportEnd {
 pub enum ExportItem {
     /// A pair of metadata that was set at run time.
     Metadata(ExportedMetadata),
+    /// What is to become of a machine.
+    Intent(ExportedIntent),
     /// A unit.
     Unit(ExportedUnit),
     /// A unit that could not be understood where the export was made.
@@ -120,6 +142,15 @@ pub struct ExportedMetadata {
     pub key: String,
     /// The value; an empty one hides the key of the machine's configuration.
     pub value: String,
+}
+
+/// What people said is to become of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportedIntent {
+    /// The machine.
+    pub machine: MachineId,
+    /// What is to become of it.
+    pub intent: Intent,
 }
 
 /// A unit as an export holds it.
@@ -152,6 +183,15 @@ impl Line {
         bytes
     }
 
+    /// The line of an intent.
+    pub(super) fn of_intent(machine: &MachineId, intent: Intent) -> Self {
+        Self::Intent {
+            machine: machine.to_string(),
+            intent: word(intent).to_owned(),
+            keep_up: intent.keep_up(),
+        }
+    }
+
     /// The line of a unit.
     pub(super) fn of_unit(unit: &fleet_core::Unit, machine: Option<&MachineId>) -> Self {
         let source = unit.file.source_str();
@@ -179,11 +219,15 @@ impl Line {
                 let machine = parse("machine", &machine)?;
                 Said::Item(ExportItem::Metadata(ExportedMetadata { machine, key, value }))
             }
+            Self::Intent { machine, intent, keep_up } => {
+                let (machine, intent) = (parse("machine", &machine)?, meant(&intent, keep_up)?);
+                Said::Item(ExportItem::Intent(ExportedIntent { machine, intent }))
+            }
             Self::Fault { unit, problem } => {
                 Said::Item(ExportItem::Fault { unit: parse("unit", &unit)?, problem })
             }
-            Self::End { units, metadata, faults, content, sha256 } => {
-                Said::End(ExportEnd { units, metadata, faults, content, sha256 })
+            Self::End { units, metadata, intents, faults, content, sha256 } => {
+                Said::End(ExportEnd { units, metadata, intents, faults, content, sha256 })
             }
             Self::Unit { unit, hash, desired, generation, machine, source, source_base64 } => {
                 let unit = ExportedUnit {
@@ -197,6 +241,21 @@ impl Line {
                 Said::Item(ExportItem::Unit(unit))
             }
         })
+    }
+}
+
+pub(super) fn word(intent: Intent) -> &'static str {
+    match intent {
+        Intent::Cordoned => "cordoned",
+        Intent::Drained { .. } => "drained",
+    }
+}
+
+fn meant(intent: &str, keep_up: Option<u32>) -> Result<Intent, String> {
+    match (intent, keep_up) {
+        ("cordoned", None) => Ok(Intent::Cordoned),
+        ("drained", Some(keep_up)) => Ok(Intent::Drained { keep_up }),
+        _ => Err("intent: it is \"cordoned\", or \"drained\" with keepUp".to_owned()),
     }
 }
 

@@ -23,8 +23,10 @@ mod v1;
 
 pub use carry_out::import;
 pub use export::{Export, ExportLines};
-pub use import::{Import, ImportError, ImportMetadata, ImportOrigin, ImportUnit};
-pub use line::{ExportEnd, ExportHeader, ExportItem, ExportedMetadata, ExportedUnit};
+pub use import::{Import, ImportError, ImportIntent, ImportMetadata, ImportOrigin, ImportUnit};
+pub use line::{
+    ExportEnd, ExportHeader, ExportItem, ExportedIntent, ExportedMetadata, ExportedUnit,
+};
 pub use plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 pub use reader::{ExportError, ExportReader};
 pub use report::{ImportReport, PlacementsLeft, RefusedImport};

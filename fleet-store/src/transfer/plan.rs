@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use fleet_core::{MachineId, Snapshot, Strictness, Unit};
+use fleet_core::{Intent, MachineId, Snapshot, Strictness, Unit};
 
 use super::check;
 use super::digest::Content;
-use super::import::{Import, ImportMetadata, ImportUnit};
+use super::export::Export;
+use super::import::{Import, ImportIntent, ImportMetadata, ImportUnit};
+use super::line::word;
 use super::report::{ImportReport, PlacementsLeft, RefusedImport};
 use crate::MetadataChange;
 
@@ -52,19 +54,24 @@ pub struct ImportPlan {
     pub units: Vec<PlannedUnit>,
     /// The metadata that is to be set.
     pub metadata: Vec<MetadataChange>,
+    /// What is to be noted of machines.
+    pub intents: Vec<(MachineId, Intent)>,
     /// What did not pass.
     pub refused: Vec<RefusedImport>,
     /// How many units the target has that are not as the file says, or not in it.
     pub own: usize,
     /// All metadata that the file says, be it there already or not.
     pairs: Vec<ImportMetadata>,
+    /// All intents that the file says, be they there already or not.
+    meant: Vec<ImportIntent>,
 }
 
 impl ImportPlan {
-    /// Checks everything in the file, by itself and beside what `target` holds, and decides.
+    /// Checks everything in the file, by itself and beside what `cluster` holds, and decides.
     #[must_use]
-    pub fn new(import: Import, target: &Snapshot, options: &ImportOptions) -> Self {
+    pub fn new(import: Import, cluster: &Export, options: &ImportOptions) -> Self {
         let mut plan = Self { refused: import.refused, ..Self::default() };
+        let target = &*cluster.snapshot;
         let mut all = target.clone();
         let mut sound = Vec::new();
         for from in import.units {
@@ -84,6 +91,7 @@ impl ImportPlan {
             }
         }
         import.metadata.into_iter().for_each(|pair| plan.set(pair, target, options.replace));
+        import.intents.into_iter().for_each(|it| plan.intend(it, cluster, options.replace));
         plan.refused.sort_by(|one, other| one.name.cmp(&other.name));
         plan.own = plan.own_units(target);
         plan
@@ -115,6 +123,7 @@ impl ImportPlan {
             same: count(ImportAction::Keep),
             refused: self.refused.clone(),
             metadata: self.metadata.len() as u64,
+            intents: self.intents.len() as u64,
             kept,
             left,
             why_left: why_left.filter(|_| left > 0),
@@ -128,19 +137,25 @@ impl ImportPlan {
         self.units.iter().filter(|it| it.action != ImportAction::Keep)
     }
 
-    /// What in `target` is not as the plan wants it: the names of units and metadata.
+    /// What in `cluster` is not as the plan wants it: the names of units, metadata and intents.
     #[must_use]
-    pub fn differing(&self, target: &Snapshot) -> Vec<String> {
+    pub fn differing(&self, cluster: &Export) -> Vec<String> {
+        let target = &*cluster.snapshot;
         let units = self.units.iter().filter(|it| !is_there(&it.unit, target));
         let units = units.map(|it| it.unit.name.to_string());
         let pairs = self.pairs.iter().filter(|pair| found(pair, target) != Some(&pair.value));
-        units.chain(pairs.map(metadata_name)).collect()
+        let there = |it: &ImportIntent| cluster.intents.get(&it.machine) == Some(&it.intent);
+        let meant = self.meant.iter().filter(|it| !there(it));
+        units.chain(pairs.map(metadata_name)).chain(meant.map(intent_name)).collect()
     }
 
     fn content(&self) -> String {
         let mut content = Content::default();
         for pair in &self.pairs {
             content.metadata(pair.machine.as_str(), &pair.key, &pair.value);
+        }
+        for it in &self.meant {
+            content.intent(it.machine.as_str(), it.intent);
         }
         for PlannedUnit { unit, .. } in &self.units {
             content.unit(unit.name.as_str(), unit.desired, unit.file.source());
@@ -170,6 +185,19 @@ impl ImportPlan {
             }),
         }
         self.pairs.push(pair);
+    }
+
+    fn intend(&mut self, it: ImportIntent, cluster: &Export, replace: bool) {
+        match cluster.intents.get(&it.machine) {
+            Some(intent) if *intent == it.intent => {}
+            Some(intent) if !replace => {
+                let (there, here) = (told(*intent), told(it.intent));
+                let reason = format!("the cluster wants it {there}, the file {here}");
+                return self.refuse(it.place.clone(), intent_name(&it), vec![reason]);
+            }
+            _ => self.intents.push((it.machine.clone(), it.intent)),
+        }
+        self.meant.push(it);
     }
 }
 
@@ -216,4 +244,15 @@ fn found<'a>(pair: &ImportMetadata, target: &'a Snapshot) -> Option<&'a String> 
 
 fn metadata_name(pair: &ImportMetadata) -> String {
     format!("metadata {} of machine {}", pair.key, pair.machine)
+}
+
+fn intent_name(it: &ImportIntent) -> String {
+    format!("machine {}", it.machine)
+}
+
+fn told(intent: Intent) -> String {
+    match intent.keep_up() {
+        None | Some(0) => word(intent).to_owned(),
+        Some(up) => format!("{} with {up} up", word(intent)),
+    }
 }

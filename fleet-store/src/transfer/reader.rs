@@ -1,7 +1,7 @@
 //! Pure: reads an export as it comes, and believes nothing before its last line.
 
 use super::digest::{Content, Digest};
-use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, Said, VERSION};
+use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, OLDEST, Said, VERSION};
 
 /// How long a line may be, in bytes. No unit that a store takes makes a longer one.
 const MOST_LINE: usize = 8 << 20;
@@ -14,7 +14,9 @@ pub enum ExportError {
     #[error("line 1 is not the first line of an export")]
     Foreign,
     /// It was written by a newer version of fleet.
-    #[error("the export is of format {found}, and this version reads format {VERSION}: upgrade it")]
+    #[error(
+        "the export is of format {found}, and this version reads up to {VERSION}: upgrade fleet"
+    )]
     Newer {
         /// The format of the file.
         found: u32,
@@ -52,7 +54,7 @@ pub struct ExportReader {
     end: Option<ExportEnd>,
     /// What the next item has to come after.
     last: Option<Place>,
-    counts: [u64; 3],
+    counts: [u64; 4],
     digest: Digest,
     content: Content,
 }
@@ -153,11 +155,15 @@ impl ExportReader {
                 self.content.metadata(it.machine.as_str(), &it.key, &it.value);
                 (0, it.machine.to_string(), it.key.clone())
             }
+            ExportItem::Intent(it) => {
+                self.content.intent(it.machine.as_str(), it.intent);
+                (1, it.machine.to_string(), String::new())
+            }
             ExportItem::Unit(unit) => {
                 self.content.unit(unit.name.as_str(), unit.desired, &unit.source);
-                (1, unit.name.to_string(), String::new())
+                (2, unit.name.to_string(), String::new())
             }
-            ExportItem::Fault { unit, .. } => (2, unit.to_string(), String::new()),
+            ExportItem::Fault { unit, .. } => (3, unit.to_string(), String::new()),
         };
         if self.last.as_ref().is_some_and(|last| *last >= place) {
             return Err(self.wrong(format!("{} is there twice, or out of order", place.1)));
@@ -174,7 +180,8 @@ impl ExportReader {
             return Err(ExportError::Checksum { line: self.line });
         }
         let announced = self.header.as_ref().map(|header| header.units);
-        if self.counts != [end.metadata, end.units, end.faults] || announced != Some(end.units) {
+        let told = [end.metadata, end.intents, end.units, end.faults];
+        if self.counts != told || announced != Some(end.units) {
             return Err(self.wrong("the numbers of items are not those of the file".to_owned()));
         }
         self.end = Some(end);
@@ -206,7 +213,9 @@ fn check_format(bytes: &[u8]) -> Result<(), ExportError> {
     }
     match serde_json::from_slice::<Probe>(bytes) {
         Ok(probe) if probe.kind != "header" || probe.format != FORMAT => Err(ExportError::Foreign),
-        Ok(probe) if probe.version != VERSION => Err(ExportError::Newer { found: probe.version }),
+        Ok(probe) if !(OLDEST..=VERSION).contains(&probe.version) => {
+            Err(ExportError::Newer { found: probe.version })
+        }
         Ok(_) => Ok(()),
         Err(_) => Err(ExportError::Foreign),
     }

@@ -16,6 +16,8 @@ pub struct ImportReport {
     pub refused: Vec<RefusedImport>,
     /// How many pairs of metadata were set.
     pub metadata: u64,
+    /// Of how many machines it was noted what is to become of them.
+    pub intents: u64,
     /// How many units stayed on the machine that the file says.
     pub kept: u64,
     /// How many units have a machine in the file, and wait for the engine to choose one.

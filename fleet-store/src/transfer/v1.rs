@@ -11,6 +11,7 @@
 //! | `unit/<hash>` | the text of a unit file |
 //! | `machines/<id>/metadata/<key>` | metadata that was set at run time |
 //!
+//! A unit file whose text does not have the hash that it is kept under is refused with its units.
 //! The others that fleet v1 wrote spoke of their moment, and nothing becomes of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,6 +283,13 @@ impl Cluster {
         let content = content.ok_or_else(|| format!("its unit file unit/{hash} is missing"))?;
         let content: Content = serde_json::from_str(content)
             .map_err(|error| format!("its unit file unit/{hash} cannot be read: {error}"))?;
+        // The hash is that of the text, which fleet v1 wrote in the canonical form.
+        let own = sha1_smol::Sha1::from(&content.raw).digest().bytes();
+        if own != object.unit_hash {
+            return Err(format!(
+                "its unit file unit/{hash} is damaged: its text has another hash: submit it by hand"
+            ));
+        }
         Ok((parsed, content.raw.into_bytes()))
     }
 }

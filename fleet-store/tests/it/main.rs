@@ -17,6 +17,7 @@ mod lineage;
 mod mirror;
 mod mirror_away;
 mod mirror_news;
+mod mirror_shared;
 mod mirror_twin;
 mod one_place;
 mod places;

@@ -1,7 +1,7 @@
 //! A mirror that followed a story change by change against one that reads its end for the first
 //! time: whatever was written, they see the same.
 
-use fleet_core::{Epoch, Intent, Placement, Reason, Snapshot, TargetState};
+use fleet_core::{Epoch, Intent, Placement, Reason, Snapshot, TargetState, UnitState};
 use fleet_store::{
     ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites,
     Registry, Transaction, Unplace,
@@ -9,7 +9,7 @@ use fleet_store::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, unit};
+use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, state, unit};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -36,6 +36,11 @@ pub(crate) enum Step {
     },
     Explain {
         unit: usize,
+    },
+    /// What the machine reports of a unit.
+    Report {
+        unit: usize,
+        machine: usize,
     },
     Join {
         machine: usize,
@@ -64,11 +69,13 @@ pub(crate) enum Step {
     },
 }
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "[Service]\nExecStart=/bin/true\n",
     "[X-Fleet]\nGlobal=true\n",
     "[X-Fleet]\nConflicts=u*.service\n[Unit]\nDescription=x\n",
     "[X-Fleet]\nMachineID=a\nMachineID=b\n",
+    "[X-Fleet]\nMachineOf=u0.service\n",
+    "[X-Fleet]\nConflicts=%p-*\n",
 ];
 const MACHINES: [&str; 2] = ["m-0", "m-1"];
 const INTENTS: [Option<Intent>; 3] =
@@ -84,7 +91,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         Just(FILES[0].as_bytes().to_vec()),
     ];
     prop_oneof![
-        4 => (unit.clone(), 0..4usize).prop_map(|(unit, file)| Step::Put { unit, file }),
+        4 => (unit.clone(), 0..6usize).prop_map(|(unit, file)| Step::Put { unit, file }),
         1 => unit.clone().prop_map(|unit| Step::Destroy { unit }),
         1 => (unit.clone(), 0..3usize).prop_map(|(unit, desired)| Step::Desire { unit, desired }),
         1 => unit.clone().prop_map(|unit| Step::Restart { unit }),
@@ -92,6 +99,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(unit, machine)| Step::Place { unit, machine }),
         1 => unit.clone().prop_map(|unit| Step::Unplace { unit }),
         1 => unit.clone().prop_map(|unit| Step::Explain { unit }),
+        2 => (unit.clone(), machine.clone())
+            .prop_map(|(unit, machine)| Step::Report { unit, machine }),
         1 => machine.clone().prop_map(|machine| Step::Join { machine }),
         1 => machine.clone().prop_map(|machine| Step::Leave { machine }),
         1 => (machine.clone(), 0..3usize)
@@ -152,6 +161,11 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
         Step::Explain { unit } => {
             let reasons = vec![(name(&unit_name(unit)), Some(Reason::NoMachines))];
             write(PlacementWrites { reasons, ..PlacementWrites::default() }).await;
+        }
+        Step::Report { unit, machine } => {
+            let machine = MACHINES[machine];
+            let state = UnitState { machine: id(machine), ..state(&unit_name(unit), "failed") };
+            join(registry, machine).await.publish_states(&[state], &[]).await.unwrap();
         }
         Step::Join { machine } => drop(join(registry, MACHINES[machine]).await),
         Step::Leave { machine } => {

@@ -7,7 +7,7 @@ mod v1;
 
 use std::sync::Arc;
 
-use fleet_core::{Snapshot, Strictness};
+use fleet_core::{Intent, Snapshot, Strictness};
 use fleet_store::{
     ExpectUnit, Import, ImportError, ImportOptions, ImportReport, Layout, MetadataChange, Place,
     PlacementWrites, Registry, import,
@@ -15,7 +15,7 @@ use fleet_store::{
 
 use crate::support::{TTL, id, memory, name, registry, unit};
 
-/// Three units, of which one is placed, and metadata.
+/// Three units, of which one is placed, metadata, and two machines that are to take no units.
 pub(crate) async fn cluster() -> Registry {
     let registry = registry();
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
@@ -33,6 +33,9 @@ pub(crate) async fn cluster() -> Registry {
     let (machine, key) = (id("m-2"), "rack".to_owned());
     let change = MetadataChange::Set { machine, key, value: "7".to_owned() };
     registry.patch_metadata(&[change]).await.unwrap();
+    for (machine, intent) in [("m-3", Intent::Cordoned), ("m-2", Intent::Drained { keep_up: 2 })] {
+        registry.set_intent(&id(machine), Some(intent)).await.unwrap();
+    }
     place(&registry, "web.service", "m-1").await;
     registry
 }

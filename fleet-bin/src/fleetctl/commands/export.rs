@@ -21,6 +21,7 @@ struct Exported {
     file: String,
     units: u64,
     metadata: u64,
+    intents: u64,
     revision: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     lineage: Option<String>,
@@ -117,6 +118,7 @@ fn tell(
         file: file.display().to_string(),
         units: end.units,
         metadata: end.metadata,
+        intents: end.intents,
         revision: header.revision.0,
         lineage: header.lineage,
         content: end.content,

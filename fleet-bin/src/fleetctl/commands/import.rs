@@ -5,6 +5,7 @@ mod told;
 use std::fs::File;
 use std::io;
 
+use fleet_core::Epoch;
 use fleet_http::UnitUpload;
 use fleet_store::{
     Import, ImportAction, ImportOptions, ImportPlan, ImportReport, PlacementsLeft, PlannedUnit,
@@ -72,7 +73,13 @@ async fn bring(
     let offline = offline::open(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::import(&offline.registry, import, &options).await;
-    report.map_err(|error| again(CliError::failed("cannot import all of it").because(error)))
+    let name = args.file.display();
+    let failed = || CliError::failed(format!("cannot import all that {name} holds"));
+    let report = report.map_err(|error| again(failed().because(error)))?;
+    if report.differing.is_some() {
+        offline.keep().map_err(|error| CliError::failed(error.to_string()))?;
+    }
+    Ok(report)
 }
 
 /// Some of it may be there now.
@@ -88,17 +95,20 @@ async fn ask(
 ) -> Result<ImportReport, CliError> {
     let before = target::read(session).await?;
     options.strictness = before.strictness;
-    let plan = ImportPlan::new(import, &before.snapshot, options);
+    let epochs = import.epochs();
+    let plan = ImportPlan::new(import, &before.cluster, options);
     let report = plan.report(Some(PlacementsLeft::ThroughDaemon));
     if options.dry_run || plan.is_refused(options) {
         return Ok(report);
     }
-    write(session, &plan).await.map_err(again)?;
+    write(session, &plan, epochs).await.map_err(again)?;
     let after = target::read(session).await?;
-    Ok(ImportReport { differing: Some(plan.differing(&after.snapshot)), ..report })
+    Ok(ImportReport { differing: Some(plan.differing(&after.cluster)), ..report })
 }
 
-async fn write(session: &Session, plan: &ImportPlan) -> Result<(), CliError> {
+/// First what counts for whatever the engine decides on the units.
+async fn write(session: &Session, plan: &ImportPlan, epochs: Epoch) -> Result<(), CliError> {
+    session.hand_over(epochs, &plan.intents).await?;
     for changes in plan.metadata.chunks(PAIRS) {
         session.set_metadata(changes).await?;
     }

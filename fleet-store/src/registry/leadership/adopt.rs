@@ -21,6 +21,13 @@ const STEPS: usize = 16;
 /// The keys of placements that are there of units that are not.
 type Left = BTreeMap<UnitName, Vec<String>>;
 
+/// Where a lineage has to begin so that its epochs come after `past`; nothing if those to come are
+/// later than `present`, and that is enough.
+pub(crate) fn raised(past: Epoch, present: u64) -> Option<u64> {
+    let next = past.0.saturating_add(LEAP);
+    (past > Epoch::ZERO && present < next).then_some(next)
+}
+
 /// A unit as it was in another store.
 #[derive(Debug, Clone)]
 pub struct Adopted {
@@ -43,10 +50,7 @@ impl Leadership {
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Deposed`] when the
     /// leadership has ended.
     pub async fn raise_epochs(&mut self, past: Epoch) -> Result<(), RegistryError> {
-        let next = past.0.saturating_add(LEAP);
-        if past == Epoch::ZERO || self.beginning + self.elected.0 >= next {
-            return Ok(());
-        }
+        let Some(next) = raised(past, self.beginning + self.elected.0) else { return Ok(()) };
         let (found, _) = self.registry.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
         let lineage = decode_lineage(&found.value)

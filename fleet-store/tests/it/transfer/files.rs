@@ -4,16 +4,18 @@ use std::error::Error as _;
 
 use fleet_store::ExportReader;
 
-use super::{cluster, file, read, registry, wrapped};
+use super::{bring, cluster, file, read, registry, wrapped};
 
 #[tokio::test]
 async fn a_file_is_lines_that_a_person_can_read() {
     let text = String::from_utf8(file(&cluster().await).await).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     insta::assert_snapshot!(wrapped(&text.replace(version, "VERSION")), @r#"
-    {"kind":"header","format":"fleet-export","version":1,"fleet":"VERSION",
-      "lineage":"first","revision":9,"epochs":9,"units":3}
+    {"kind":"header","format":"fleet-export","version":2,"fleet":"VERSION",
+      "lineage":"first","revision":11,"epochs":11,"units":3}
     {"kind":"metadata","machine":"m-2","key":"rack","value":"7"}
+    {"kind":"intent","machine":"m-2","intent":"drained","keepUp":2}
+    {"kind":"intent","machine":"m-3","intent":"cordoned"}
     {"kind":"unit","unit":"db.service",
       "hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","desired":"loaded","generation":0,
       "sourceBase64":"IyBjYWbpCltTZXJ2aWNlXQpFeGVjU3RhcnQ9L2Jpbi9kYgo="}
@@ -23,9 +25,9 @@ async fn a_file_is_lines_that_a_person_can_read() {
     {"kind":"unit","unit":"web.service",
       "hash":"91fedf94fc53008fc0aaced7445df2cbf4f33725","desired":"launched",
       "generation":4,"machine":"m-1","source":"[Service]\nExecStart=/bin/web\n"}
-    {"kind":"end","units":3,"metadata":1,"faults":0,
-      "content":"5d8e17b5e0914cbd3ea65924814a92b4c2f722c300e8da7782188829fa474572",
-      "sha256":"25f08e532da44f1a7903347ca13ab82da8828bc3f3cab13ef668e3de9aeb4b99"}
+    {"kind":"end","units":3,"metadata":1,"intents":2,"faults":0,
+      "content":"747432ceaf88a87e475d2f98b2cedf0f27b39c62670de1be418d807c5cd2ab9b",
+      "sha256":"9348d54b9730f42f58c6ff320f95e17cc658da464357aab934d22eaefb964cf4"}
     "#);
 }
 
@@ -38,27 +40,28 @@ async fn a_file_is_read_however_it_is_cut() {
             reader.push(piece, &mut |item, line| items.push((item, line))).unwrap();
         }
         let (header, end) = reader.finish().unwrap();
-        assert_eq!((items.len(), header.units, end.units, end.metadata), (4, 3, 3, 1));
-        assert_eq!(items.last().unwrap().1, 5);
+        assert_eq!((items.len(), header.units, end.units, end.metadata), (6, 3, 3, 1));
+        assert_eq!((items.last().unwrap().1, end.intents), (7, 2));
     }
 }
 
 /// What is done to a file, and what is said of it then.
 type Damage = (&'static str, fn(&str) -> String);
 
-const DAMAGES: [Damage; 13] = [
+const DAMAGES: [Damage; 14] = [
     ("emptied", |_| String::new()),
     ("cut within a line", |text| text[..text.len() - 9].to_owned()),
     ("cut between lines", |text| lines(text, |at| at < 4)),
     ("without its header", |text| lines(text, |at| at != 0)),
-    ("without a unit", |text| lines(text, |at| at != 3)),
+    ("without a unit", |text| lines(text, |at| at != 5)),
     ("with a letter changed", |text| text.replace("/bin/web", "/bin/wab")),
     ("with a state changed", |text| text.replace("launched", "inactive")),
     ("with a state of its own", |text| text.replace("launched", "perhaps")),
+    ("with an intent of its own", |text| text.replace("cordoned", "spared")),
     ("with a machine changed", |text| text.replace("m-1", "m-3")),
     ("with a line twice", |text| format!("{}{text}", lines(text, |at| at == 0))),
     ("with something after it", |text| format!("{text}more\n")),
-    ("of a newer format", |text| text.replace("\"version\":1", "\"version\":2")),
+    ("of a newer format", |text| text.replace("\"version\":2", "\"version\":3")),
     ("with a field that is not known", |text| text.replace("\"hash\"", "\"more\":1,\"hash\"")),
 ];
 
@@ -80,32 +83,67 @@ async fn a_damaged_file_is_refused_with_the_place() {
     let told: String = DAMAGES.iter().map(told).collect();
     insta::assert_snapshot!(wrapped(&told), @r#"
     emptied: the file is neither an export nor the keys of a fleet v1: it is empty
-    cut within a line: the export cannot be used: the export is cut off after line 5:
+    cut within a line: the export cannot be used: the export is cut off after line 7:
       its last line is missing
     cut between lines: the export cannot be used: the export is cut off after line 4:
       its last line is missing
     without its header: the export cannot be used: line 1 is not the first line of an
       export
-    without a unit: the export cannot be used: line 5: the checksum is not that of the
+    without a unit: the export cannot be used: line 7: the checksum is not that of the
       lines above: the file was changed
-    with a letter changed: the export cannot be used: line 5: hash: the text of
+    with a letter changed: the export cannot be used: line 7: hash: the text of
       web.service has 1079023bf7bcaf0c02fab80c15cdf9c806014b79, and not
       91fedf94fc53008fc0aaced7445df2cbf4f33725
-    with a state changed: the export cannot be used: line 6: the checksum is not that
+    with a state changed: the export cannot be used: line 8: the checksum is not that
       of the lines above: the file was changed
-    with a state of its own: the export cannot be used: line 5: desired: unknown state
+    with a state of its own: the export cannot be used: line 7: desired: unknown state
       "perhaps": write "inactive", "loaded" or "launched"
-    with a machine changed: the export cannot be used: line 6: the checksum is not that
+    with an intent of its own: the export cannot be used: line 4: intent: it is
+      "cordoned", or "drained" with keepUp
+    with a machine changed: the export cannot be used: line 8: the checksum is not that
       of the lines above: the file was changed
     with a line twice: the export cannot be used: line 2: there is a second header
-    with something after it: the export cannot be used: line 7: there is something
+    with something after it: the export cannot be used: line 9: there is something
       after the end
-    of a newer format: the export cannot be used: the export is of format 2, and this
-      version reads format 1: upgrade it
-    with a field that is not known: the export cannot be used: line 3: unknown field
+    of a newer format: the export cannot be used: the export is of format 3, and this
+      version reads up to 2: upgrade fleet
+    with a field that is not known: the export cannot be used: line 5: unknown field
       `more`, expected one of `unit`, `hash`, `desired`, `generation`, `machine`,
       `source`, `sourceBase64`
     "#);
+}
+
+/// What an earlier version of fleet wrote, before there were intents in an export.
+const FORMAT_1: &str = concat!(
+    r#"{"kind":"header","format":"fleet-export","version":1,"fleet":"0.1.0","#,
+    r#""lineage":"first","revision":9,"epochs":9,"units":3}"#,
+    "\n",
+    r#"{"kind":"metadata","machine":"m-2","key":"rack","value":"7"}"#,
+    "\n",
+    r#"{"kind":"unit","unit":"db.service","hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","#,
+    r#""desired":"loaded","generation":0,"#,
+    r#""sourceBase64":"IyBjYWbpCltTZXJ2aWNlXQpFeGVjU3RhcnQ9L2Jpbi9kYgo="}"#,
+    "\n",
+    r#"{"kind":"unit","unit":"w@.service","hash":"254eba51e3b1329ed8fb0c932d49ad69a19a6b8a","#,
+    r#""desired":"inactive","generation":0,"source":"[Service]\nExecStart=/bin/w %i\n"}"#,
+    "\n",
+    r#"{"kind":"unit","unit":"web.service","hash":"91fedf94fc53008fc0aaced7445df2cbf4f33725","#,
+    r#""desired":"launched","generation":4,"machine":"m-1","#,
+    r#""source":"[Service]\nExecStart=/bin/web\n"}"#,
+    "\n",
+    r#"{"kind":"end","units":3,"metadata":1,"faults":0,"#,
+    r#""content":"5d8e17b5e0914cbd3ea65924814a92b4c2f722c300e8da7782188829fa474572","#,
+    r#""sha256":"25f08e532da44f1a7903347ca13ab82da8828bc3f3cab13ef668e3de9aeb4b99"}"#,
+    "\n",
+);
+
+#[tokio::test]
+async fn a_file_of_an_older_format_is_read() {
+    let target = registry();
+    let report = bring(&target, FORMAT_1.as_bytes()).await;
+    assert_eq!((report.created, report.kept, report.metadata, report.intents), (3, 1, 1, 0));
+    assert_eq!(report.differing, Some(Vec::new()));
+    assert!(FORMAT_1.contains(&report.content), "without intents the content is counted as before");
 }
 
 /// An unreadable unit harms nobody else, and is not passed over in silence.

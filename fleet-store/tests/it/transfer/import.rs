@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_core::{Epoch, Generation, Snapshot};
+use fleet_core::{Epoch, Generation, Intent, Snapshot};
 use fleet_store::{
     Adopted, ExpectUnit, ImportOptions, ImportReport, Key, PlacementsLeft, Registry, RegistryError,
     StoreError, Transaction, import,
@@ -71,6 +71,13 @@ async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
     assert_eq!((report.created, report.kept, report.left), (3, 0, 1));
     assert_eq!(report.why_left, Some(PlacementsLeft::EngineLeads));
     leader.renew().await.unwrap();
+    // What is placed from now on comes after what machines remember of the cluster before.
+    let remembered = read(&file).unwrap().epochs();
+    drop(leader.resign().await);
+    place(&led, "web.service", "m-1").await;
+    let epoch = snapshot(&led).await.placement("web.service").unwrap().epoch;
+    assert!(epoch > Epoch(remembered.0 + 1_000_000), "{epoch:?} {remembered:?}");
+    destroy(&led, "web.service").await.unwrap();
     for target in [full, led] {
         assert!(placements(&*snapshot(&target).await).is_empty());
     }
@@ -247,6 +254,22 @@ async fn metadata_that_differs_is_refused_unless_it_may_be_replaced() {
     assert_eq!((report.metadata, report.differing), (1, Some(Vec::new())));
 }
 
+#[tokio::test]
+async fn an_intent_that_differs_is_refused_unless_it_may_be_replaced() {
+    let target = registry();
+    target.set_intent(&id("m-2"), Some(Intent::Cordoned)).await.unwrap();
+    let written = file(&cluster().await).await;
+    let report = bring(&target, &written).await;
+    assert_eq!((report.refused[0].name.as_str(), report.intents), ("machine m-2", 1));
+    let reason = "the cluster wants it cordoned, the file drained with 2 up";
+    assert_eq!(report.refused[0].reasons, [reason]);
+    assert_eq!(target.export().await.unwrap().intents.len(), 1);
+    let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;
+    assert_eq!((report.intents, report.differing), (2, Some(Vec::new())));
+    let intents = target.export().await.unwrap().intents;
+    assert_eq!(intents[&id("m-2")], Intent::Drained { keep_up: 2 });
+}
+
 /// What somebody did between writing and reading back is not passed over.
 #[tokio::test]
 async fn what_is_read_back_is_compared() {
@@ -254,11 +277,13 @@ async fn what_is_read_back_is_compared() {
     let written = file(&cluster().await).await;
     bring(&target, &written).await;
     let import = read(&written).unwrap();
-    let plan = fleet_store::ImportPlan::new(import, &*snapshot(&target).await, &options());
+    let before = target.export().await.unwrap();
+    let plan = fleet_store::ImportPlan::new(import, &before, &options());
     destroy(&target, "web.service").await.unwrap();
     target.set_desired(&name("db.service"), "launched".parse().unwrap()).await.unwrap();
-    let differing = plan.differing(&*snapshot(&target).await);
-    assert_eq!(differing, ["db.service", "web.service"]);
+    target.set_intent(&id("m-3"), None).await.unwrap();
+    let differing = plan.differing(&target.export().await.unwrap());
+    assert_eq!(differing, ["db.service", "web.service", "machine m-3"]);
 }
 
 /// Epochs are counted from where the lineage begins, so without one they cannot come later.

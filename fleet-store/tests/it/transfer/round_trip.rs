@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fleet_core::Intent;
 use fleet_store::{ExpectUnit, MetadataChange, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use proptest::prelude::*;
@@ -12,7 +13,10 @@ use crate::support::{id, name, registry};
 /// A unit as it is made up: its text, desired state, and the machine that it is on.
 type MadeUp = (Vec<u8>, u8, Option<u8>);
 
-fn clusters() -> impl Strategy<Value = (BTreeMap<String, MadeUp>, BTreeMap<String, String>)> {
+/// What is made up of a cluster: its units, the metadata of a machine, and intents.
+type Cluster = (BTreeMap<String, MadeUp>, BTreeMap<String, String>, BTreeMap<u8, Option<u32>>);
+
+fn clusters() -> impl Strategy<Value = Cluster> {
     let text = prop_oneof![
         "[a-z ]{0,20}".prop_map(|it| format!("[Service]\nExecStart=/bin/{it}\n").into_bytes()),
         Just(b"# \xff\xfe\n[Service]\r\nExecStart=/bin/a\r\n".to_vec()),
@@ -20,11 +24,17 @@ fn clusters() -> impl Strategy<Value = (BTreeMap<String, MadeUp>, BTreeMap<Strin
     ];
     let unit = (text, 0..3_u8, proptest::option::of(0..3_u8));
     let units = proptest::collection::btree_map("[a-z]{1,3}(@[0-9]?)?\\.service", unit, 0..12);
-    (units, proptest::collection::btree_map("[a-z.]{1,3}", "\\PC{0,5}", 0..4))
+    let pairs = proptest::collection::btree_map("[a-z.]{1,3}", "\\PC{0,5}", 0..4);
+    let keep_up = proptest::option::of(0..3_u32);
+    (units, pairs, proptest::collection::btree_map(0..4_u8, keep_up, 0..3))
 }
 
-async fn build(units: &BTreeMap<String, MadeUp>, pairs: &BTreeMap<String, String>) -> Registry {
+async fn build((units, pairs, intents): &Cluster) -> Registry {
     let registry = registry();
+    for (machine, keep_up) in intents {
+        let intent = keep_up.map_or(Intent::Cordoned, |keep_up| Intent::Drained { keep_up });
+        registry.set_intent(&id(&format!("m-{machine}")), Some(intent)).await.unwrap();
+    }
     for (text, (source, desired, machine)) in units {
         let unit = name(text);
         let states = ["inactive", "loaded", "launched"];
@@ -53,10 +63,11 @@ fn inner(file: &[u8]) -> Vec<&str> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_cluster_comes_back_as_it_was((units, pairs) in clusters()) {
+    fn a_cluster_comes_back_as_it_was(cluster in clusters()) {
+        let units = &cluster.0;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let source = build(&units, &pairs).await;
+            let source = build(&cluster).await;
             let written = file(&source).await;
             prop_assert_eq!(&written, &file(&source).await, "the same cluster, other bytes");
             let target = registry();

@@ -6,30 +6,38 @@ use fleet_store::ImportOrigin;
 
 use super::{bring, read, registry, snapshot, wrapped};
 
-/// The hash of a unit file as fleet v1 writes it: 20 numbers.
-fn numbers(byte: u8) -> String {
-    vec![byte.to_string(); 20].join(",")
+/// The text of a unit file, and its hash.
+const WEB: (&str, &str) =
+    ("[Service]\nExecStart=/bin/web\n", "91fedf94fc53008fc0aaced7445df2cbf4f33725");
+
+/// A hash as fleet v1 writes it: 20 numbers.
+fn numbers(hash: &str) -> String {
+    let numbers = (0..40).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Keys and values of a cluster of fleet v1, with something of everything.
 fn keys(prefix: &str) -> Vec<(String, String)> {
-    let object = |name: &str, byte: u8| {
-        let numbers = numbers(byte);
+    let object = |name: &str, hash: &str| {
+        let numbers = numbers(hash);
         format!("{{\"Name\":\"{name}\",\"UnitHash\":[{numbers}]}}")
     };
-    let ones = "01".repeat(20);
+    let (text, web) = WEB;
+    let [none, bad] = ["02", "03"].map(|it| it.repeat(20));
+    let file = serde_json::json!({ "Raw": text }).to_string();
     let keys = [
-        ("job/web.service/object", object("web.service", 1)),
+        ("job/web.service/object", object("web.service", web)),
         ("job/web.service/target-state", "launched".to_owned()),
         ("job/web.service/target", "m-1".to_owned()),
         ("job/web.service/job-state", "m-1".to_owned()),
-        ("job/half.service/object", object("half.service", 1)),
+        ("job/half.service/object", object("half.service", web)),
         ("job/ghost.service/target-state", "launched".to_owned()),
-        ("job/lost.service/object", object("lost.service", 2)),
-        ("job/odd.service/object", object("odd.service", 1)),
+        ("job/lost.service/object", object("lost.service", &none)),
+        ("job/bad.service/object", object("bad.service", &bad)),
+        ("job/odd.service/object", object("odd.service", web)),
         ("job/odd.service/target-state", "paused".to_owned()),
-        ("job/alias.service/object", object("other.service", 1)),
-        ("job/name/object", object("name", 1)),
+        ("job/alias.service/object", object("other.service", web)),
+        ("job/name/object", object("name", web)),
         ("machines/m-1/object", "{}".to_owned()),
         ("machines/m-1/metadata/rack", "7".to_owned()),
         ("states/web.service/m-1", "{}".to_owned()),
@@ -37,7 +45,8 @@ fn keys(prefix: &str) -> Vec<(String, String)> {
         ("lease/engine-leader", "{}".to_owned()),
         ("engine/version", "1".to_owned()),
         ("future/a", "x".to_owned()),
-        (&format!("unit/{ones}"), r#"{"Raw":"[Service]\nExecStart=/bin/web\n"}"#.to_owned()),
+        (&format!("unit/{web}"), file.clone()),
+        (&format!("unit/{bad}"), file),
     ];
     keys.map(|(key, value)| (format!("{prefix}{key}"), value)).into()
 }
@@ -78,6 +87,9 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     job/web.service/object: web.service launched Some(MachineId("m-1"))
     refused: RefusedImport { place: "job/alias.service/object", name: "alias.service",
       reasons: ["the object is that of \"other.service\""] }
+    refused: RefusedImport { place: "job/bad.service/object", name: "bad.service",
+      reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged:
+      its text has another hash: submit it by hand"] }
     refused: RefusedImport { place: "job/lost.service/object", name: "lost.service",
       reasons: ["its unit file unit/0202020202020202020202020202020202020202 is missing"]
       }
@@ -95,7 +107,7 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
 
 #[tokio::test]
 async fn what_is_sound_is_imported_with_its_machine() {
-    let bad = ["lost", "odd", "alias", "name"];
+    let bad = ["lost", "bad", "odd", "alias", "name"];
     let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
     let target = registry();
     let report = bring(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;

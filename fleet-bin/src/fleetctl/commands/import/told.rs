@@ -21,6 +21,7 @@ pub(super) struct Told {
     replaced: u64,
     same: u64,
     metadata: u64,
+    intents: u64,
     kept: u64,
     left: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -78,6 +79,7 @@ impl Told {
         self.written = report.differing.is_some();
         (self.created, self.replaced, self.same) = (report.created, report.replaced, report.same);
         (self.kept, self.left, self.metadata) = (report.kept, report.left, report.metadata);
+        self.intents = report.intents;
         self.why_left = report.why_left.map(|why| why.to_string()).unwrap_or_default();
         let refused = report.refused.into_iter();
         let refused =
@@ -104,6 +106,9 @@ impl Told {
         lines.push(format!("units: {counts}, {} the same already", self.same));
         if self.metadata > 0 {
             lines.push(format!("metadata: {} set", self.metadata));
+        }
+        if self.intents > 0 {
+            lines.push(format!("machines to take no units: {} noted", self.intents));
         }
         lines.extend(self.placements());
         let read_back = match &self.differing {

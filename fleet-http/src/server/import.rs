@@ -1,0 +1,28 @@
+//! `POST /import`: what a cluster that comes in hands over beside its units and metadata.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+
+use super::api::Shared;
+use super::extract::read_body;
+use super::failure::Failure;
+use crate::wire::decode_hand_over;
+
+/// `POST /import`
+///
+/// What is placed from now on comes after all that machines may remember of the other cluster, and
+/// the machines that were to take no units there take none here. It is asked before units come in,
+/// and can be repeated.
+pub(super) async fn import(
+    State(api): State<Shared>,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let body = read_body(request.into_body()).await?;
+    let (epochs, intents) = decode_hand_over(&body).map_err(Failure::bad)?;
+    api.registry.raise_epochs(epochs).await?;
+    for (machine, intent) in intents {
+        let revision = api.registry.set_intent(&machine, Some(intent)).await?;
+        api.settle(revision).await;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

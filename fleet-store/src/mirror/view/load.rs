@@ -1,0 +1,173 @@
+//! Pure: the view of a whole listing.
+//!
+//! What comes change by change has its place looked for. Of a whole cluster all is at hand: units
+//! are joined with their contents, and states with the names of their units, by walking along
+//! both; large maps are filled in their own order, which makes them smaller, too; and what many
+//! units share is read once.
+
+use std::collections::btree_map;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use fleet_core::{Fault, MachineId, Unit, UnitState};
+use fleet_unitfile::UnitName;
+
+use super::{View, fault, warn};
+use crate::codec::{UnitRecord, decode_state, decode_unit};
+use crate::mirror::concern::Concerned;
+use crate::mirror::contents::{Content, Contents, Stored};
+use crate::mirror::difference::Difference;
+use crate::{ContentId, Entry, Key, Layout, Listing};
+
+type Record = Result<UnitRecord, Box<Fault>>;
+
+/// The entries of a listing, by what they are about.
+#[derive(Default)]
+struct Stock {
+    records: Vec<(UnitName, Record)>,
+    contents: Vec<(ContentId, Stored)>,
+    states: Vec<(UnitName, MachineId, Vec<u8>)>,
+    /// What is taken over as if it had changed: machines first, which others name.
+    rest: Vec<(Key, Entry)>,
+}
+
+impl Stock {
+    fn of(layout: &Layout, entries: Vec<Entry>) -> Self {
+        let mut stock = Self::default();
+        for entry in entries {
+            match layout.parse(&entry.key) {
+                Some(Key::Unit(unit)) => {
+                    let record = decode_unit(&entry.value);
+                    let record = record.map_err(|e| Box::new(fault("the unit's record", &e)));
+                    stock.records.push((unit, record));
+                }
+                Some(Key::Content(id)) => {
+                    let stored = Stored { value: entry.value, modified: entry.modified };
+                    stock.contents.push((id, stored));
+                }
+                Some(Key::State(machine, unit)) => stock.states.push((unit, machine, entry.value)),
+                Some(key) => stock.rest.push((key, entry)),
+                None => {}
+            }
+        }
+        stock.rest.sort_by(|(one, _), (other, _)| turn(one).cmp(&turn(other)));
+        stock
+    }
+}
+
+/// When a key has its turn: placements by unit, in whose order they are kept.
+fn turn(key: &Key) -> (u8, Option<&UnitName>) {
+    match key {
+        Key::Machine(_) => (0, None),
+        Key::Placement(_, unit) => (1, Some(unit)),
+        _ => (2, None),
+    }
+}
+
+impl View {
+    /// The view of a whole listing. What this view has read already is not read once more.
+    pub(in crate::mirror) fn relist(&self, listing: Listing) -> Self {
+        let mut view = Self::new(self.layout.clone());
+        view.demands = self.demands.clone();
+        view.concerned = Concerned::everybody(); // what is missing may have been theirs
+        let Stock { records, contents, states, rest } = Stock::of(&view.layout, listing.entries);
+        view.records = records.into_iter().collect();
+        let mut touched = Difference::default();
+        for (key, entry) in rest {
+            view.put(key, &entry.value, entry.modified, Some(self), &mut touched);
+        }
+        view.load_units(contents, self);
+        view.load_states(states);
+        // Units whose placements cannot be understood are among what was touched.
+        view.settle(&touched, listing.revision, Some(self));
+        view.decisive = listing.revision; // what is missing from the listing may have been there
+        view.feed = self.feed.clone();
+        let difference = Difference::between(&self.snapshot, &view.snapshot);
+        view.feed.leap(listing.revision, difference);
+        view
+    }
+
+    /// Puts together all units that have a record.
+    fn load_units(&mut self, stored: Vec<(ContentId, Stored)>, known: &Self) {
+        let users = self.records.iter().enumerate().filter_map(|(at, (unit, record))| {
+            let content = record.as_ref().ok()?.content;
+            Some((content, at, unit.clone()))
+        });
+        let mut users: Vec<_> = users.collect();
+        users.sort_unstable();
+        let named = users.iter().map(|(content, _, unit)| (*content, unit.clone()));
+        self.contents = Contents::of(stored, named, &known.contents, &mut self.demands);
+        let mut contents = self.contents_by_unit(users);
+        let records = std::mem::take(&mut self.records);
+        let mut units = Vec::with_capacity(records.len());
+        for ((name, record), content) in records.iter().zip(&mut contents) {
+            match self.loaded(name, record, content.take(), known) {
+                Ok(unit) => units.push(unit),
+                Err(fault) => self.edit().put_fault(name.clone(), fault),
+            }
+        }
+        self.records = records;
+        self.edit().put_units(units);
+    }
+
+    /// For each record, in order of names, the content that it names.
+    fn contents_by_unit(
+        &self,
+        users: Vec<(ContentId, usize, UnitName)>,
+    ) -> Vec<Option<Result<Content, Fault>>> {
+        let mut found = Vec::new();
+        found.resize_with(self.records.len(), || None);
+        let mut join = self.contents.join();
+        for (content, at, _) in users {
+            if let Some(slot) = found.get_mut(at) {
+                *slot = Some(join.get(content));
+            }
+        }
+        found
+    }
+
+    fn loaded(
+        &mut self,
+        name: &UnitName,
+        record: &Record,
+        content: Option<Result<Content, Fault>>,
+        known: &Self,
+    ) -> Result<Arc<Unit>, Fault> {
+        let record = *record.as_ref().map_err(|fault| Fault::clone(fault))?;
+        let content = content.unwrap_or_else(|| self.contents.get(record.content))?;
+        let before = known.snapshot.unit(name.as_str()).cloned();
+        self.unit_of(name, record, content, before)
+    }
+
+    fn load_states(&mut self, mut states: Vec<(UnitName, MachineId, Vec<u8>)>) {
+        states.sort_unstable_by(|(one, on, _), (other, there, _)| (one, on).cmp(&(other, there)));
+        let mut names = Names { left: self.records.iter().peekable() };
+        let states: Vec<_> = states
+            .into_iter()
+            .filter_map(|(unit, machine, value)| {
+                read_state(names.shared(unit), self.shared_id(machine), &value)
+            })
+            .collect();
+        self.edit().put_states(states);
+    }
+}
+
+fn read_state(unit: UnitName, machine: MachineId, value: &[u8]) -> Option<UnitState> {
+    decode_state(unit.clone(), machine, value).map_err(|error| warn("state", &unit, &error)).ok()
+}
+
+/// The names of the records, for names that come in order as well.
+struct Names<'a> {
+    left: Peekable<btree_map::Iter<'a, UnitName, Record>>,
+}
+
+impl Names<'_> {
+    /// The same name, sharing its text with the unit's record, if there is one.
+    fn shared(&mut self, name: UnitName) -> UnitName {
+        while self.left.next_if(|(other, _)| **other < name).is_some() {}
+        match self.left.peek() {
+            Some((other, _)) if **other == name => (*other).clone(),
+            _ => name,
+        }
+    }
+}
