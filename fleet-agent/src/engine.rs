@@ -17,7 +17,7 @@ use crate::emptying::waits_for_ups;
 use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
-use crate::{Agent, Clock, Shutdown};
+use crate::{Agent, Beat, Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -54,6 +54,7 @@ pub struct Engine {
     config: EngineConfig,
     /// The candidate's place in the cluster, if that is known here.
     presence: Option<watch::Receiver<Option<Arc<Presence>>>>,
+    beat: Beat,
 }
 
 /// What else than news to decide on is a reason to plan again.
@@ -78,7 +79,13 @@ impl Engine {
     /// An engine that does not run yet.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        Self { config, presence: None }
+        Self { config, presence: None, beat: Beat::new("engine") }
+    }
+
+    /// By which the engine marks its turns, for the [pulse](crate::Pulse) that watches its run.
+    #[must_use]
+    pub fn beat(&self) -> Beat {
+        self.beat.clone()
     }
 
     /// Lets it stand for election only while this agent has the candidate's place in the cluster.
@@ -105,7 +112,7 @@ impl Engine {
             let elected = tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                elected = registry.campaign(candidate, *ttl) => elected,
+                elected = self.beat.turn(registry.campaign(candidate, *ttl)) => elected,
             };
             match elected {
                 Ok(Some(leadership)) => {
@@ -154,6 +161,7 @@ impl Engine {
             leadership.clone(),
             self.config.ttl,
             self.config.clock.clone(),
+            self.beat.clone(),
         )));
         // In a fixed order, so that simulated clusters can be replayed.
         let end = tokio::select! {
@@ -179,7 +187,8 @@ impl Engine {
         let mut wake = Wake::of(&self.config.mirror);
         let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let again = match self.pass(leadership, &mut planner, &mut missing).await {
+            let pass = self.pass(leadership, &mut planner, &mut missing);
+            let again = match self.beat.turn(pass).await {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -323,11 +332,11 @@ impl Drop for Keeper {
 }
 
 /// Renews until the leadership is lost.
-async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>) {
+async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>, beat: Beat) {
     let mut renewed = clock.now();
     loop {
         clock.sleep(ttl / 3).await;
-        match leadership.renew().await {
+        match beat.turn(leadership.renew()).await {
             Ok(()) => renewed = clock.now(),
             Err(RegistryError::Deposed { .. }) => return,
             Err(_) if clock.now().since(renewed) >= ttl => return,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::gate::Standing;
 use super::notes::{Note, Notes};
 use super::problems::chain;
-use crate::{Clock, ServiceError, ServiceManager, Shutdown};
+use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a unit that could not be stopped is told again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -35,6 +35,7 @@ pub(crate) struct FenceKeeper {
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
     /// Told each time a unit has been stopped: it may have to be started again.
     pub(crate) stopped: Arc<Notify>,
+    pub(crate) beat: Beat,
 }
 
 /// The stops that are under way.
@@ -49,14 +50,15 @@ struct Stops {
 impl FenceKeeper {
     /// Runs until told to end.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let noted = noted(&*self.notes, &*self.clock).await;
+        let beat = self.beat.clone();
+        let noted = beat.turn(noted(&*self.notes, &*self.clock)).await;
         let mut changes = self.manager.changes();
         let mut stops = Stops::default();
         loop {
             let fence = self.standing.borrow_and_update().map_or(noted, |it| it.until);
             let passed = self.clock.now() >= fence;
             if passed {
-                self.stop_all(&mut stops).await;
+                beat.turn(self.stop_all(&mut stops)).await;
             }
             // In a fixed order, so that simulated clusters can be replayed.
             tokio::select! {

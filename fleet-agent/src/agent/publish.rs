@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{ActiveState, LoadState, MachineId, SystemdState, TargetState, UnitState};
+use fleet_core::{
+    ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, UnitState,
+};
 use fleet_store::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::problems::{Problem, Problems, chain};
-use crate::{Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
+use crate::{Beat, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a publication that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -22,6 +24,9 @@ pub(crate) struct Publisher {
     pub(crate) problems: Arc<Problems>,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Told a revision that the mirror has to come to.
+    pub(crate) written: watch::Sender<Revision>,
+    pub(crate) beat: Beat,
 }
 
 /// What has been published, and what has to be looked at again.
@@ -46,14 +51,14 @@ impl Publisher {
                 biased;
                 () = shutdown.wait() => return,
                 changed = self.presence.changed() => match changed {
-                    Ok(()) => self.begin_anew(&mut ledger).await,
+                    Ok(()) => self.beat.turn(self.begin_anew(&mut ledger)).await,
                     Err(_) => return,
                 },
                 units = problems.next() => ledger.dirty.extend(units),
                 units = states.next() => ledger.dirty.extend(units),
                 () = self.clock.sleep(RETRY), if self.owes(&ledger) => {}
             }
-            if let Err(error) = self.publish(&mut ledger).await {
+            if let Err(error) = self.beat.turn(self.publish(&mut ledger)).await {
                 tracing::warn!(error = &*error, "cannot publish unit states");
             }
         }
@@ -99,7 +104,11 @@ impl Publisher {
         }
         ledger.published.extend(put.iter().map(|state| (state.unit.clone(), None)));
         if !put.is_empty() || !remove.is_empty() {
-            presence.publish_states(&put, &remove).await?;
+            let revision = presence.publish_states(&put, &remove).await?;
+            // To remove what is not there makes no revision.
+            if remove.is_empty() {
+                self.written.send_replace(revision);
+            }
         }
         for state in put {
             ledger.published.insert(state.unit.clone(), Some(state));

@@ -21,7 +21,7 @@ use super::problems::{Order, Problem, Problems, chain};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::Wake;
-use crate::{Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
+use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
 const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
@@ -48,6 +48,7 @@ pub(crate) struct Surroundings {
     pub(crate) fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
     /// Tells when such a unit was stopped.
     pub(crate) stopped: Arc<Notify>,
+    pub(crate) beat: Beat,
 }
 
 /// Makes one machine's service manager agree with the cluster.
@@ -73,6 +74,7 @@ pub(crate) struct Reconciler {
     /// Which units must not be started yet.
     entrance: Entrance,
     stopped: Arc<Notify>,
+    beat: Beat,
     /// When this daemon starts what its machine had, unless it sees the cluster before.
     blind_from: Option<Timestamp>,
 }
@@ -88,6 +90,7 @@ impl Reconciler {
             memory: Memory::new(machine.clone(), with.notes, with.fenced),
             entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
             stopped: with.stopped,
+            beat: with.beat,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
             presence: with.presence,
@@ -105,7 +108,8 @@ impl Reconciler {
 
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        self.memory.recall().await;
+        let beat = self.beat.clone();
+        beat.turn(self.memory.recall()).await;
         let mut wake = Wake::of(&self.mirror);
         let mut changes = self.manager.changes();
         loop {
@@ -113,7 +117,7 @@ impl Reconciler {
             let retry_at = tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                retry_at = self.pass() => retry_at,
+                retry_at = beat.turn(self.pass()) => retry_at,
             };
             if !self.wait_for_work(&mut wake, &mut changes, &mut shutdown, retry_at).await {
                 return;

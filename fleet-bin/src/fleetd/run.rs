@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_agent::{Clock, SystemClock};
+use fleet_core::Timestamp;
 use fleet_http::{Listen, ListenError, Listener};
 use listenfd::ListenFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,7 +68,7 @@ pub(crate) async fn run(
                     told.reload = source.reload(&machine, &running, &level);
                     notify::ready(told.now(&running));
                 }
-                () = told.pause(&clock) => told.tell(&running),
+                () = told.pause(&clock) => told.tell(&running, clock.now()),
             }
         },
     };
@@ -94,10 +95,10 @@ impl Told {
     }
 
     /// Tells that all loops are alive, if they are, and how the daemon is, if that has changed.
-    fn tell(&mut self, running: &Running) {
-        match running.silent().as_slice() {
+    fn tell(&mut self, running: &Running, now: Timestamp) {
+        match running.silent(now).as_slice() {
             [] => notify::alive(),
-            silent => tracing::error!(?silent, "loops do not take their turns any more"),
+            silent => tracing::error!(?silent, "loops hang"),
         }
         let before = std::mem::take(&mut self.status);
         if self.now(running) != before {
