@@ -46,7 +46,8 @@ pub trait ServiceManager: Send + Sync + 'static {
 
     /// Starts a unit and remembers the generation; returns when its start is over.
     ///
-    /// A unit that failed before gets a new attempt; one that is active stays as it is.
+    /// A unit that failed before gets a new attempt, with a new count of its starts; one that is
+    /// active stays as it is.
     ///
     /// # Errors
     ///
@@ -60,6 +61,26 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Stops a unit and waits for its end; it stays loaded. A start or restart of it that is under
     /// way is given up, so that the end takes no longer than that of a unit that runs.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
+
+    /// Has a unit that is active read its own configuration again, as its file says how, and
+    /// returns when that is over. The unit goes on running, and what was asked of it stays as it
+    /// was. The desired state of a unit does not say this, so no agent asks for it.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::ReloadFailed`] when that is not possible: the unit is not active, its file
+    /// does not say how, or it has failed to do it. A service manager that reloads no unit says so,
+    /// which is what is provided.
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let unit = unit.clone();
+        if self.get(&unit).await?.is_none() {
+            return Err(ServiceError::NotLoaded { unit });
+        }
+        let problem = "this service manager cannot have a unit read its configuration again: \
+                       restart it"
+            .to_owned();
+        Err(ServiceError::ReloadFailed { unit, problem })
+    }
 
     /// One known unit; `None` when it is not known.
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError>;
@@ -158,6 +179,14 @@ pub enum ServiceError {
         /// The unit.
         unit: UnitName,
         /// What happened.
+        problem: String,
+    },
+    /// The unit did not read its configuration again. It runs on.
+    #[error("{unit} was not reloaded: {problem}")]
+    ReloadFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened, and what would do instead.
         problem: String,
     },
     /// A file or process could not be handled.

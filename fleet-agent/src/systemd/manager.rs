@@ -124,6 +124,10 @@ impl ServiceManager for SystemdManager {
         order::stop(&self.machine, unit).await
     }
 
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        order::reload_unit(&self.machine, unit).await
+    }
+
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
         self.machine.bus()?;
         Ok(self.machine.units.managed(unit))

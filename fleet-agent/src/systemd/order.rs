@@ -4,10 +4,10 @@ use fleet_core::{Generation, TargetState};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
-use super::bus::{Bus, CallError};
+use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::jobs::JobEnd;
 use super::machine::{Machine, unavailable};
-use super::reason::{start_problem, stop_problem};
+use super::reason::{reload_problem, start_problem, stop_problem};
 use super::record::{Order, Record};
 use crate::ServiceError;
 
@@ -84,6 +84,36 @@ pub(crate) async fn stop_and_wait(
     let job = ask_to_stop(bus, unit).await?;
     let end = job.map(|job| asking.wait_for(job));
     stopped(machine, unit, end).await
+}
+
+/// Has a unit read its own configuration again, and waits until that is over.
+pub(crate) async fn reload_unit(machine: &Machine, unit: &UnitName) -> Result<(), ServiceError> {
+    let turn = machine.gates.turn(unit).await;
+    let bus = machine.bus()?;
+    machine.record(unit)?;
+    let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
+    if !machine.units.seen(unit).is_active() {
+        return Err(failed("it is not active: start it".to_owned()));
+    }
+    let can_reload = bus.property::<bool>(&unit_path(unit.as_str()), UNIT, "CanReload").await;
+    if !can_reload.map_err(unavailable)? {
+        let problem = "it does not say how: write ExecReload= or Type=notify-reload, or restart it";
+        return Err(failed(problem.to_owned()));
+    }
+    let asking = machine.jobs.ask(unit);
+    let job = match bus.job("ReloadUnit", unit.as_str()).await {
+        Ok(job) => job,
+        Err(CallError::Refused { message, .. }) => return Err(failed(message)),
+        Err(error) => return Err(unavailable(error)),
+    };
+    let end = asking.wait_for(job);
+    drop(turn);
+    match end_of(end).await? {
+        JobEnd::Told(result) if result == "done" => Ok(()),
+        JobEnd::Told(result) => Err(failed(reload_problem(&result))),
+        // The unit's state does not tell how that went.
+        JobEnd::Unheard => Err(failed("its end was missed: ask again".to_owned())),
+    }
 }
 
 /// The path of the job; `None` when systemd knows nothing that it could stop.

@@ -46,6 +46,18 @@ fn triggers(unit: &UnitName) -> bool {
     matches!(unit.unit_type(), UnitType::Path | UnitType::Socket | UnitType::Timer)
 }
 
+/// Why a unit was not reloaded, by the result of its job.
+pub(crate) fn reload_problem(result: &str) -> String {
+    match result {
+        "failed" => "what it runs for that has failed: its own log has the reason".to_owned(),
+        "timeout" => "it took longer than its job may take".to_owned(),
+        "canceled" => "another order has overtaken it".to_owned(),
+        // It has ended since it was looked at.
+        "invalid" => "it is not active: start it".to_owned(),
+        other => format!("the result of its reload is {other:?}"),
+    }
+}
+
 /// Why a stop did not succeed, by the result of its job.
 pub(crate) fn stop_problem(result: &str) -> String {
     match result {

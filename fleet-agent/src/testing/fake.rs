@@ -308,6 +308,23 @@ impl ServiceManager for FakeManager {
         Ok(())
     }
 
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let mut state = self.lock();
+        state.calls.push(Call::ReloadUnit(unit.clone()));
+        let can_reload = state.behaviour.get(unit) == Some(&Behaviour::Reloads);
+        let found = state.units.get_mut(unit);
+        let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
+        let problem = match found.state.active {
+            ActiveState::Active if can_reload => {
+                found.write("reloaded");
+                return Ok(());
+            }
+            ActiveState::Active => "it does not say how",
+            _ => "it is not active",
+        };
+        Err(ServiceError::ReloadFailed { unit: unit.clone(), problem: problem.to_owned() })
+    }
+
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
         Ok(self.lock().units.get(unit).map(|found| found.managed(unit)))
     }
@@ -370,7 +387,7 @@ fn started(
     };
     match (problem, behaviour) {
         (Some(problem), _) => (ended(&running, ExitStatus::Code(203)), Some(problem)),
-        (None, Behaviour::Runs | Behaviour::Writes(_)) => (running, None),
+        (None, Behaviour::Runs | Behaviour::Writes(_) | Behaviour::Reloads) => (running, None),
         (None, Behaviour::Exits(code)) => (ended(&running, ExitStatus::Code(code)), None),
         (None, Behaviour::Task(code)) => {
             let exit = ExitStatus::Code(code);

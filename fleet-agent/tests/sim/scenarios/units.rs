@@ -18,6 +18,7 @@ fn story(cluster: &Cluster, machine: usize) -> String {
         Call::Start(unit, _) => format!("start {unit}"),
         Call::Restart(unit, _) => format!("restart {unit}"),
         Call::Stop(unit) => format!("stop {unit}"),
+        Call::ReloadUnit(unit) => format!("reload {unit}"),
     };
     let events = cluster.hosts[machine].events();
     events.iter().map(|event| line(&event.call) + "\n").collect()
