@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
@@ -52,7 +53,8 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`ServiceError::StartFailed`] when the unit did not become active. It counts as launched
-    /// all the same, and its own restart policy goes on.
+    /// all the same, and its own restart policy goes on. Only after
+    /// [`ServiceError::NothingToTrigger`] it does not.
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit if it is active, starts it again, and remembers the generation.
@@ -92,6 +94,18 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// it; nothing if that is nothing, or if this service manager cannot know. When it becomes
     /// something else, the unit has changed.
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        let _ = unit;
+        Ok(None)
+    }
+
+    /// The time-out of a known unit's stop, as its service manager goes by it: with what the
+    /// machine adds to the unit, and with the machine's own defaults; [`Duration::MAX`] for one
+    /// that never passes. Nothing when what the unit's file says is all that counts.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
+    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
@@ -172,6 +186,15 @@ pub enum ServiceError {
         unit: UnitName,
         /// What happened.
         problem: String,
+    },
+    /// The unit is there to start another, which is not loaded yet. It counts as not started: start
+    /// it again when the other one has come.
+    #[error("{unit} did not start: {missing}, which it is to start, is not loaded on its machine")]
+    NothingToTrigger {
+        /// The unit: a timer, socket or path.
+        unit: UnitName,
+        /// The other one.
+        missing: String,
     },
     /// The unit did not stop, or another order has overtaken its stop.
     #[error("{unit} did not stop: {problem}")]
