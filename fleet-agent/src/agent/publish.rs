@@ -5,17 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{
-    ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, UnitState,
+    ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
 };
 use fleet_store::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::problems::{Problem, Problems, chain};
+use crate::clock::wait_until;
 use crate::{Beat, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a publication that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long to rest after a publication, at least and at most: as long as it took. Changes come in
+/// swarms, and each publication costs the store a commit and every mirror a change.
+const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Writes each unit's state when it changes, under the machine's presence.
 pub(crate) struct Publisher {
@@ -35,6 +40,20 @@ struct Ledger {
     /// What the store says of each unit; nothing where a write failed, which may have happened.
     published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
+    /// What could not be seen, and is to be looked at again by itself.
+    unseen: BTreeSet<UnitName>,
+    /// When the next publication may begin.
+    due: Timestamp,
+    /// When to look again at what could not be seen.
+    look_at: Timestamp,
+}
+
+impl Ledger {
+    /// When to publish next; nothing while there is nothing to publish.
+    fn next(&self) -> Option<Timestamp> {
+        let look_at = (!self.unseen.is_empty()).then_some(self.look_at.max(self.due));
+        (!self.dirty.is_empty()).then_some(self.due).or(look_at)
+    }
 }
 
 impl Publisher {
@@ -45,6 +64,7 @@ impl Publisher {
         let mut ledger = Ledger::default();
         self.presence.mark_changed();
         loop {
+            let next = self.next(&ledger);
             // Whatever changes while a publication is under way goes into the next one. The order
             // is fixed, so that simulated clusters can be replayed.
             tokio::select! {
@@ -56,10 +76,31 @@ impl Publisher {
                 },
                 units = problems.next() => ledger.dirty.extend(units),
                 units = states.next() => ledger.dirty.extend(units),
-                () = self.clock.sleep(RETRY), if self.owes(&ledger) => {}
+                () = wait_until(&*self.clock, next) => {}
             }
-            if let Err(error) = self.beat.turn(self.publish(&mut ledger)).await {
+            if self.next(&ledger).is_some_and(|next| next <= self.clock.now()) {
+                self.publish_and_rest(&mut ledger).await;
+            }
+        }
+    }
+
+    async fn publish_and_rest(&self, ledger: &mut Ledger) {
+        let begin = self.clock.now();
+        if begin >= ledger.look_at {
+            ledger.dirty.append(&mut ledger.unseen);
+        }
+        let published = self.beat.turn(self.publish(ledger)).await;
+        let end = self.clock.now();
+        ledger.due = end.after(end.since(begin).clamp(REST.0, REST.1));
+        match published {
+            Ok(unseen) if unseen.is_empty() => {}
+            Ok(unseen) => {
+                ledger.unseen.extend(unseen);
+                ledger.look_at = end.after(RETRY);
+            }
+            Err(error) => {
                 tracing::warn!(error = &*error, "cannot publish unit states");
+                ledger.due = end.after(RETRY);
             }
         }
     }
@@ -68,6 +109,7 @@ impl Publisher {
     /// published under.
     async fn begin_anew(&self, ledger: &mut Ledger) {
         ledger.published.clear();
+        ledger.due = Timestamp::default();
         ledger.dirty.extend(self.problems.units());
         match self.manager.list().await {
             Ok(units) => ledger.dirty.extend(units.into_iter().map(|unit| unit.unit)),
@@ -75,14 +117,18 @@ impl Publisher {
         }
     }
 
-    /// Whether the last publication failed and could now succeed.
-    fn owes(&self, ledger: &Ledger) -> bool {
-        !ledger.dirty.is_empty() && self.presence.borrow().is_some()
+    /// When to publish next; nothing while there is nothing to publish, or nobody to publish it.
+    fn next(&self, ledger: &Ledger) -> Option<Timestamp> {
+        self.presence.borrow().as_ref().and_then(|_| ledger.next())
     }
 
-    async fn publish(&self, ledger: &mut Ledger) -> Result<(), Box<dyn std::error::Error>> {
+    /// Publishes what is to be looked at again. Returns what could not be seen.
+    async fn publish(
+        &self,
+        ledger: &mut Ledger,
+    ) -> Result<BTreeSet<UnitName>, Box<dyn std::error::Error>> {
         let Some(presence) = self.presence.borrow().clone() else {
-            return Ok(());
+            return Ok(BTreeSet::new());
         };
         let (mut put, mut remove, mut unseen) = (Vec::new(), Vec::new(), BTreeSet::new());
         for unit in &ledger.dirty {
@@ -114,8 +160,8 @@ impl Publisher {
             ledger.published.insert(state.unit.clone(), Some(state));
         }
         ledger.published.retain(|unit, _| !remove.contains(unit));
-        ledger.dirty = unseen;
-        Ok(())
+        ledger.dirty.clear();
+        Ok(unseen)
     }
 
     /// What to publish of a unit; nothing when this machine has nothing to do with it.

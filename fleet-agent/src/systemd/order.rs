@@ -1,13 +1,13 @@
 //! Starts, restarts and stops units, and waits for the ends of the jobs that this makes.
 
-use fleet_core::{Generation, TargetState};
+use fleet_core::{Generation, KnownUnit, TargetState};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
 use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::jobs::JobEnd;
 use super::machine::{Machine, unavailable};
-use super::reason::{reload_problem, start_problem, stop_problem};
+use super::reason::{reload_problem, start_problem, stop_problem, triggers};
 use super::record::{Order, Record};
 use crate::ServiceError;
 
@@ -24,14 +24,17 @@ pub(crate) async fn launch(
     let turn = machine.gates.turn(unit).await;
     let bus = machine.bus()?;
     let mut record = machine.record(unit)?;
+    let before = record.known;
     let seen = machine.units.seen(unit);
     if record.has_begun(generation, seen.invocation()) {
         return accepted(machine, unit, record, TargetState::Launched, generation);
     }
     record.order = Some(Order { generation, invocation: seen.invocation().to_vec() });
     machine.remember(unit, record.clone())?;
-    // A person's order begins a new count of failures and starts.
-    drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
+    if !machine.units.end_new(unit) {
+        // A person's order begins a new count of failures and starts.
+        drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
+    }
     let asking = machine.jobs.ask(unit);
     let job = bus.job(method, unit.as_str()).await;
     if let Err(error @ CallError::Lost(_)) = job {
@@ -42,12 +45,54 @@ pub(crate) async fn launch(
         Ok(job) => {
             let end = asking.wait_for(job);
             drop(turn);
-            started(machine, unit, end_of(end).await?)
+            let end = end_of(end).await?;
+            if let Some(missing) = missing(machine, &bus, unit, &end).await? {
+                take_back(machine, unit, before).await?;
+                return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
+            }
+            started(machine, unit, end)
         }
         Err(CallError::Refused { message, .. } | CallError::Lost(message)) => Some(message),
     };
     let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
     problem.map_or(Ok(()), |problem| Err(failed(problem)))
+}
+
+/// What a timer, socket or path is to start and systemd does not have, where it has refused to
+/// start the unit for that: it then does nothing, and has not failed either.
+async fn missing(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    end: &JobEnd,
+) -> Result<Option<String>, ServiceError> {
+    let is_refused = *end == JobEnd::Told("failed".to_owned());
+    if !is_refused || !triggers(unit) || machine.units.seen(unit).has_failed() {
+        return Ok(None);
+    }
+    let path = unit_path(unit.as_str());
+    let wanted = bus.property::<Vec<String>>(&path, UNIT, "Triggers").await.map_err(unavailable)?;
+    let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let states = bus.states(&names).await.map_err(unavailable)?;
+    let missing = states.into_iter().find(|states| states.load != "loaded");
+    Ok(missing.map(|states| states.name))
+}
+
+/// Lets a start count as never asked, if nothing else was asked since.
+async fn take_back(
+    machine: &Machine,
+    unit: &UnitName,
+    before: KnownUnit,
+) -> Result<(), ServiceError> {
+    let _turn = machine.gates.turn(unit).await;
+    let Some(record) = machine.units.record(unit) else { return Ok(()) };
+    let is_last = record.order.is_none() && record.known.asked == TargetState::Launched;
+    if !is_last || record.known.hash != before.hash {
+        return Ok(());
+    }
+    let KnownUnit { asked, generation, .. } = before;
+    let known = KnownUnit { asked, generation, ..record.known };
+    machine.remember(unit, Record { known, order: None })
 }
 
 /// Why a start that is over was no success.

@@ -27,7 +27,7 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
     match result {
         // Such a unit is refused without having failed.
         "failed" if triggers(unit) && !seen.has_failed() => {
-            "systemd refuses it: the unit that it is to start may not be loaded".to_owned()
+            "systemd refuses it, and does not say why: its journal may".to_owned()
         }
         "failed" => seen.failure(),
         "dependency" => "a unit that it requires did not start".to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
 }
 
 /// Whether all that a unit does is to start another.
-fn triggers(unit: &UnitName) -> bool {
+pub(crate) fn triggers(unit: &UnitName) -> bool {
     matches!(unit.unit_type(), UnitType::Path | UnitType::Socket | UnitType::Timer)
 }
 
@@ -88,7 +88,7 @@ mod tests {
                 "a.timer",
                 "failed",
                 "inactive",
-                "systemd refuses it: the unit that it is to start may not be loaded",
+                "systemd refuses it, and does not say why: its journal may",
             ),
             ("a.service", "dependency", "inactive", "a unit that it requires did not start"),
             ("a.service", "canceled", "inactive", "another order has overtaken it"),

@@ -21,7 +21,7 @@ async fn booted_blind() -> Cluster {
     cluster.submit("b.service", "", 0, TargetState::Loaded).await;
     cluster.launch("c.service", "").await;
     cluster.registry.destroy(&name("c.service")).await.expect("it is there");
-    cluster.settle().await;
+    cluster.wait(Duration::from_secs(1)).await; // a note is not written more often
     cluster.hosts[0].set_away(true);
     cluster.reboot(0);
     cluster.boot(0);
