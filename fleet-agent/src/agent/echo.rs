@@ -1,8 +1,8 @@
 //! Watches whether the mirror comes to show what this machine has written.
 //!
-//! All that an agent does follows from its mirror, and a mirror whose task hangs looks like one of a
-//! cluster at rest. So each write that the store has taken is to be seen in it, as long as it says
-//! that it follows the store.
+//! All that an agent does follows from its mirror, and a mirror whose task hangs looks like one of
+//! a cluster at rest. So each write that the store has taken is to be seen in it, as long as it
+//! says that it follows the store.
 
 use std::sync::Arc;
 

@@ -326,8 +326,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes in how the tasks of a unit ended; whether there is certainly nothing more to do for it.
-    /// So the end of each of many starts is no reason to look at the whole.
+    /// Takes in how the tasks of a unit ended; whether there is certainly nothing more to do for
+    /// it. So the end of each of many starts is no reason to look at the whole.
     async fn has_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;
