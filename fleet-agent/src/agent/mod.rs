@@ -93,6 +93,7 @@ impl Agent {
             beat: reconciling.clone(),
         });
         let fence = FenceKeeper {
+            machine: id.clone(),
             manager: manager.clone(),
             clock: clock.clone(),
             notes: notes.clone(),

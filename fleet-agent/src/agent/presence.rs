@@ -131,7 +131,11 @@ impl PresenceKeeper {
     async fn stand(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
         self.standing.send_replace(Some(Standing { until, joined: presence.joined() }));
-        self.beat.turn(fence::note(&*self.notes, &*self.clock, until)).await;
+        self.beat.turn(self.note(until)).await;
+    }
+
+    async fn note(&self, until: Timestamp) {
+        fence::note(&*self.notes, &self.id(), &*self.clock, until).await;
     }
 
     /// A claim of which nobody knows whether it was made may have taken the place of the one of an
@@ -140,7 +144,7 @@ impl PresenceKeeper {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();
             self.standing.send_replace(Some(Standing { until, joined: Revision::ZERO }));
-            fence::note(&*self.notes, &*self.clock, until).await;
+            self.note(until).await;
         }
     }
 

@@ -13,7 +13,7 @@ use super::error::{Context as _, StartError};
 use super::logging::Level;
 use super::reload::Source;
 use super::wire_up::{MachineSetup, Running, Wiring};
-use super::{machine, notify};
+use super::{identity, machine, notify};
 
 /// How long to wait for an address that another daemon may be about to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -120,12 +120,13 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
     let record = machine::record(config, machine::id(config)?);
-    let token = machine::token(config)?;
+    let until_boot = machine::until_boot(config)?;
+    let token = identity::token(&until_boot)?;
     Ok(Wiring {
         store: config.store.clone(),
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine: record, token, directory }],
+        machines: vec![MachineSetup { machine: record, token, directory, until_boot }],
         listeners: listeners(&config.listen).await?,
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,

@@ -45,6 +45,8 @@ pub(crate) struct MachineSetup {
     pub(crate) token: String,
     /// Where its service manager keeps its files.
     pub(crate) directory: PathBuf,
+    /// Where it keeps what is worth nothing after the next boot.
+    pub(crate) until_boot: PathBuf,
 }
 
 /// A daemon at work.
@@ -118,7 +120,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
-                notes: Arc::new(NotesOnDisk::new(&setup.directory)),
+                notes: Arc::new(NotesOnDisk::new(&setup.directory, &setup.until_boot)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
