@@ -13,6 +13,7 @@ use super::config::SystemdConfig;
 use super::machine::{Machine, Session, io_error, unavailable};
 use super::{journal, link, load, look, order, reload};
 use crate::lock::acquire;
+use crate::native::boot_id;
 use crate::{
     Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
 };
@@ -84,8 +85,7 @@ impl SystemdManager {
 
 /// Reads what an earlier manager has written down.
 fn take_back(machine: &Machine) -> std::io::Result<()> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    machine.files.forget_old_boot(boot.trim_end())?;
+    machine.files.forget_old_boot(&boot_id()?)?;
     for (unit, record) in machine.files.read()? {
         machine.reload.doubt([unit.clone()]);
         machine.units.follow(&unit, Some(record));
