@@ -19,7 +19,7 @@ use crate::emptying::waits_for_ups;
 use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
-use crate::{Agent, Clock, Shutdown};
+use crate::{Agent, Beat, Clock, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -56,6 +56,7 @@ pub struct Engine {
     config: EngineConfig,
     /// The candidate's place in the cluster, if that is known here.
     presence: Option<watch::Receiver<Option<Arc<Presence>>>>,
+    beat: Beat,
 }
 
 /// What else than news to decide on is a reason to plan again.
@@ -80,7 +81,13 @@ impl Engine {
     /// An engine that does not run yet.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        Self { config, presence: None }
+        Self { config, presence: None, beat: Beat::new("engine") }
+    }
+
+    /// By which the engine marks its turns, for the [pulse](crate::Pulse) that watches its run.
+    #[must_use]
+    pub fn beat(&self) -> Beat {
+        self.beat.clone()
     }
 
     /// Lets it stand for election only while this agent has the candidate's place in the cluster.
@@ -107,7 +114,7 @@ impl Engine {
             let elected = tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                elected = registry.campaign(candidate, *ttl) => elected,
+                elected = self.beat.turn(registry.campaign(candidate, *ttl)) => elected,
             };
             match elected {
                 Ok(Some(leadership)) => {
@@ -156,6 +163,7 @@ impl Engine {
             leadership.clone(),
             self.config.ttl,
             self.config.clock.clone(),
+            self.beat.clone(),
         )));
         // In a fixed order, so that simulated clusters can be replayed.
         let end = tokio::select! {
@@ -181,7 +189,8 @@ impl Engine {
         let mut wake = Wake::of(&self.config.mirror);
         let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let again = match self.pass(leadership, &mut planner, &mut missing).await {
+            let pass = self.pass(leadership, &mut planner, &mut missing);
+            let again = match self.beat.turn(pass).await {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -340,11 +349,11 @@ impl Drop for Keeper {
 }
 
 /// Renews until the leadership is lost.
-async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>) {
+async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>, beat: Beat) {
     let mut renewed = clock.now();
     loop {
         clock.sleep(ttl / 3).await;
-        match leadership.renew().await {
+        match beat.turn(leadership.renew()).await {
             Ok(()) => renewed = clock.now(),
             Err(RegistryError::Deposed { .. }) => return,
             Err(_) if clock.now().since(renewed) >= ttl => return,

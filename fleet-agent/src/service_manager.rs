@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
@@ -46,12 +47,14 @@ pub trait ServiceManager: Send + Sync + 'static {
 
     /// Starts a unit and remembers the generation; returns when its start is over.
     ///
-    /// A unit that failed before gets a new attempt; one that is active stays as it is.
+    /// A unit that failed before gets a new attempt, with a new count of its starts; one that is
+    /// active stays as it is.
     ///
     /// # Errors
     ///
     /// [`ServiceError::StartFailed`] when the unit did not become active. It counts as launched
-    /// all the same, and its own restart policy goes on.
+    /// all the same, and its own restart policy goes on. Only after
+    /// [`ServiceError::NothingToTrigger`] it does not.
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit if it is active, starts it again, and remembers the generation.
@@ -60,6 +63,26 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Stops a unit and waits for its end; it stays loaded. A start or restart of it that is under
     /// way is given up, so that the end takes no longer than that of a unit that runs.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
+
+    /// Has a unit that is active read its own configuration again, as its file says how, and
+    /// returns when that is over. The unit goes on running, and what was asked of it stays as it
+    /// was. The desired state of a unit does not say this, so no agent asks for it.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::ReloadFailed`] when that is not possible: the unit is not active, its file
+    /// does not say how, or it has failed to do it. A service manager that reloads no unit says so,
+    /// which is what is provided.
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let unit = unit.clone();
+        if self.get(&unit).await?.is_none() {
+            return Err(ServiceError::NotLoaded { unit });
+        }
+        let problem = "this service manager cannot have a unit read its configuration again: \
+                       restart it"
+            .to_owned();
+        Err(ServiceError::ReloadFailed { unit, problem })
+    }
 
     /// One known unit; `None` when it is not known.
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError>;
@@ -71,6 +94,18 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// it; nothing if that is nothing, or if this service manager cannot know. When it becomes
     /// something else, the unit has changed.
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
+        let _ = unit;
+        Ok(None)
+    }
+
+    /// The time-out of a known unit's stop, as its service manager goes by it: with what the
+    /// machine adds to the unit, and with the machine's own defaults; [`Duration::MAX`] for one
+    /// that never passes. Nothing when what the unit's file says is all that counts.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
+    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
@@ -152,12 +187,29 @@ pub enum ServiceError {
         /// What happened.
         problem: String,
     },
+    /// The unit is there to start another, which is not loaded yet. It counts as not started: start
+    /// it again when the other one has come.
+    #[error("{unit} did not start: {missing}, which it is to start, is not loaded on its machine")]
+    NothingToTrigger {
+        /// The unit: a timer, socket or path.
+        unit: UnitName,
+        /// The other one.
+        missing: String,
+    },
     /// The unit did not stop, or another order has overtaken its stop.
     #[error("{unit} did not stop: {problem}")]
     StopFailed {
         /// The unit.
         unit: UnitName,
         /// What happened.
+        problem: String,
+    },
+    /// The unit did not read its configuration again. It runs on.
+    #[error("{unit} was not reloaded: {problem}")]
+    ReloadFailed {
+        /// The unit.
+        unit: UnitName,
+        /// What happened, and what would do instead.
         problem: String,
     },
     /// A file or process could not be handled.

@@ -7,7 +7,9 @@ use std::path::Path;
 /// Replaces a file, or makes it. Whatever happens meanwhile, it holds what it held before or what
 /// it is given. With `sync` it survives the machine once this has returned.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
-    let aside = path.with_extension("new");
+    // Added to the whole name: `a.service` and `a.timer` may be written at the same time.
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
     let mut file = File::create(&aside)?;
     file.write_all(bytes)?;
     if sync {
@@ -18,5 +20,23 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], sync: bool) -> io::Result<(
     match path.parent() {
         Some(directory) if sync => File::open(directory)?.sync_all(),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_their_end_alone_do_not_meet() {
+        let directory = tempfile::tempdir().unwrap();
+        // Were the end replaced, this would be where the other is written aside.
+        std::fs::create_dir(directory.path().join("a.new")).unwrap();
+        for (name, bytes) in [("a.service", b"1"), ("a.service", b"2"), ("a.timer", b"3")] {
+            write_whole(&directory.path().join(name), bytes, name == "a.timer").unwrap();
+            assert_eq!(std::fs::read(directory.path().join(name)).unwrap(), bytes);
+        }
+        let left = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(left, 3, "nothing is left aside");
     }
 }

@@ -33,7 +33,17 @@ impl Unit {
     #[must_use]
     pub fn longest_stop(&self) -> Option<Duration> {
         let form = form(self.name.unit_type());
-        form.map_or(Some(Duration::ZERO), |form| form.longest_stop(&self.file))
+        form.map_or(Some(Duration::ZERO), |form| {
+            form.longest_stop(&self.file, form.limit(&self.file))
+        })
+    }
+
+    /// The same, where a service manager says what the time-out is: by its own configuration, too,
+    /// and by what a machine adds to the unit. Nothing stands for one without end.
+    #[must_use]
+    pub fn longest_stop_with(&self, time_out: Option<Duration>) -> Option<Duration> {
+        let form = form(self.name.unit_type());
+        form.map_or(Some(Duration::ZERO), |form| form.longest_stop(&self.file, time_out))
     }
 }
 
@@ -55,12 +65,12 @@ fn form(unit_type: UnitType) -> Option<Form> {
 }
 
 impl Form {
-    fn longest_stop(&self, file: &UnitFile) -> Option<Duration> {
+    fn longest_stop(&self, file: &UnitFile, limit: Option<Duration>) -> Option<Duration> {
         let kills = file.values(self.section, "SendSIGKILL").next_back();
         if kills.is_some_and(|option| parse_bool(option.value()) == Some(false)) {
             return None;
         }
-        self.limit(file)?.checked_mul(self.rounds(file))
+        limit?.checked_mul(self.rounds(file))
     }
 
     /// How long each round may take; nothing for ever.
@@ -97,10 +107,13 @@ mod tests {
     use super::*;
     use crate::{Requirements, TargetState};
 
-    fn longest_stop(name: &str, text: &str) -> Option<u64> {
+    fn unit(name: &str, text: &str) -> Unit {
         let (name, file) = (name.parse().unwrap(), UnitFile::parse(text).unwrap());
-        let unit = Unit::new(name, file, Requirements::default(), TargetState::Launched);
-        unit.longest_stop().map(|time| time.as_secs())
+        Unit::new(name, file, Requirements::default(), TargetState::Launched)
+    }
+
+    fn longest_stop(name: &str, text: &str) -> Option<u64> {
+        unit(name, text).longest_stop().map(|time| time.as_secs())
     }
 
     #[test]
@@ -141,5 +154,21 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(longest_stop(name, text), expected, "{name}: {text}");
         }
+    }
+
+    #[test]
+    fn a_time_out_that_a_service_manager_tells_counts_instead() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let rows = [
+            ("TimeoutStopSec=10", seconds(40), seconds(40)),
+            ("ExecStop=/bin/a", seconds(40), seconds(80)),
+            ("TimeoutStopSec=10", None, None),
+            ("SendSIGKILL=no", seconds(40), None),
+        ];
+        for (lines, time_out, expected) in rows {
+            let unit = unit("a.service", &format!("[Service]\n{lines}\n"));
+            assert_eq!(unit.longest_stop_with(time_out), expected, "{lines}");
+        }
+        assert_eq!(unit("a.target", "").longest_stop_with(None), Some(Duration::ZERO));
     }
 }

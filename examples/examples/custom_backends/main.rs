@@ -101,6 +101,10 @@ impl Harness for Bench {
         Arc::new(TaskManager::new(&self.machine))
     }
 
+    fn can_reload(&self) -> bool {
+        false
+    }
+
     fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -108,7 +112,9 @@ impl Harness for Bench {
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         let program = match kind {
             // No task can ignore that it is told to stop, so both are the same here.
-            UnitKind::RunsForEver | UnitKind::IgnoresStop => "tick 1000".to_owned(),
+            UnitKind::RunsForEver | UnitKind::IgnoresStop | UnitKind::Reloads => {
+                "tick 1000".to_owned()
+            }
             UnitKind::ExitsWith3 => "exit 3".to_owned(),
             UnitKind::Succeeds => "task 0".to_owned(),
             UnitKind::Fails => "task 3".to_owned(),

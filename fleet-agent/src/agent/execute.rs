@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::{Epoch, Task, Unit};
 use fleet_unitfile::UnitName;
@@ -204,13 +205,33 @@ async fn run_chain(
     Outcome { unit, result }
 }
 
+/// Lets no unit with `OnPartition=stop` start whose stop can take longer here than its file says:
+/// that is how long the cluster waits when this machine is lost before it starts it elsewhere.
+async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {
+    let Some(promised) = unit.longest_stop().filter(|_| is_fenced(unit)) else { return Ok(()) };
+    let Some(time_out) = manager.stop_time_out(&unit.name).await? else { return Ok(()) };
+    let time_out = Some(time_out).filter(|time_out| *time_out < Duration::MAX);
+    let here = unit.longest_stop_with(time_out);
+    if here.is_some_and(|here| here <= promised) {
+        return Ok(());
+    }
+    let here = here.map_or("without end".to_owned(), |here| format!("{here:?}"));
+    let problem = format!(
+        "OnPartition=stop needs an end of its stop within {promised:?}, as its file says or \
+         leaves out, and this machine allows {here}: write TimeoutStopSec= in the unit's file, or \
+         look for a drop-in or DefaultTimeoutStopSec= on the machine"
+    );
+    Err(ServiceError::BadSetting { unit: unit.name.clone(), line: 0, problem })
+}
+
 async fn run(
     manager: &dyn ServiceManager,
     permit: &Permit,
     task: Task,
 ) -> Result<(), ServiceError> {
     if let Task::Start { unit, .. } | Task::Restart { unit, .. } = &task {
-        permit.check(unit)?;
+        refuse_slow_stop(manager, unit).await?;
+        permit.check(unit)?; // with nothing to wait for between this and the start
     }
     match task {
         Task::Unload { unit, .. } => manager.unload(&unit).await,

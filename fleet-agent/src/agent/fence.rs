@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{ActiveState, Timestamp};
+use fleet_core::{ActiveState, MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::gate::Standing;
 use super::notes::{Note, Notes};
 use super::problems::chain;
-use crate::{Clock, ServiceError, ServiceManager, Shutdown};
+use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a unit that could not be stopped is told again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -26,6 +26,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Stops fenced units when the fence has passed. It is a task of its own, so that nothing that the
 /// agent waits for can delay it.
 pub(crate) struct FenceKeeper {
+    pub(crate) machine: MachineId,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) notes: Arc<dyn Notes>,
@@ -35,6 +36,7 @@ pub(crate) struct FenceKeeper {
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
     /// Told each time a unit has been stopped: it may have to be started again.
     pub(crate) stopped: Arc<Notify>,
+    pub(crate) beat: Beat,
 }
 
 /// The stops that are under way.
@@ -49,14 +51,15 @@ struct Stops {
 impl FenceKeeper {
     /// Runs until told to end.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let noted = noted(&*self.notes, &*self.clock).await;
+        let beat = self.beat.clone();
+        let noted = beat.turn(noted(&*self.notes, &self.machine, &*self.clock)).await;
         let mut changes = self.manager.changes();
         let mut stops = Stops::default();
         loop {
             let fence = self.standing.borrow_and_update().map_or(noted, |it| it.until);
             let passed = self.clock.now() >= fence;
             if passed {
-                self.stop_all(&mut stops).await;
+                beat.turn(self.stop_all(&mut stops)).await;
             }
             // In a fixed order, so that simulated clusters can be replayed.
             tokio::select! {
@@ -122,14 +125,21 @@ fn is_at_rest(state: ActiveState) -> bool {
 #[derive(Serialize, Deserialize)]
 struct WireFence {
     v: u32,
+    machine: String,
     origin: String,
     until_ms: u64,
 }
 
 /// Notes the fence down. A note that is older says an earlier moment, which is on the safe side.
-pub(crate) async fn note(notes: &dyn Notes, clock: &dyn Clock, fence: Timestamp) {
+pub(crate) async fn note(
+    notes: &dyn Notes,
+    machine: &MachineId,
+    clock: &dyn Clock,
+    fence: Timestamp,
+) {
     let Some(origin) = clock.origin() else { return };
-    let wire = WireFence { v: 1, origin, until_ms: fence.as_millis() };
+    let (machine, until_ms) = (machine.to_string(), fence.as_millis());
+    let wire = WireFence { v: 1, machine, origin, until_ms };
     let content = serde_json::to_vec(&wire).expect("texts and numbers can be written as JSON");
     if let Err(error) = notes.write(Note::Fence, content).await {
         tracing::warn!(%error, "cannot note until when this machine is present");
@@ -137,7 +147,7 @@ pub(crate) async fn note(notes: &dyn Notes, clock: &dyn Clock, fence: Timestamp)
 }
 
 /// The fence as an earlier daemon noted it; the beginning of time if that is not known.
-pub(crate) async fn noted(notes: &dyn Notes, clock: &dyn Clock) -> Timestamp {
+pub(crate) async fn noted(notes: &dyn Notes, machine: &MachineId, clock: &dyn Clock) -> Timestamp {
     let content = match notes.read(Note::Fence).await {
         Ok(content) => content.unwrap_or_default(),
         Err(error) => {
@@ -146,7 +156,8 @@ pub(crate) async fn noted(notes: &dyn Notes, clock: &dyn Clock) -> Timestamp {
         }
     };
     let wire: Option<WireFence> = serde_json::from_slice(&content).ok();
-    let same = wire.filter(|wire| wire.v == 1 && clock.origin().as_ref() == Some(&wire.origin));
+    let same = wire.filter(|wire| wire.v == 1 && wire.machine == *machine.as_str());
+    let same = same.filter(|wire| clock.origin().as_ref() == Some(&wire.origin));
     Timestamp::from_millis(same.map_or(0, |wire| wire.until_ms))
 }
 
@@ -176,14 +187,18 @@ mod tests {
     async fn a_fence_is_known_to_the_next_daemon_until_the_machine_is_booted() {
         let notes = NotesInMemory::default();
         let unknown = Timestamp::from_millis(0);
-        assert_eq!(noted(&notes, &Boot("one")).await, unknown);
+        let (machine, other): (MachineId, MachineId) =
+            ("m1".parse().unwrap(), "m2".parse().unwrap());
+        assert_eq!(noted(&notes, &machine, &Boot("one")).await, unknown);
         let fence = Timestamp::from_millis(1234);
-        note(&notes, &Boot("one"), fence).await;
-        assert_eq!(noted(&notes, &Boot("one")).await, fence);
-        assert_eq!(noted(&notes, &Boot("two")).await, unknown);
-        for damaged in ["", "{", "{\"v\":2,\"origin\":\"one\",\"until_ms\":1234}"] {
+        note(&notes, &machine, &Boot("one"), fence).await;
+        assert_eq!(noted(&notes, &machine, &Boot("one")).await, fence);
+        assert_eq!(noted(&notes, &machine, &Boot("two")).await, unknown);
+        assert_eq!(noted(&notes, &other, &Boot("one")).await, unknown);
+        let newer = r#"{"v":2,"machine":"m1","origin":"one","until_ms":1234}"#;
+        for damaged in ["", "{", newer] {
             notes.write(Note::Fence, damaged.into()).await.unwrap();
-            assert_eq!(noted(&notes, &Boot("one")).await, unknown, "{damaged}");
+            assert_eq!(noted(&notes, &machine, &Boot("one")).await, unknown, "{damaged}");
         }
     }
 }

@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId};
+use fleet_core::{DesiredUnit, KnownUnit, MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::assignment::{Assignment, is_fenced};
 use super::notes::Notes;
+
+/// How often the note is written at most, but for what is urgent: it tells of all units of the
+/// machine, which come in swarms.
+const PACE: Duration = Duration::from_secs(1);
 
 /// The last assignment, and what of it is noted.
 pub(crate) struct Memory {
@@ -17,6 +22,8 @@ pub(crate) struct Memory {
     noted: Assignment,
     /// What is to be noted instead.
     owed: Option<Assignment>,
+    /// Before when nothing more is noted that is not urgent.
+    rests_until: Timestamp,
     fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
 }
 
@@ -26,7 +33,8 @@ impl Memory {
         notes: Arc<dyn Notes>,
         fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
     ) -> Self {
-        Self { machine, notes, noted: Assignment::default(), owed: None, fenced }
+        let (noted, rests_until) = (Assignment::default(), Timestamp::default());
+        Self { machine, notes, noted, owed: None, rests_until, fenced }
     }
 
     /// Takes over what an earlier daemon noted.
@@ -78,9 +86,13 @@ impl Memory {
         }
     }
 
-    /// Whether something could not be noted.
-    pub(crate) fn owes_note(&self) -> bool {
-        self.owed.is_some()
+    /// Notes what is to be noted if it is time for that. Returns when it is time otherwise.
+    pub(crate) async fn settle_in_time(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.owed.is_some() && now >= self.rests_until {
+            self.settle().await;
+            self.rests_until = now.after(PACE);
+        }
+        self.owed.is_some().then_some(self.rests_until)
     }
 
     /// Whether the next daemon will know that the unit must not run where the cluster is out of

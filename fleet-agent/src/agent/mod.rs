@@ -2,9 +2,10 @@
 //!
 //! Four tasks share the work, so that none can delay another: *presence* renews the machine's
 //! lease, *reconcile* compares and acts, *publish* writes unit states, *fence* stops what must not
-//! run where the cluster is out of reach.
+//! run where the cluster is out of reach. A fifth only watches whether the mirror keeps up.
 
 mod assignment;
+mod echo;
 mod entrance;
 mod execute;
 mod fence;
@@ -19,18 +20,20 @@ mod reconcile;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_core::Revision;
 use fleet_store::{MachineRecord, Mirror, Presence, Registry};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
 pub use self::notes::{Note, Notes, NotesInMemory, NotesOnDisk};
 
+use self::echo::EchoWatch;
 use self::fence::FenceKeeper;
 use self::presence::PresenceKeeper;
 use self::problems::Problems;
 use self::publish::Publisher;
 use self::reconcile::{Reconciler, Surroundings};
-use crate::{Clock, Pulse, ServiceManager, Shutdown};
+use crate::{Beat, Clock, Pulse, ServiceManager, Shutdown};
 
 /// What an agent needs to run.
 pub struct AgentConfig {
@@ -68,15 +71,18 @@ impl Agent {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, notes, clock } = config;
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
-        let [to_reconciler, to_publisher, to_all] = [(); 3].map(|()| watch::channel(None));
+        let [to_reconciler, to_publisher, to_echo, to_all] = [(); 4].map(|()| watch::channel(None));
         let (standing, stands) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
+        let (written, writes) = watch::channel(Revision::ZERO);
+        let names = ["presence", "fence", "publish", "reconcile", "mirror"];
+        let [presence, fencing, publishing, reconciling, following] = names.map(Beat::new);
         let stopped = Arc::new(Notify::new());
         let reconciler = Reconciler::new(Surroundings {
             machine: id.clone(),
             ttl,
             presence: to_reconciler.1,
-            mirror,
+            mirror: mirror.clone(),
             manager: manager.clone(),
             clock: clock.clone(),
             notes: notes.clone(),
@@ -84,14 +90,17 @@ impl Agent {
             standing: stands.clone(),
             fenced,
             stopped: stopped.clone(),
+            beat: reconciling.clone(),
         });
         let fence = FenceKeeper {
+            machine: id.clone(),
             manager: manager.clone(),
             clock: clock.clone(),
             notes: notes.clone(),
             standing: stands,
             units,
             stopped,
+            beat: fencing.clone(),
         };
         let publisher = Publisher {
             machine: id,
@@ -99,15 +108,21 @@ impl Agent {
             problems,
             presence: to_publisher.1,
             clock: clock.clone(),
+            written,
+            beat: publishing.clone(),
         };
+        let echo = EchoWatch { mirror, presence: to_echo.1, writes, beat: following.clone() };
         let (describe, machine) = watch::channel(machine);
-        let told = vec![to_reconciler.0, to_publisher.0, to_all.0];
-        let keeper = PresenceKeeper { registry, machine, token, ttl, clock, told, standing, notes };
+        let told = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
+        let beat = presence.clone();
+        let keeper =
+            PresenceKeeper { registry, machine, token, ttl, clock, told, standing, notes, beat };
         let (mut tasks, pulse) = (JoinSet::new(), Pulse::default());
-        tasks.spawn(pulse.watch("presence", keeper.run(shutdown.clone())));
-        tasks.spawn(pulse.watch("fence", fence.run(shutdown.clone())));
-        tasks.spawn(pulse.watch("publish", publisher.run(shutdown.clone())));
-        tasks.spawn(pulse.watch("reconcile", reconciler.run(shutdown.clone())));
+        tasks.spawn(pulse.watch(&presence, keeper.run(shutdown.clone())));
+        tasks.spawn(pulse.watch(&fencing, fence.run(shutdown.clone())));
+        tasks.spawn(pulse.watch(&publishing, publisher.run(shutdown.clone())));
+        tasks.spawn(pulse.watch(&reconciling, reconciler.run(shutdown.clone())));
+        tasks.spawn(pulse.watch(&following, echo.run(shutdown.clone())));
         Self { tasks, presence: to_all.1, machine: describe, pulse }
     }
 

@@ -38,24 +38,27 @@ pub trait Notes: Send + Sync + 'static {
     async fn write(&self, note: Note, content: Vec<u8>) -> io::Result<()>;
 }
 
-/// Notes in the files of a directory.
+/// Notes in files of two directories.
 #[derive(Debug, Clone)]
 pub struct NotesOnDisk {
-    directory: PathBuf,
+    lasting: PathBuf,
+    until_boot: PathBuf,
 }
 
 impl NotesOnDisk {
-    /// Notes in that directory, which is there and which no other agent uses.
+    /// Notes in those directories, which are there and which no other agent uses. What is worth
+    /// nothing after a boot is kept in `until_boot`, which a boot may clear and which had better be
+    /// in memory: that note is written three times in the lifetime of the machine's lease.
     #[must_use]
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+    pub fn new(lasting: impl Into<PathBuf>, until_boot: impl Into<PathBuf>) -> Self {
+        Self { lasting: lasting.into(), until_boot: until_boot.into() }
     }
 
     fn path(&self, note: Note) -> PathBuf {
-        self.directory.join(match note {
-            Note::Assignment => "assignment.json",
-            Note::Fence => "fence.json",
-        })
+        match note {
+            Note::Assignment => self.lasting.join("assignment.json"),
+            Note::Fence => self.until_boot.join("fence.json"),
+        }
     }
 }
 
@@ -114,21 +117,24 @@ mod tests {
     #[tokio::test]
     async fn a_note_is_what_was_written_last() {
         let directory = tempfile::tempdir().unwrap();
-        let notes = NotesOnDisk::new(directory.path());
+        let until_boot = tempfile::tempdir().unwrap();
+        let notes = NotesOnDisk::new(directory.path(), until_boot.path());
         assert_eq!(notes.read(Note::Fence).await.unwrap(), None);
         for content in ["one", "two"] {
             notes.write(Note::Fence, content.into()).await.unwrap();
             notes.write(Note::Assignment, format!("{content}!").into()).await.unwrap();
         }
         assert_eq!(notes.read(Note::Fence).await.unwrap(), Some(b"two".to_vec()));
-        let next = NotesOnDisk::new(directory.path());
+        until_boot.close().unwrap();
+        assert_eq!(notes.read(Note::Fence).await.unwrap(), None, "a boot clears it");
+        let next = NotesOnDisk::new(directory.path(), directory.path());
         assert_eq!(next.read(Note::Assignment).await.unwrap(), Some(b"two!".to_vec()));
     }
 
     #[tokio::test]
     async fn a_note_that_cannot_be_written_leaves_the_one_before() {
         let directory = tempfile::tempdir().unwrap();
-        let notes = NotesOnDisk::new(directory.path().join("none"));
+        let notes = NotesOnDisk::new(directory.path(), directory.path().join("none"));
         assert!(notes.write(Note::Fence, Vec::new()).await.is_err());
         assert_eq!(notes.read(Note::Fence).await.unwrap(), None);
     }

@@ -11,7 +11,7 @@ use super::fence;
 use super::gate::Standing;
 use super::notes::Notes;
 use crate::backoff::Pace;
-use crate::{Clock, Shutdown};
+use crate::{Beat, Clock, Shutdown};
 
 /// The wait before the machine's place is claimed again.
 const REJOIN: Pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
@@ -31,6 +31,7 @@ pub(crate) struct PresenceKeeper {
     /// Until when the machine is certainly present; nothing before this daemon was.
     pub(crate) standing: watch::Sender<Option<Standing>>,
     pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) beat: Beat,
 }
 
 impl PresenceKeeper {
@@ -50,7 +51,8 @@ impl PresenceKeeper {
             let sent = self.clock.now();
             let mut machine = self.machine.clone();
             let record = machine.borrow_and_update().clone();
-            match self.registry.join(record, &self.token, self.ttl).await {
+            let joining = self.registry.join(record, &self.token, self.ttl);
+            match self.beat.turn(joining).await {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
@@ -95,7 +97,7 @@ impl PresenceKeeper {
             let mut failures = 0;
             loop {
                 let record = machine.borrow_and_update().clone();
-                match presence.update_machine(record).await {
+                match self.beat.turn(presence.update_machine(record)).await {
                     Ok(_) => break,
                     Err(RegistryError::PresenceLost { .. }) => return,
                     Err(error) => self.report(&error),
@@ -113,7 +115,7 @@ impl PresenceKeeper {
         loop {
             self.clock.sleep(self.ttl / 3).await;
             let sent = self.clock.now();
-            match presence.renew().await {
+            match self.beat.turn(presence.renew()).await {
                 Ok(()) => {
                     renewed = self.clock.now();
                     self.stand(presence, sent).await;
@@ -129,7 +131,11 @@ impl PresenceKeeper {
     async fn stand(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
         self.standing.send_replace(Some(Standing { until, joined: presence.joined() }));
-        fence::note(&*self.notes, &*self.clock, until).await;
+        self.beat.turn(self.note(until)).await;
+    }
+
+    async fn note(&self, until: Timestamp) {
+        fence::note(&*self.notes, &self.id(), &*self.clock, until).await;
     }
 
     /// A claim of which nobody knows whether it was made may have taken the place of the one of an
@@ -138,7 +144,7 @@ impl PresenceKeeper {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();
             self.standing.send_replace(Some(Standing { until, joined: Revision::ZERO }));
-            fence::note(&*self.notes, &*self.clock, until).await;
+            self.note(until).await;
         }
     }
 

@@ -4,16 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{ActiveState, LoadState, MachineId, SystemdState, TargetState, UnitState};
+use fleet_core::{
+    ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
+};
 use fleet_store::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::problems::{Problem, Problems, chain};
-use crate::{Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
+use crate::clock::wait_until;
+use crate::{Beat, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// How long to wait before a publication that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long to rest after a publication, at least and at most: as long as it took. Changes come in
+/// swarms, and each publication costs the store a commit and every mirror a change.
+const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Writes each unit's state when it changes, under the machine's presence.
 pub(crate) struct Publisher {
@@ -22,6 +29,9 @@ pub(crate) struct Publisher {
     pub(crate) problems: Arc<Problems>,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Told a revision that the mirror has to come to.
+    pub(crate) written: watch::Sender<Revision>,
+    pub(crate) beat: Beat,
 }
 
 /// What has been published, and what has to be looked at again.
@@ -30,6 +40,20 @@ struct Ledger {
     /// What the store says of each unit; nothing where a write failed, which may have happened.
     published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
+    /// What could not be seen, and is to be looked at again by itself.
+    unseen: BTreeSet<UnitName>,
+    /// When the next publication may begin.
+    due: Timestamp,
+    /// When to look again at what could not be seen.
+    look_at: Timestamp,
+}
+
+impl Ledger {
+    /// When to publish next; nothing while there is nothing to publish.
+    fn next(&self) -> Option<Timestamp> {
+        let look_at = (!self.unseen.is_empty()).then_some(self.look_at.max(self.due));
+        (!self.dirty.is_empty()).then_some(self.due).or(look_at)
+    }
 }
 
 impl Publisher {
@@ -40,21 +64,43 @@ impl Publisher {
         let mut ledger = Ledger::default();
         self.presence.mark_changed();
         loop {
+            let next = self.next(&ledger);
             // Whatever changes while a publication is under way goes into the next one. The order
             // is fixed, so that simulated clusters can be replayed.
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
                 changed = self.presence.changed() => match changed {
-                    Ok(()) => self.begin_anew(&mut ledger).await,
+                    Ok(()) => self.beat.turn(self.begin_anew(&mut ledger)).await,
                     Err(_) => return,
                 },
                 units = problems.next() => ledger.dirty.extend(units),
                 units = states.next() => ledger.dirty.extend(units),
-                () = self.clock.sleep(RETRY), if self.owes(&ledger) => {}
+                () = wait_until(&*self.clock, next) => {}
             }
-            if let Err(error) = self.publish(&mut ledger).await {
+            if self.next(&ledger).is_some_and(|next| next <= self.clock.now()) {
+                self.publish_and_rest(&mut ledger).await;
+            }
+        }
+    }
+
+    async fn publish_and_rest(&self, ledger: &mut Ledger) {
+        let begin = self.clock.now();
+        if begin >= ledger.look_at {
+            ledger.dirty.append(&mut ledger.unseen);
+        }
+        let published = self.beat.turn(self.publish(ledger)).await;
+        let end = self.clock.now();
+        ledger.due = end.after(end.since(begin).clamp(REST.0, REST.1));
+        match published {
+            Ok(unseen) if unseen.is_empty() => {}
+            Ok(unseen) => {
+                ledger.unseen.extend(unseen);
+                ledger.look_at = end.after(RETRY);
+            }
+            Err(error) => {
                 tracing::warn!(error = &*error, "cannot publish unit states");
+                ledger.due = end.after(RETRY);
             }
         }
     }
@@ -63,6 +109,7 @@ impl Publisher {
     /// published under.
     async fn begin_anew(&self, ledger: &mut Ledger) {
         ledger.published.clear();
+        ledger.due = Timestamp::default();
         ledger.dirty.extend(self.problems.units());
         match self.manager.list().await {
             Ok(units) => ledger.dirty.extend(units.into_iter().map(|unit| unit.unit)),
@@ -70,14 +117,18 @@ impl Publisher {
         }
     }
 
-    /// Whether the last publication failed and could now succeed.
-    fn owes(&self, ledger: &Ledger) -> bool {
-        !ledger.dirty.is_empty() && self.presence.borrow().is_some()
+    /// When to publish next; nothing while there is nothing to publish, or nobody to publish it.
+    fn next(&self, ledger: &Ledger) -> Option<Timestamp> {
+        self.presence.borrow().as_ref().and_then(|_| ledger.next())
     }
 
-    async fn publish(&self, ledger: &mut Ledger) -> Result<(), Box<dyn std::error::Error>> {
+    /// Publishes what is to be looked at again. Returns what could not be seen.
+    async fn publish(
+        &self,
+        ledger: &mut Ledger,
+    ) -> Result<BTreeSet<UnitName>, Box<dyn std::error::Error>> {
         let Some(presence) = self.presence.borrow().clone() else {
-            return Ok(());
+            return Ok(BTreeSet::new());
         };
         let (mut put, mut remove, mut unseen) = (Vec::new(), Vec::new(), BTreeSet::new());
         for unit in &ledger.dirty {
@@ -99,14 +150,18 @@ impl Publisher {
         }
         ledger.published.extend(put.iter().map(|state| (state.unit.clone(), None)));
         if !put.is_empty() || !remove.is_empty() {
-            presence.publish_states(&put, &remove).await?;
+            let revision = presence.publish_states(&put, &remove).await?;
+            // To remove what is not there makes no revision.
+            if remove.is_empty() {
+                self.written.send_replace(revision);
+            }
         }
         for state in put {
             ledger.published.insert(state.unit.clone(), Some(state));
         }
         ledger.published.retain(|unit, _| !remove.contains(unit));
-        ledger.dirty = unseen;
-        Ok(())
+        ledger.dirty.clear();
+        Ok(unseen)
     }
 
     /// What to publish of a unit; nothing when this machine has nothing to do with it.

@@ -19,7 +19,7 @@ use super::problems::{Order, Problem, Problems, chain};
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::OwnWake;
-use crate::{Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
+use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
 
 /// What failed is tried again after a second, then ever less often, down to once a minute.
 const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
@@ -46,6 +46,7 @@ pub(crate) struct Surroundings {
     pub(crate) fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
     /// Tells when such a unit was stopped.
     pub(crate) stopped: Arc<Notify>,
+    pub(crate) beat: Beat,
 }
 
 /// Makes one machine's service manager agree with the cluster.
@@ -60,8 +61,10 @@ pub(crate) struct Reconciler {
     executor: Executor,
     /// What failed, by unit and the order that it failed under; a new order is tried at once.
     backoff: Backoff<Attempt>,
-    /// The order under which each busy unit's tasks were given.
-    under_way: BTreeMap<UnitName, Option<Order>>,
+    /// What waits for another unit to be loaded, and is tried again when one is.
+    waiting: BTreeSet<Attempt>,
+    /// What each busy unit's tasks were given for.
+    under_way: BTreeMap<UnitName, Option<DesiredUnit>>,
     /// Up to which revision nothing more is to be done here; nothing if that is not certain.
     seen: Option<Revision>,
     /// What the machine is known to have had to run.
@@ -69,6 +72,7 @@ pub(crate) struct Reconciler {
     /// Which units must not be started yet.
     entrance: Entrance,
     stopped: Arc<Notify>,
+    beat: Beat,
     /// When this daemon starts what its machine had, unless it sees the cluster before.
     blind_from: Option<Timestamp>,
 }
@@ -84,6 +88,7 @@ impl Reconciler {
             memory: Memory::new(machine.clone(), with.notes, with.fenced),
             entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
             stopped: with.stopped,
+            beat: with.beat,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
             presence: with.presence,
@@ -93,6 +98,7 @@ impl Reconciler {
             clock,
             problems,
             backoff: Backoff::new(RETRY),
+            waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
             seen: None,
         }
@@ -100,20 +106,22 @@ impl Reconciler {
 
     /// Runs until told to end. Units keep the state that they then have.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        self.memory.recall().await;
+        let beat = self.beat.clone();
+        beat.turn(self.memory.recall()).await;
         let mut wake = OwnWake::of(&self.mirror, &self.machine);
         let mut changes = self.manager.changes();
         loop {
             // In a fixed order, so that simulated clusters can be replayed.
             let retry_at = tokio::select! {
                 biased;
-                () = shutdown.wait() => return,
-                retry_at = self.pass() => retry_at,
+                () = shutdown.wait() => break,
+                retry_at = beat.turn(self.pass()) => retry_at,
             };
             if !self.wait_for_work(&mut wake, &mut changes, &mut shutdown, retry_at).await {
-                return;
+                break;
             }
         }
+        self.memory.settle().await;
     }
 
     /// Waits until there may be something to do; `false` when it is time to end.
@@ -128,7 +136,7 @@ impl Reconciler {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return false,
-                outcome = self.executor.next() => self.on_outcome(outcome),
+                outcome = self.executor.next() => if self.has_settled(outcome).await { continue },
                 news = wake.next() => match news {
                     Some(concern) if self.has_seen(concern) => continue,
                     news => return news.is_some(),
@@ -179,11 +187,10 @@ impl Reconciler {
         self.forget_old_failures(&desired, &known);
         let seen = self.entrance.seen(&snapshot, &self.mirror, now);
         let enters_at = self.entrance.hold_up(&mut desired, &known, &self.memory, &seen);
-        self.act(&desired, &known, now, |tasks| tasks).await;
-        self.memory.settle().await;
+        let again = self.act(&desired, &known, now, |tasks| tasks).await;
+        let note_at = self.memory.settle_in_time(now).await;
         self.seen = Some(snapshot.revision);
-        let note_at = self.memory.owes_note().then(|| now.after(RETRY.first));
-        self.due(now).into_iter().chain(note_at).chain(enters_at).min()
+        self.due(now).into_iter().chain(note_at).chain(enters_at).chain(again).min()
     }
 
     /// Starts what the machine had, if this daemon has had no complete view for long. What was
@@ -197,8 +204,8 @@ impl Reconciler {
         }
         let Some(known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let desired = self.memory.wanted_anyway();
-        self.act(&desired, &known, now, only_adding).await;
-        self.due(now)
+        let again = self.act(&desired, &known, now, only_adding).await;
+        self.due(now).into_iter().chain(again).min()
     }
 
     /// What the service manager has; nothing if it does not say so.
@@ -219,26 +226,29 @@ impl Reconciler {
     }
 
     /// Sends those of the tasks on their way that lead from `known` to `desired` and that `allowed`
-    /// lets through.
+    /// lets through. Returns when to look again because something may be possible now.
     async fn act(
         &mut self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
         known: &BTreeMap<UnitName, KnownUnit>,
         now: Timestamp,
         allowed: fn(Vec<Task>) -> Vec<Task>,
-    ) {
+    ) -> Option<Timestamp> {
         let held = self.held_back(desired, known, now);
         let (mut desired, mut known) = (desired.clone(), known.clone());
         desired.retain(|unit, _| !held.contains(unit));
         known.retain(|unit, _| !held.contains(unit));
         let tasks = allowed(converge(&desired, &known));
         for unit in tasks.iter().filter_map(Task::unit) {
-            let order = desired.get(unit).map(order_of);
-            self.under_way.insert(unit.clone(), order);
+            self.under_way.insert(unit.clone(), desired.get(unit).cloned());
         }
+        let loads = tasks.iter().any(|task| matches!(task, Task::Load { .. }));
         for outcome in self.executor.execute(tasks).await {
-            self.on_outcome(outcome);
+            drop(self.on_outcome(outcome));
         }
+        let freed = if loads { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
+        freed.iter().for_each(|attempt| self.backoff.on_success(attempt));
+        (!freed.is_empty()).then_some(now)
     }
 
     /// The units that must be left alone for now: they are busy, or failed a moment ago.
@@ -262,26 +272,55 @@ impl Reconciler {
         desired: &BTreeMap<UnitName, DesiredUnit>,
         known: &BTreeMap<UnitName, KnownUnit>,
     ) {
-        self.backoff.retain(|(unit, order)| {
-            let stands = desired.contains_key(unit) || known.contains_key(unit);
-            stands && desired.get(unit).map(order_of) == *order
-        });
+        let stands = |(unit, order): &Attempt| {
+            let exists = desired.contains_key(unit) || known.contains_key(unit);
+            exists && desired.get(unit).map(order_of) == *order
+        };
+        self.backoff.retain(stands);
+        self.waiting.retain(stands);
         self.problems.retain(|unit| desired.contains_key(unit) || known.contains_key(unit));
     }
 
-    fn on_outcome(&mut self, Outcome { unit, result }: Outcome) {
-        let order = self.under_way.remove(&unit).flatten();
-        if order.is_none() {
+    /// Takes in how the tasks of a unit ended. Returns what they were given for if all went well.
+    fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
+        let wanted = self.under_way.remove(&unit).flatten();
+        if wanted.is_none() {
             self.executor.owe_reload(); // its file was taken away
         }
-        let attempt = (unit, order);
+        let attempt = (unit, wanted.as_ref().map(order_of));
         match result {
             Ok(()) => {
                 self.problems.clear_failure(&attempt.0);
                 self.backoff.on_success(&attempt);
+                wanted
             }
-            Err(error) => self.on_failure(attempt, &error),
+            Err(error) => {
+                self.on_failure(attempt, &error);
+                None
+            }
         }
+    }
+
+    /// Takes in how the tasks of a unit ended; whether there is certainly nothing more to do for
+    /// it. So the end of each of many starts is no reason to look at the whole.
+    async fn has_settled(&mut self, outcome: Outcome) -> bool {
+        let Some(wanted) = self.on_outcome(outcome) else { return false };
+        let name = &wanted.unit.name;
+        let Ok(Some(found)) = self.manager.get(name).await else { return false };
+        let known = BTreeMap::from([(name.clone(), found.known)]);
+        self.is_still_wanted(&wanted)
+            && converge(&BTreeMap::from([(name.clone(), wanted)]), &known).is_empty()
+    }
+
+    /// Whether the very same is wanted of a unit still.
+    fn is_still_wanted(&self, wanted: &DesiredUnit) -> bool {
+        let Some(snapshot) = self.mirror.current() else { return false };
+        let name = wanted.unit.name.as_str();
+        let placement = snapshot.placement(name);
+        snapshot.unit(name).is_some_and(|unit| Arc::ptr_eq(unit, &wanted.unit))
+            && placement.is_some_and(|placement| {
+                placement.machine == self.machine && placement.epoch == wanted.epoch
+            })
     }
 
     fn on_failure(&mut self, attempt: Attempt, error: &ServiceError) {
@@ -290,6 +329,9 @@ impl Reconciler {
             self.problems.set(&attempt.0, Problem::new(order, error));
         }
         // A unit that was started and failed is launched; its own restart policy goes on from here.
+        if matches!(error, ServiceError::NothingToTrigger { .. }) {
+            self.waiting.insert(attempt.clone());
+        }
         if !matches!(error, ServiceError::StartFailed { .. }) {
             self.backoff.on_failure(attempt, self.clock.now());
         }

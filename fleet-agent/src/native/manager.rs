@@ -84,6 +84,9 @@ impl NativeConfig {
 /// - `StandardOutput=` and `StandardError=`: `journal`, `null`, `inherit`. Standard input is always
 ///   empty.
 ///
+/// No unit is reloaded: `ExecReload=` means nothing here, and
+/// [`reload_unit`](ServiceManager::reload_unit) says so.
+///
 /// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
 /// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
 /// its line, above all what would confine a process: nothing runs with more rights than it asks

@@ -12,12 +12,15 @@
 //! has taken.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::record::Record;
+use crate::whole::write_whole;
+
+const TO_DISK: bool = false;
 
 /// The directory of one manager.
 #[derive(Debug)]
@@ -40,11 +43,11 @@ impl UnitFiles {
     }
 
     pub(crate) fn write_text(&self, unit: &UnitName, source: &[u8]) -> io::Result<()> {
-        replace(&self.text(unit), source)
+        write_whole(&self.text(unit), source, TO_DISK)
     }
 
     pub(crate) fn write_record(&self, unit: &UnitName, record: &Record) -> io::Result<()> {
-        replace(&self.record(unit), &record.to_json()?)
+        write_whole(&self.record(unit), &record.to_json()?, TO_DISK)
     }
 
     /// Removes the unit file, and last the record: without either there is no unit.
@@ -95,15 +98,8 @@ impl UnitFiles {
                 self.remove(&unit)?;
             }
         }
-        replace(&file, boot.as_bytes())
+        write_whole(&file, boot.as_bytes(), TO_DISK)
     }
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".new");
-    std::fs::write(&aside, bytes)?;
-    std::fs::rename(&aside, path)
 }
 
 fn gone(result: io::Result<()>) -> io::Result<()> {

@@ -11,6 +11,8 @@ use crate::ServiceError;
 /// What systemd has under a name that fleet is about to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
+    /// Nothing: the unit was never run, or systemd has forgotten all of it.
+    New,
     /// Nothing that it would go by.
     Free,
     /// An earlier definition in memory.
@@ -79,10 +81,10 @@ async fn on_disk(
 ) -> Result<Result<Place, String>, CallError> {
     match bus.manager::<_, String>("GetUnitFileState", &unit.as_str()).await {
         Ok(_) if leads_to_own(machine, unit, &machine.config.links.join(unit.as_str())) => {
-            Ok(Ok(Place::Free))
+            Ok(Ok(Place::New))
         }
         Ok(state) => Ok(Err(format!("a unit file ({state})"))),
-        Err(CallError::Refused { .. }) => Ok(Ok(Place::Free)),
+        Err(CallError::Refused { .. }) => Ok(Ok(Place::New)),
         Err(error) => Err(error),
     }
 }

@@ -94,9 +94,13 @@ fn on_signal(machine: &Machine, message: &Message) -> zbus::Result<bool> {
     let body = message.body();
     match member {
         "PropertiesChanged" => {
-            let (interface, changed, _): (String, Properties, Vec<String>) = body.deserialize()?;
             let path = header.path().map_or("", |path| path.as_str());
-            report(machine, path, told(&interface, &changed));
+            // systemd tells of all units; most are none of fleet's, and are not even read.
+            if machine.units.is_followed(path) {
+                let (interface, changed, _): (String, Properties, Vec<String>) =
+                    body.deserialize()?;
+                report(machine, path, told(&interface, &changed));
+            }
         }
         "JobNew" => {
             let (_, job, unit): (u32, OwnedObjectPath, String) = body.deserialize()?;

@@ -43,7 +43,11 @@ pub(crate) async fn load(
     if record.known.asked == TargetState::Inactive {
         record.known.asked = TargetState::Loaded;
     }
-    machine.remember(unit, record)
+    machine.remember(unit, record)?;
+    if place == Place::New {
+        machine.units.begin_new(unit);
+    }
+    Ok(())
 }
 
 /// Whether the known file is this one, and was taken over to the end.

@@ -1,6 +1,8 @@
 //! Looks at units by asking systemd, where its signals are not enough.
 
-use fleet_unitfile::UnitName;
+use std::time::Duration;
+
+use fleet_unitfile::{UnitName, UnitType};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use zbus::wire::OwnedVariant;
 
@@ -105,6 +107,30 @@ async fn ask(
         }
     }
     Ok(properties)
+}
+
+/// The time-out of a unit's stop; nothing for a unit without processes of its own.
+pub(crate) async fn stop_time_out(
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Option<Duration>, CallError> {
+    let Some((interface, name)) = time_out(unit.unit_type()) else { return Ok(None) };
+    let path = unit_path(unit.as_str());
+    let micros: u64 = bus.property(&path, interface, name).await?;
+    let kills: bool = bus.property(&path, interface, "SendSIGKILL").await?;
+    let ends = kills && micros != u64::MAX;
+    Ok(Some(if ends { Duration::from_micros(micros) } else { Duration::MAX }))
+}
+
+/// Where systemd tells the time-out of stops.
+fn time_out(unit_type: UnitType) -> Option<(&'static str, &'static str)> {
+    match unit_type {
+        UnitType::Service => Some(("org.freedesktop.systemd1.Service", "TimeoutStopUSec")),
+        UnitType::Socket => Some(("org.freedesktop.systemd1.Socket", "TimeoutUSec")),
+        UnitType::Mount => Some(("org.freedesktop.systemd1.Mount", "TimeoutUSec")),
+        UnitType::Swap => Some(("org.freedesktop.systemd1.Swap", "TimeoutUSec")),
+        _ => None,
+    }
 }
 
 /// Tells those who wait for a job that is gone by now: its end may have been missed.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
@@ -10,8 +11,9 @@ use tokio::task::AbortHandle;
 
 use super::config::SystemdConfig;
 use super::machine::{Machine, Session, io_error, unavailable};
-use super::{journal, link, load, order, reload};
+use super::{journal, link, load, look, order, reload};
 use crate::lock::acquire;
+use crate::native::boot_id;
 use crate::{
     Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
 };
@@ -31,6 +33,12 @@ use crate::{
 ///
 /// systemd reads its files again only where it would go by old ones; see
 /// [`reload`](ServiceManager::reload).
+///
+/// # Types
+///
+/// Units of all types that systemd reads from files are taken. Whether the machine can run one is
+/// systemd's to say at its start: swaps need the right to swap, automounts a kernel with autofs,
+/// and a device is there when the kernel has it. Where it cannot, the start fails and says so.
 ///
 /// # Connection
 ///
@@ -77,8 +85,7 @@ impl SystemdManager {
 
 /// Reads what an earlier manager has written down.
 fn take_back(machine: &Machine) -> std::io::Result<()> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    machine.files.forget_old_boot(boot.trim_end())?;
+    machine.files.forget_old_boot(&boot_id()?)?;
     for (unit, record) in machine.files.read()? {
         machine.reload.doubt([unit.clone()]);
         machine.units.follow(&unit, Some(record));
@@ -124,6 +131,10 @@ impl ServiceManager for SystemdManager {
         order::stop(&self.machine, unit).await
     }
 
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        order::reload_unit(&self.machine, unit).await
+    }
+
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
         self.machine.bus()?;
         Ok(self.machine.units.managed(unit))
@@ -136,6 +147,12 @@ impl ServiceManager for SystemdManager {
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         Ok(self.machine.units.drift(unit))
+    }
+
+    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+        self.machine.record(unit)?;
+        let bus = self.machine.bus()?;
+        look::stop_time_out(&bus, unit).await.map_err(unavailable)
     }
 
     fn changes(&self) -> StateChanges {

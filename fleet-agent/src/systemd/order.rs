@@ -1,13 +1,13 @@
 //! Starts, restarts and stops units, and waits for the ends of the jobs that this makes.
 
-use fleet_core::{Generation, TargetState};
+use fleet_core::{Generation, KnownUnit, TargetState};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
-use super::bus::{Bus, CallError};
+use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::jobs::JobEnd;
 use super::machine::{Machine, unavailable};
-use super::reason::{start_problem, stop_problem};
+use super::reason::{reload_problem, start_problem, stop_problem, triggers};
 use super::record::{Order, Record};
 use crate::ServiceError;
 
@@ -24,14 +24,17 @@ pub(crate) async fn launch(
     let turn = machine.gates.turn(unit).await;
     let bus = machine.bus()?;
     let mut record = machine.record(unit)?;
+    let before = record.known;
     let seen = machine.units.seen(unit);
     if record.has_begun(generation, seen.invocation()) {
         return accepted(machine, unit, record, TargetState::Launched, generation);
     }
     record.order = Some(Order { generation, invocation: seen.invocation().to_vec() });
     machine.remember(unit, record.clone())?;
-    // A person's order begins a new count of failures and starts.
-    drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
+    if !machine.units.end_new(unit) {
+        // A person's order begins a new count of failures and starts.
+        drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
+    }
     let asking = machine.jobs.ask(unit);
     let job = bus.job(method, unit.as_str()).await;
     if let Err(error @ CallError::Lost(_)) = job {
@@ -42,12 +45,54 @@ pub(crate) async fn launch(
         Ok(job) => {
             let end = asking.wait_for(job);
             drop(turn);
-            started(machine, unit, end_of(end).await?)
+            let end = end_of(end).await?;
+            if let Some(missing) = missing(machine, &bus, unit, &end).await? {
+                take_back(machine, unit, before).await?;
+                return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
+            }
+            started(machine, unit, end)
         }
         Err(CallError::Refused { message, .. } | CallError::Lost(message)) => Some(message),
     };
     let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
     problem.map_or(Ok(()), |problem| Err(failed(problem)))
+}
+
+/// What a timer, socket or path is to start and systemd does not have, where it has refused to
+/// start the unit for that: it then does nothing, and has not failed either.
+async fn missing(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+    end: &JobEnd,
+) -> Result<Option<String>, ServiceError> {
+    let is_refused = *end == JobEnd::Told("failed".to_owned());
+    if !is_refused || !triggers(unit) || machine.units.seen(unit).has_failed() {
+        return Ok(None);
+    }
+    let path = unit_path(unit.as_str());
+    let wanted = bus.property::<Vec<String>>(&path, UNIT, "Triggers").await.map_err(unavailable)?;
+    let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let states = bus.states(&names).await.map_err(unavailable)?;
+    let missing = states.into_iter().find(|states| states.load != "loaded");
+    Ok(missing.map(|states| states.name))
+}
+
+/// Lets a start count as never asked, if nothing else was asked since.
+async fn take_back(
+    machine: &Machine,
+    unit: &UnitName,
+    before: KnownUnit,
+) -> Result<(), ServiceError> {
+    let _turn = machine.gates.turn(unit).await;
+    let Some(record) = machine.units.record(unit) else { return Ok(()) };
+    let is_last = record.order.is_none() && record.known.asked == TargetState::Launched;
+    if !is_last || record.known.hash != before.hash {
+        return Ok(());
+    }
+    let KnownUnit { asked, generation, .. } = before;
+    let known = KnownUnit { asked, generation, ..record.known };
+    machine.remember(unit, Record { known, order: None })
 }
 
 /// Why a start that is over was no success.
@@ -84,6 +129,36 @@ pub(crate) async fn stop_and_wait(
     let job = ask_to_stop(bus, unit).await?;
     let end = job.map(|job| asking.wait_for(job));
     stopped(machine, unit, end).await
+}
+
+/// Has a unit read its own configuration again, and waits until that is over.
+pub(crate) async fn reload_unit(machine: &Machine, unit: &UnitName) -> Result<(), ServiceError> {
+    let turn = machine.gates.turn(unit).await;
+    let bus = machine.bus()?;
+    machine.record(unit)?;
+    let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
+    if !machine.units.seen(unit).is_active() {
+        return Err(failed("it is not active: start it".to_owned()));
+    }
+    let can_reload = bus.property::<bool>(&unit_path(unit.as_str()), UNIT, "CanReload").await;
+    if !can_reload.map_err(unavailable)? {
+        let problem = "it does not say how: write ExecReload= or Type=notify-reload, or restart it";
+        return Err(failed(problem.to_owned()));
+    }
+    let asking = machine.jobs.ask(unit);
+    let job = match bus.job("ReloadUnit", unit.as_str()).await {
+        Ok(job) => job,
+        Err(CallError::Refused { message, .. }) => return Err(failed(message)),
+        Err(error) => return Err(unavailable(error)),
+    };
+    let end = asking.wait_for(job);
+    drop(turn);
+    match end_of(end).await? {
+        JobEnd::Told(result) if result == "done" => Ok(()),
+        JobEnd::Told(result) => Err(failed(reload_problem(&result))),
+        // The unit's state does not tell how that went.
+        JobEnd::Unheard => Err(failed("its end was missed: ask again".to_owned())),
+    }
 }
 
 /// The path of the job; `None` when systemd knows nothing that it could stop.

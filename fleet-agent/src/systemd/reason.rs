@@ -27,7 +27,7 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
     match result {
         // Such a unit is refused without having failed.
         "failed" if triggers(unit) && !seen.has_failed() => {
-            "systemd refuses it: the unit that it is to start may not be loaded".to_owned()
+            "systemd refuses it, and does not say why: its journal may".to_owned()
         }
         "failed" => seen.failure(),
         "dependency" => "a unit that it requires did not start".to_owned(),
@@ -42,8 +42,20 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
 }
 
 /// Whether all that a unit does is to start another.
-fn triggers(unit: &UnitName) -> bool {
+pub(crate) fn triggers(unit: &UnitName) -> bool {
     matches!(unit.unit_type(), UnitType::Path | UnitType::Socket | UnitType::Timer)
+}
+
+/// Why a unit was not reloaded, by the result of its job.
+pub(crate) fn reload_problem(result: &str) -> String {
+    match result {
+        "failed" => "what it runs for that has failed: its own log has the reason".to_owned(),
+        "timeout" => "it took longer than its job may take".to_owned(),
+        "canceled" => "another order has overtaken it".to_owned(),
+        // It has ended since it was looked at.
+        "invalid" => "it is not active: start it".to_owned(),
+        other => format!("the result of its reload is {other:?}"),
+    }
 }
 
 /// Why a stop did not succeed, by the result of its job.
@@ -76,7 +88,7 @@ mod tests {
                 "a.timer",
                 "failed",
                 "inactive",
-                "systemd refuses it: the unit that it is to start may not be loaded",
+                "systemd refuses it, and does not say why: its journal may",
             ),
             ("a.service", "dependency", "inactive", "a unit that it requires did not start"),
             ("a.service", "canceled", "inactive", "another order has overtaken it"),

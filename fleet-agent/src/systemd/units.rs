@@ -32,6 +32,8 @@ struct Entry {
     meddling: Meddling,
     /// Counts what systemd has told, so that an answer is not taken for newer than a signal.
     news: u64,
+    /// systemd has nothing of an earlier run.
+    is_new: bool,
 }
 
 impl Units {
@@ -50,6 +52,24 @@ impl Units {
         let mut state = self.lock();
         state.paths.remove(&unit_path(unit.as_str()));
         state.units.remove(unit);
+    }
+
+    /// systemd has nothing of a unit but its file.
+    pub(crate) fn begin_new(&self, unit: &UnitName) {
+        if let Some(entry) = self.lock().units.get_mut(unit) {
+            entry.is_new = entry.seen.is_inactive();
+        }
+    }
+
+    /// Whether a unit that is about to be started is so for the first time.
+    pub(crate) fn end_new(&self, unit: &UnitName) -> bool {
+        let mut state = self.lock();
+        state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
+    }
+
+    /// Whether the unit with that path is followed.
+    pub(crate) fn is_followed(&self, path: &str) -> bool {
+        self.lock().paths.contains_key(path)
     }
 
     /// All units that are followed.
@@ -149,6 +169,7 @@ impl Entry {
     fn change(&mut self, change: impl FnOnce(&mut Seen)) -> bool {
         let before = self.seen.clone();
         change(&mut self.seen);
+        self.is_new &= self.seen.is_inactive();
         if self.seen.is_active() {
             self.meddling.on_amends();
         }

@@ -32,6 +32,9 @@ pub async fn conformance(harness: &dyn Harness) {
     check.a_task_that_fails_is_told_and_counts_as_launched().await;
     check.an_end_by_itself_is_seen_and_a_start_is_a_new_attempt().await;
     check.who_ignores_a_stop_is_ended_all_the_same().await;
+    check.a_reload_leaves_a_unit_running().await;
+    check.what_cannot_be_reloaded_is_told_and_left_alone().await;
+    check.a_start_begins_a_new_count_of_failures().await;
     check.units_do_not_wait_for_each_other().await;
     check.calls_about_one_unit_take_effect_in_their_order().await;
     check.units_are_listed_in_order().await;
@@ -97,6 +100,7 @@ impl<'a> Check<'a> {
             self.manager.start(&unit, Generation(1)).await,
             self.manager.restart(&unit, Generation(1)).await,
             self.manager.stop(&unit).await,
+            self.manager.reload_unit(&unit).await,
             self.manager.journal(&unit, query).await.map(drop),
         ] {
             let error = result.expect_err("it is not known");
@@ -191,6 +195,51 @@ impl<'a> Check<'a> {
         let unit = self.run("stubborn.service", UnitKind::IgnoresStop).await;
         self.manager.stop(&unit).await.expect("stop");
         assert_eq!(self.get(&unit).await.state.main_pid, None, "no process is left");
+        self.unload(&unit).await;
+    }
+
+    async fn a_reload_leaves_a_unit_running(&self) {
+        if !self.harness.can_reload() {
+            return;
+        }
+        let unit = self.run("reloading.service", UnitKind::Reloads).await;
+        let before = self.get(&unit).await;
+        self.manager.reload_unit(&unit).await.expect("it can reload");
+        let query = JournalQuery { lines: None, follow: true };
+        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
+        let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
+        assert_eq!(line.as_deref(), Some("reloaded"), "it has done what its file says");
+        let active = |state: &SystemdState| state.active == ActiveState::Active;
+        self.wait_for(&unit, active).await;
+        assert_eq!(self.get(&unit).await, before, "the same process runs");
+        self.unload(&unit).await;
+    }
+
+    async fn what_cannot_be_reloaded_is_told_and_left_alone(&self) {
+        let unit = self.run("unreloading.service", UnitKind::RunsForEver).await;
+        let before = self.get(&unit).await;
+        let error = self.manager.reload_unit(&unit).await.expect_err("it does not say how");
+        assert!(matches!(error, ServiceError::ReloadFailed { .. }), "not reloaded, not {error}");
+        assert_eq!(self.get(&unit).await, before, "it runs on");
+        self.unload(&unit).await;
+        let unit = self.load("reloading.service", UnitKind::Reloads).await;
+        let error = self.manager.reload_unit(&unit).await.expect_err("it does not run");
+        assert!(matches!(error, ServiceError::ReloadFailed { .. }), "not reloaded, not {error}");
+        assert_eq!(self.get(&unit).await.state.active, ActiveState::Inactive);
+        self.unload(&unit).await;
+    }
+
+    /// Service managers refuse a unit that was started too often in a short time.
+    async fn a_start_begins_a_new_count_of_failures(&self) {
+        let unit = self.load("failing.service", UnitKind::Fails).await;
+        for generation in 1..=20 {
+            let error = self.manager.start(&unit, Generation(generation)).await;
+            let error = error.expect_err("it fails");
+            assert!(matches!(error, ServiceError::StartFailed { .. }), "start failed, not {error}");
+            let state = self.get(&unit).await.state;
+            assert_eq!(state.exit, Some(ExitStatus::Code(3)), "attempt {generation} was made");
+            assert_eq!(state.result.as_deref(), Some("exit-code"), "attempt {generation}");
+        }
         self.unload(&unit).await;
     }
 

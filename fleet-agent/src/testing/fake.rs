@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{
@@ -52,6 +53,10 @@ struct State {
     bad_loads: BTreeMap<UnitName, String>,
     bad_starts: BTreeMap<UnitName, String>,
     hanging: BTreeSet<UnitName>,
+    /// What the machine says of the time-outs of stops.
+    time_outs: BTreeMap<UnitName, Duration>,
+    /// What units are to start.
+    triggers: BTreeMap<UnitName, UnitName>,
     calls: Vec<Call>,
     /// The number of the last process that never was.
     pid: u32,
@@ -99,6 +104,16 @@ impl FakeManager {
         let mut state = self.lock();
         state.bad_loads.remove(unit);
         state.bad_starts.remove(unit);
+    }
+
+    /// From now on the machine allows the unit that long for a stop, whatever its file says.
+    pub fn allow_stop(&self, unit: &UnitName, time_out: Duration) {
+        self.lock().time_outs.insert(unit.clone(), time_out);
+    }
+
+    /// From now on the unit is one that is to start the other, and cannot be started without it.
+    pub fn trigger(&self, unit: &UnitName, other: &UnitName) {
+        self.lock().triggers.insert(unit.clone(), other.clone());
     }
 
     /// From now on the unit, once it is asked to stop, goes on until [`release`](Self::release).
@@ -185,6 +200,10 @@ impl FakeManager {
 
     fn run(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         let mut state = self.lock();
+        let missing = state.triggers.get(unit).filter(|other| !state.units.contains_key(*other));
+        if let Some(missing) = missing.map(ToString::to_string) {
+            return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
+        }
         state.pid += 1;
         let pid = state.pid;
         let problem = state.bad_starts.get(unit).cloned();
@@ -308,6 +327,23 @@ impl ServiceManager for FakeManager {
         Ok(())
     }
 
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let mut state = self.lock();
+        state.calls.push(Call::ReloadUnit(unit.clone()));
+        let can_reload = state.behaviour.get(unit) == Some(&Behaviour::Reloads);
+        let found = state.units.get_mut(unit);
+        let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
+        let problem = match found.state.active {
+            ActiveState::Active if can_reload => {
+                found.write("reloaded");
+                return Ok(());
+            }
+            ActiveState::Active => "it does not say how",
+            _ => "it is not active",
+        };
+        Err(ServiceError::ReloadFailed { unit: unit.clone(), problem: problem.to_owned() })
+    }
+
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
         Ok(self.lock().units.get(unit).map(|found| found.managed(unit)))
     }
@@ -318,6 +354,10 @@ impl ServiceManager for FakeManager {
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         Ok(self.lock().units.get(unit).and_then(|unit| unit.drift))
+    }
+
+    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+        Ok(self.lock().time_outs.get(unit).copied())
     }
 
     fn changes(&self) -> StateChanges {
@@ -370,7 +410,7 @@ fn started(
     };
     match (problem, behaviour) {
         (Some(problem), _) => (ended(&running, ExitStatus::Code(203)), Some(problem)),
-        (None, Behaviour::Runs | Behaviour::Writes(_)) => (running, None),
+        (None, Behaviour::Runs | Behaviour::Writes(_) | Behaviour::Reloads) => (running, None),
         (None, Behaviour::Exits(code)) => (ended(&running, ExitStatus::Code(code)), None),
         (None, Behaviour::Task(code)) => {
             let exit = ExitStatus::Code(code);

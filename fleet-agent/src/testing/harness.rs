@@ -26,6 +26,9 @@ pub enum UnitKind {
     HangsInStop,
     /// Writes the lines `one`, `two` and `three`, and runs until it is stopped.
     Writes,
+    /// Runs until it is stopped, and writes the line `reloaded` when it is to read its
+    /// configuration again, unless the service manager has that for no unit.
+    Reloads,
     /// Cannot be loaded.
     Broken,
 }
@@ -36,6 +39,11 @@ pub trait Harness: Send + Sync {
     /// A service manager of the machine, as a daemon opens it when it begins. The suite drops
     /// one before it asks for the next.
     async fn open(&self) -> Arc<dyn ServiceManager>;
+
+    /// Whether the service manager can have a unit read its configuration again.
+    fn can_reload(&self) -> bool {
+        true
+    }
 
     /// A directory that the units may use.
     fn directory(&self) -> &Path;
@@ -58,6 +66,9 @@ pub trait Harness: Send + Sync {
             UnitKind::Writes => {
                 "ExecStart=/bin/sh -c 'echo one; echo two; echo three; exec sleep 100000'"
                     .to_owned()
+            }
+            UnitKind::Reloads => {
+                "ExecStart=/bin/sleep 100000\nExecReload=/bin/sh -c 'echo reloaded'".to_owned()
             }
             UnitKind::Broken => "Restart=always".to_owned(),
         };

@@ -15,6 +15,8 @@ pub enum Behaviour {
     Exits(i32),
     /// It is a task that is started when it is done, with this exit code.
     Task(i32),
+    /// It runs until it is stopped, and can read its configuration again; then it writes a line.
+    Reloads,
 }
 
 /// A call that was made to a fake service manager.
@@ -39,4 +41,6 @@ pub enum Call {
     Restart(UnitName, Generation),
     /// [`stop`](crate::ServiceManager::stop)
     Stop(UnitName),
+    /// [`reload_unit`](crate::ServiceManager::reload_unit)
+    ReloadUnit(UnitName),
 }

@@ -40,7 +40,11 @@ cases! {
     content: new_content_is_run_every_time, a_bad_file_harms_itself_alone,
         what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit;
     many: a_slow_stop_delays_nobody, a_sidekick_is_started_with_its_main_unit,
-        units_of_all_types_run, reloads_are_made_only_where_needed;
+        reloads_are_made_only_where_needed;
+    types: units_of_all_types_run, what_a_machine_cannot_run_is_told,
+        an_automount_mounts_when_it_is_looked_into,
+        a_timer_that_comes_before_its_service_is_not_started_yet,
+        a_stops_time_out_is_that_of_the_machine;
     lost: a_killed_daemon_leaves_its_units, systemd_may_begin_anew, the_bus_may_begin_anew,
         what_ends_while_the_bus_is_away_is_heard_of,
         an_end_during_a_reload_is_heard_of, half_written_units_are_found;

@@ -35,6 +35,7 @@ impl Harness for FakeHarness {
                 self.machine.behave(unit, Behaviour::Writes(&["one", "two", "three"]));
             }
             UnitKind::HangsInStop => self.machine.hang_stop(unit),
+            UnitKind::Reloads => self.machine.behave(unit, Behaviour::Reloads),
             UnitKind::Broken => self.machine.fail_load(unit, "it is broken"),
             _ => {}
         }

@@ -2,4 +2,5 @@
 
 mod fake;
 mod native;
+mod pulse;
 mod support;

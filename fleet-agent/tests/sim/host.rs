@@ -355,6 +355,10 @@ impl ServiceManager for Host {
         self.0.fake.drift(unit).await
     }
 
+    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+        self.0.fake.stop_time_out(unit).await
+    }
+
     fn changes(&self) -> StateChanges {
         self.0.fake.changes()
     }

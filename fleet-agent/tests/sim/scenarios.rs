@@ -7,4 +7,5 @@ mod fences;
 mod machines;
 mod notes;
 mod rest;
+mod swarms;
 mod units;

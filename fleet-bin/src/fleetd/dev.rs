@@ -115,7 +115,8 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
         ..machine::of_this_daemon(identity::kept_in(&directory)?)
     };
     let machine = machine::share(machine, machines, data_dir);
-    Ok(MachineSetup { machine, token: identity::token(&directory)?, directory })
+    let (token, until_boot) = (identity::token(&directory)?, directory.clone());
+    Ok(MachineSetup { machine, token, directory, until_boot })
 }
 
 /// The directory that was asked for, or the one under the person's state directory.

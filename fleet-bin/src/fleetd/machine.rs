@@ -52,21 +52,22 @@ pub(crate) fn of_this_daemon(id: MachineId) -> MachineRecord {
     }
 }
 
-/// What tells the daemon of this machine from others under the same identity.
+/// Where a daemon keeps what is worth nothing after the next boot: until when its machine was
+/// certainly present, and what tells it from others under the same identity.
 ///
-/// Where several machines share a store, it lives in a directory that a reboot clears and that no
-/// copy of a disk has: the copy of a machine must not take the original's place. A daemon that is
+/// Where several machines share a store, that is a directory that a reboot clears and that no copy
+/// of a disk has: the copy of a machine must not take the original's place. A daemon that is
 /// started again finds it there and has its place at once; after a reboot the place is free when
 /// the lease of the life before has ended. A store of its own no other machine can reach, so there
-/// the token stays with the data, and a machine that boots need not wait.
-pub(crate) fn token(config: &Config) -> Result<String, StartError> {
+/// all stays with the data, and a machine that boots need not wait.
+pub(crate) fn until_boot(config: &Config) -> Result<PathBuf, StartError> {
     if !config.store.is_etcd() {
-        return identity::token(&directory(config));
+        return Ok(directory(config));
     }
     let directory = &config.runtime_dir;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
     made.context(|| format!("cannot make {}: choose another runtime_dir", directory.display()))?;
-    identity::token(directory)
+    Ok(directory.clone())
 }
 
 #[cfg(test)]
@@ -93,11 +94,12 @@ mod tests {
         let shared = config(folder.path(), "etcd");
         let alone = config(folder.path(), "embedded");
         std::fs::create_dir_all(directory(&shared)).unwrap();
-        let before = [&shared, &alone].map(|config| token(config).unwrap());
-        let again = [&shared, &alone].map(|config| token(config).unwrap());
+        let token = |config| identity::token(&until_boot(config).unwrap()).unwrap();
+        let before = [&shared, &alone].map(token);
+        let again = [&shared, &alone].map(token);
         assert_eq!(again, before, "a daemon that is started again");
         std::fs::remove_dir_all(&shared.runtime_dir).unwrap();
-        let rebooted = [&shared, &alone].map(|config| token(config).unwrap());
+        let rebooted = [&shared, &alone].map(token);
         assert_ne!(rebooted[0], before[0]);
         assert_eq!(rebooted[1], before[1], "no other machine reaches that store");
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_agent::{Clock, SystemClock};
+use fleet_core::Timestamp;
 use fleet_http::{Listen, ListenError, Listener};
 use listenfd::ListenFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,7 +13,7 @@ use super::error::{Context as _, StartError};
 use super::logging::Level;
 use super::reload::Source;
 use super::wire_up::{MachineSetup, Running, Wiring};
-use super::{machine, notify};
+use super::{identity, machine, notify};
 
 /// How long to wait for an address that another daemon may be about to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ pub(crate) async fn run(
                     told.reload = source.reload(&machine, &running, &level);
                     notify::ready(told.now(&running));
                 }
-                () = told.pause(&clock) => told.tell(&running),
+                () = told.pause(&clock) => told.tell(&running, clock.now()),
             }
         },
     };
@@ -94,10 +95,10 @@ impl Told {
     }
 
     /// Tells that all loops are alive, if they are, and how the daemon is, if that has changed.
-    fn tell(&mut self, running: &Running) {
-        match running.silent().as_slice() {
+    fn tell(&mut self, running: &Running, now: Timestamp) {
+        match running.silent(now).as_slice() {
             [] => notify::alive(),
-            silent => tracing::error!(?silent, "loops do not take their turns any more"),
+            silent => tracing::error!(?silent, "loops hang"),
         }
         let before = std::mem::take(&mut self.status);
         if self.now(running) != before {
@@ -119,12 +120,13 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
     let record = machine::record(config, machine::id(config)?);
-    let token = machine::token(config)?;
+    let until_boot = machine::until_boot(config)?;
+    let token = identity::token(&until_boot)?;
     Ok(Wiring {
         store: config.store.clone(),
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine: record, token, directory }],
+        machines: vec![MachineSetup { machine: record, token, directory, until_boot }],
         listeners: listeners(&config.listen).await?,
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,

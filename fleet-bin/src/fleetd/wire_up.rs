@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk, Pulse,
-    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
+    Agent, AgentConfig, Beat, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk,
+    Pulse, ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
-use fleet_core::Strictness;
+use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, serve};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
@@ -47,6 +47,8 @@ pub(crate) struct MachineSetup {
     pub(crate) token: String,
     /// Where its service manager keeps its files.
     pub(crate) directory: PathBuf,
+    /// Where it keeps what is worth nothing after the next boot.
+    pub(crate) until_boot: PathBuf,
 }
 
 /// A daemon at work.
@@ -120,7 +122,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
-                notes: Arc::new(NotesOnDisk::new(&setup.directory)),
+                notes: Arc::new(NotesOnDisk::new(&setup.directory, &setup.until_boot)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -139,7 +141,7 @@ impl Wiring {
             clock: Arc::new(SystemClock::start()),
         });
         let engine = running.agents.iter().take(1).fold(engine, Engine::beside);
-        let engine = running.pulse.watch("engine", engine.run(shutdown.clone()));
+        let engine = running.pulse.watch(&engine.beat(), engine.run(shutdown.clone()));
         running.loops.spawn(engine);
     }
 
@@ -158,7 +160,7 @@ impl Wiring {
         for listener in self.listeners {
             let (router, mut shutdown) = (router.clone(), shutdown.clone());
             let done = async move { shutdown.wait().await };
-            let serving = running.pulse.watch("api", serve(listener, router, done));
+            let serving = running.pulse.watch(&Beat::new("api"), serve(listener, router, done));
             running.loops.spawn(serving);
         }
     }
@@ -228,10 +230,10 @@ impl Running {
         self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
     }
 
-    /// The loops that have not taken a turn since this was last asked.
-    pub(crate) fn silent(&self) -> Vec<&'static str> {
+    /// The loops that have not answered since this was last asked, or do not get on.
+    pub(crate) fn silent(&self, now: Timestamp) -> Vec<&'static str> {
         let agents = self.agents.iter().map(Agent::pulse);
-        agents.chain([&self.pulse]).flat_map(Pulse::ask).collect()
+        agents.chain([&self.pulse]).flat_map(|pulse| pulse.ask(now)).collect()
     }
 
     /// How the daemon is, for people.

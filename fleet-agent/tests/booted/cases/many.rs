@@ -1,4 +1,4 @@
-//! Many units, of many types, that depend on each other and delay nobody.
+//! Many units that depend on each other and delay nobody.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use fleet_agent::ServiceManager as _;
 use fleet_core::{ActiveState, Generation};
 use futures_util::future::join_all;
 
-use crate::bench::{Bench, SLEEP, name, shell, show, wait_until};
+use crate::bench::{Bench, SLEEP, name, shell, show};
 
 pub(crate) async fn a_slow_stop_delays_nobody() {
     let bench = Bench::new().await;
@@ -46,43 +46,6 @@ pub(crate) async fn a_sidekick_is_started_with_its_main_unit() {
     bench.manager.restart(&name("main.service"), Generation(3)).await.expect("without it");
     assert_eq!(show("side.service", "LoadState"), "not-found", "its main unit forgot it");
     bench.unload("main.service").await;
-}
-
-pub(crate) async fn units_of_all_types_run() {
-    let bench = Bench::new().await;
-    shell("mkdir -p /srv/watched /srv/mounted /srv/auto");
-    let cat = "[Service]\nStandardInput=socket\nExecStart=/bin/cat\n";
-    let task = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n";
-    let units = [
-        ("echo.socket", "[Socket]\nListenStream=/run/echo\nAccept=yes\n", "listening"),
-        ("echo@.service", cat, ""),
-        ("tick.timer", "[Timer]\nOnActiveSec=1ms\nAccuracySec=1ms\n", "waiting elapsed running"),
-        ("tick.service", task, ""),
-        ("watch.path", "[Path]\nPathExists=/srv/watched/a\n", "waiting"),
-        ("watch.service", task, ""),
-        ("group.target", "[Unit]\nWants=member.service\n", "active"),
-        ("member.service", task, ""),
-        ("srv-mounted.mount", "[Mount]\nWhat=tmpfs\nType=tmpfs\nWhere=/srv/mounted\n", "mounted"),
-        ("own.slice", "[Slice]\nTasksMax=100\n", "active"),
-    ];
-    for (unit, text, _) in units.iter().filter(|(unit, ..)| !unit.contains("@.")) {
-        bench.load(&[(unit, text)]).await;
-    }
-    for (unit, _, subs) in units.iter().filter(|(.., subs)| !subs.is_empty()) {
-        bench.start(unit).await.unwrap_or_else(|error| panic!("{unit}: {error}"));
-        bench.wait_for(unit, |it| it.active == ActiveState::Active && subs.contains(&it.sub)).await;
-    }
-    bench.wait_for("tick.service", |it| it.active == ActiveState::Active).await;
-    bench.wait_for("member.service", |it| it.active == ActiveState::Active).await;
-    shell("touch /srv/watched/a");
-    bench.wait_for("watch.service", |it| it.active == ActiveState::Active).await;
-    let error = bench.start("no-such.device").await.expect_err("it is not loaded");
-    assert!(matches!(error, fleet_agent::ServiceError::NotLoaded { .. }));
-    for (unit, ..) in units.iter().filter(|(unit, ..)| !unit.contains("@.")) {
-        bench.unload(unit).await;
-        wait_until("it is gone", async || show(unit, "ActiveState") == "inactive").await;
-    }
-    assert_eq!(bench.manager.list().await.expect("it answers"), []);
 }
 
 /// How often systemd has read all its files since it was booted.

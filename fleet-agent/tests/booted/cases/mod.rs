@@ -7,3 +7,4 @@ pub(crate) mod journals;
 pub(crate) mod lost;
 pub(crate) mod many;
 pub(crate) mod others;
+pub(crate) mod types;

@@ -83,6 +83,7 @@ impl Calls {
                 found.extend(self.on_end(judge, unit));
             }
             Call::Stop(_) if may_stop => {}
+            Call::ReloadUnit(_) => found.push("no desired state asks for a unit's reload"),
             Call::Stop(unit) => found.extend(self.on_end(judge, unit)),
             Call::Unload(unit) => {
                 found.extend(self.on_end(judge, unit));

@@ -45,6 +45,7 @@ async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
         cluster.launch(unit, "MachineMetadata=region=north").await;
     }
     assert_eq!(places(&cluster, &units), [[0], [2], [0], [2]]);
+    cluster.wait(Duration::from_secs(1)).await; // until all have told that they are up
     // Only one at a time may move, and the first one cannot come up where it goes.
     let hung = crate::units::name("d@1.service");
     cluster.hosts[2].fake().fail_start(&hung, "the test wants it so");

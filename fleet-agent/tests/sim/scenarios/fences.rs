@@ -158,3 +158,24 @@ async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
     cluster.wait(LIMIT).await;
     assert_eq!(cluster.active_on("s.service"), [1 - cut]);
 }
+
+/// The cluster waits for as long as the unit's file says, whatever its machines were set to.
+#[tokio::test(start_paused = true)]
+async fn a_unit_whose_stop_may_take_longer_than_its_file_says_is_not_started() {
+    let mut cluster = cluster(1).await;
+    cluster.hosts[0].fake().allow_stop(&name("s.service"), STOP_LIMIT * 2);
+    cluster.hosts[0].fake().allow_stop(&name("a.service"), Duration::MAX);
+    cluster.launch("s.service", STOP).await;
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(1)).await;
+    assert_eq!((cluster.active_on("s.service"), cluster.active_on("a.service")), (vec![], vec![0]));
+    let now = cluster.history.now();
+    let problem = now.state("s.service", "m0").and_then(|state| state.problem.clone());
+    let expected = "s.service: OnPartition=stop needs an end of its stop within 8s, as its file \
+                    says or leaves out, and this machine allows 16s: write TimeoutStopSec= in the \
+                    unit's file, or look for a drop-in or DefaultTimeoutStopSec= on the machine";
+    assert_eq!(problem.as_deref(), Some(expected));
+    cluster.hosts[0].fake().allow_stop(&name("s.service"), STOP_LIMIT);
+    cluster.wait(Duration::from_secs(60)).await;
+    assert_eq!(cluster.active_on("s.service"), [0]);
+}

@@ -21,7 +21,7 @@ async fn booted_blind() -> Cluster {
     cluster.submit("b.service", "", 0, TargetState::Loaded).await;
     cluster.launch("c.service", "").await;
     cluster.destroy(&name("c.service")).await;
-    cluster.settle().await;
+    cluster.wait(Duration::from_secs(1)).await; // a note is not written more often
     cluster.hosts[0].set_away(true);
     cluster.reboot(0);
     cluster.boot(0);
@@ -97,4 +97,26 @@ async fn a_note_is_written_when_the_machine_is_to_have_something_else_and_not_ot
     cluster.launch("everybodys.service", "Global=true\nMachineMetadata=region=south").await;
     cluster.wait(Duration::from_secs(600)).await;
     assert_eq!(notes.read(Note::Assignment).await.expect("it is there"), Some(b"mark".to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_written_once_a_second_at_most_unless_a_unit_waits_for_it() {
+    let mut cluster = Cluster::start(1).await;
+    let notes = cluster.hosts[0].notes();
+    let mark = || notes.write(Note::Assignment, b"mark".to_vec());
+    let is_marked = async || {
+        let noted = notes.read(Note::Assignment).await.expect("it is in memory");
+        noted.is_some_and(|noted| noted == b"mark")
+    };
+    cluster.launch("a.service", "").await;
+    mark().await.expect("it is in memory");
+    cluster.launch("b.service", "").await;
+    cluster.launch("c.service", "").await;
+    assert!(is_marked().await, "it was written a moment ago");
+    cluster.wait(Duration::from_secs(1)).await;
+    assert!(!is_marked().await, "it is never left undone");
+    cluster.launch("d.service", "").await;
+    mark().await.expect("it is in memory");
+    cluster.launch("s.service", "OnPartition=stop").await;
+    assert!(!is_marked().await, "the unit may not start before");
 }

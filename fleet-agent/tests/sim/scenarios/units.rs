@@ -18,9 +18,28 @@ fn story(cluster: &Cluster, machine: usize) -> String {
         Call::Start(unit, _) => format!("start {unit}"),
         Call::Restart(unit, _) => format!("restart {unit}"),
         Call::Stop(unit) => format!("stop {unit}"),
+        Call::ReloadUnit(unit) => format!("reload {unit}"),
     };
     let events = cluster.hosts[machine].events();
     events.iter().map(|event| line(&event.call) + "\n").collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
+    let mut cluster = Cluster::start(1).await;
+    let (timer, service) = (name("a.timer"), name("a.service"));
+    cluster.hosts[0].fake().trigger(&timer, &service);
+    cluster.launch("a.timer", "").await;
+    cluster.wait(Duration::from_secs(600)).await;
+    assert_eq!(cluster.active_on("a.timer"), [0; 0]);
+    let now = cluster.history.now();
+    let state = now.state("a.timer", "m0").expect("it is published");
+    let problem = "a.timer did not start: a.service, which it is to start, is not loaded on its \
+                   machine";
+    assert_eq!(state.problem.as_deref(), Some(problem));
+    cluster.submit("a.service", "", 0, TargetState::Loaded).await;
+    cluster.wait(Duration::from_secs(2)).await;
+    assert_eq!(cluster.active_on("a.timer"), [0], "it does not wait for its next attempt");
 }
 
 #[tokio::test(start_paused = true)]

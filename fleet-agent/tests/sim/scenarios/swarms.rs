@@ -1,0 +1,28 @@
+//! Many units that come at once: they cost what they are, however often each of them changes.
+
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+
+const MANY: usize = 100;
+
+#[tokio::test(start_paused = true)]
+async fn units_that_come_one_by_one_are_looked_at_once_each_and_published_together() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("first.service", "").await;
+    cluster.wait(Duration::from_secs(2)).await;
+    let host = &cluster.hosts[0];
+    let (looks, commits) = (host.looks(), host.link().commits());
+    for number in 0..MANY {
+        cluster.launch(&format!("u{number}.service"), "").await;
+    }
+    cluster.wait(Duration::from_secs(2)).await;
+    let host = &cluster.hosts[0];
+    let (looks, commits) = (host.looks() - looks, host.link().commits() - commits);
+    assert_eq!(cluster.active_on("u99.service"), [0]);
+    let now = cluster.history.now();
+    assert!(now.state("u99.service", "m0").is_some_and(|state| state.systemd.main_pid.is_some()));
+    // Each has a commit of the engine's and a look of the agent's, which it is placed by.
+    assert!(looks < MANY + MANY / 4, "{looks} looks");
+    assert!(commits < MANY + MANY / 4, "{commits} commits");
+}
