@@ -248,6 +248,26 @@ async fn a_unit_that_is_destroyed_and_comes_back_in_between_leaves_nothing() {
     assert!(stored(&cluster.registry).await.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_destroying_without_an_answer_is_whole_or_not_there() {
+    for happened in [true, false] {
+        let cluster = Behind::new().await;
+        cluster.place("m-1").await;
+        cluster.see().await;
+        let broken = Registry::new(Arc::new(cluster.link.clone()), Layout::DEFAULT_PREFIX);
+        match happened {
+            true => cluster.link.lose_answers(1),
+            false => cluster.link.lose_requests(1),
+        }
+        let unknown = broken.destroy(&name(UNITS[0]), &cluster.mirror).await;
+        assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))));
+        assert_eq!(stored(&cluster.registry).await.is_empty(), happened);
+        let again = broken.destroy(&name(UNITS[0]), &cluster.mirror).await;
+        assert_eq!(matches!(again, Err(RegistryError::NotFound { .. })), happened, "{again:?}");
+        assert!(stored(&cluster.registry).await.is_empty());
+    }
+}
+
 /// What people want is done, and an engine finds what is left.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_see_where_a_unit_is_destroys_it_nevertheless() {

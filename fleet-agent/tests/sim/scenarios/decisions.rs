@@ -118,3 +118,13 @@ async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
         assert_eq!(cluster.active_on("a.service"), [expected]);
     }
 }
+
+/// As it may be left of one that was destroyed by somebody who could not see where it was.
+#[tokio::test(start_paused = true)]
+async fn a_placement_of_a_unit_that_is_not_there_is_taken_away() {
+    let mut cluster = Cluster::start(2).await;
+    let now = cluster.history.now().revision.0;
+    cluster.place_by_force("gone.service", 1, now).await;
+    assert!(cluster.places("gone.service").await.is_empty());
+    cluster.rest().await;
+}
