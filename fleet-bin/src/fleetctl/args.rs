@@ -131,8 +131,8 @@ pub(crate) enum Command {
     ListMachines(ListArgs),
     /// Write the cluster to one portable file: to back it up, or to move it.
     ///
-    /// The file holds the units with their texts, desired states and machines, the metadata that was
-    /// set, and what was said is to become of machines, at one revision, with checksums. It is
+    /// The file holds the units with their texts, desired states and machines, the metadata that
+    /// was set, and what was said is to become of machines, at one revision, with checksums. It is
     /// written as a whole or not at all.
     Export(ExportArgs),
     /// Bring in what an export holds, or the keys of a fleet v1.

@@ -226,7 +226,8 @@ async fn a_store_in_use_is_named_once() {
     cluster.write("data.toml", "data_dir = \"data\"\n");
     std::fs::create_dir(cluster.folder().join("data")).unwrap();
     let _store = EmbeddedStore::open(cluster.folder().join("data/store.redb")).await.unwrap();
-    insta::assert_snapshot!(cluster.run("export --config data.toml").await.stderr.replace(": ", ":\n"), @r"
+    let refused = cluster.run("export --config data.toml").await.stderr.replace(": ", ":\n");
+    insta::assert_snapshot!(refused, @r"
     fleetctl:
     cannot open the store:
     data/store.redb is in use by another process:
@@ -252,11 +253,18 @@ async fn what_is_to_become_of_machines_moves_with_the_cluster() {
     assert!(!again.stdout.contains("machines to take no units"), "{again}");
 }
 
+/// The same line, in two if it is too long for this file.
+fn fitted(line: &str) -> String {
+    let last_blank = line.get(..96).and_then(|start| start.rfind(' '));
+    last_blank.map_or(line.to_owned(), |at| format!("{}\n{}", &line[..at], &line[at + 1..]))
+}
+
 /// What is said of a command, but for the options that all have.
 async fn help(command: &str) -> String {
     let cluster = Cluster::start(&[]).await;
     let text = cluster.run(&format!("{command} --help")).await.ok().stdout;
-    let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let lines = text.lines().map(|line| fitted(line.trim_end()));
+    let text = lines.collect::<Vec<_>>().join("\n");
     let common = ["--endpoint <", "-o, --output", "--debug", "-h, --help"];
     let (mut kept, mut is_common) = (Vec::new(), false);
     for part in text.split("\n\n") {
@@ -276,7 +284,8 @@ async fn help_tells_what_moving_a_cluster_takes() {
     insta::assert_snapshot!(help("export").await, @r#"
     Write the cluster to one portable file: to back it up, or to move it.
 
-    The file holds the units with their texts, desired states and machines, the metadata that was set,
+    The file holds the units with their texts, desired states and machines, the metadata that was
+    set,
     and what was said is to become of machines, at one revision, with checksums. It is written as a
     whole or not at all.
 
@@ -295,7 +304,8 @@ async fn help_tells_what_moving_a_cluster_takes() {
     insta::assert_snapshot!(help("import").await, @r#"
     Bring in what an export holds, or the keys of a fleet v1.
 
-    Everything is checked before the first write, and read back after the last. What is there already is
+    Everything is checked before the first write, and read back after the last. What is there
+    already is
     left, so an import that broke off is finished by running it again.
 
     Usage: fleetctl import [OPTIONS] <FILE>
@@ -315,11 +325,14 @@ async fn help_tells_what_moving_a_cluster_takes() {
               Leave out what is refused, and import the rest
 
           --config <FLEETD.TOML>
-              Write to the store that this configuration of fleetd names, instead of asking a daemon
+              Write to the store that this configuration of fleetd names, instead of asking a
+    daemon
 
-    A cluster that moves, so that nothing restarts: export it, end its daemons, import with --config
+    A cluster that moves, so that nothing restarts: export it, end its daemons, import with
+    --config
     into the new store, start the daemons on it.
-    Exit codes: 0 all is there, 1 something was refused or is not as it was written, 2 the command line
+    Exit codes: 0 all is there, 1 something was refused or is not as it was written, 2 the command
+    line
     or the configuration is wrong.
     "#);
 }

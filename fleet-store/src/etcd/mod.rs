@@ -43,8 +43,8 @@ const LONGEST_TTL: i64 = 9_000_000_000;
 /// Nothing is connected before the first call. Each call goes to the endpoint that answered last,
 /// and on to the next when that fails, unless it might be done twice thereby: then it ends as
 /// [`StoreError::Unknown`]. A watch goes on at another endpoint when its own fails; when none is to
-/// be had it is cut off, so that it is never behind for more than about five time limits without
-/// its reader knowing.
+/// be had it is cut off, so that it is never behind for more than about five time limits, and one
+/// more for each endpoint after the first, without its reader knowing.
 ///
 /// All members are asked for the present, never for what they happen to have. A member that has
 /// lost the others answers nothing.

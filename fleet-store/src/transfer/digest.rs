@@ -25,7 +25,8 @@ impl Digest {
 }
 
 /// The checksum of what a cluster is wanted to be: the metadata that was set, what is to become of
-/// machines, and each unit with its text and its desired state. Where units are, and in which store, makes no difference to it.
+/// machines, and each unit with its text and its desired state. Where units are, and in which
+/// store, makes no difference to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content(Digest);
 

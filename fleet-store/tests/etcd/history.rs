@@ -81,7 +81,11 @@ impl Seen {
         let delivered = self.changes.iter().filter(|changes| !changes.changes.is_empty());
         let delivered: Vec<_> =
             delivered.map(|changes| (changes.revision, step(changes))).collect();
-        let upto = delivered.last().map_or(from, |(revision, _)| *revision);
+        // What says that nothing came up to a revision says it of all that was to come before.
+        let upto = self.changes.last().map_or(from, |changes| changes.revision);
+        if !self.changes.is_sorted_by(|one, other| one.revision < other.revision) {
+            return Some(format!("a watch from {from} went back"));
+        }
         let expected = truth.range(from.next()..).take_while(|(revision, _)| **revision <= upto);
         let expected: Vec<_> = expected.map(|(revision, step)| (*revision, step.clone())).collect();
         let first = expected.iter().zip(&delivered).position(|(one, other)| one != other);
@@ -129,6 +133,11 @@ mod tests {
         Changes { revision: Revision(revision), changes: vec![change] }
     }
 
+    /// The word of a watch that it has delivered all up to there.
+    fn nothing(revision: u64) -> Changes {
+        Changes { revision: Revision(revision), changes: Vec::new() }
+    }
+
     fn sound() -> (History, Steps) {
         let made = [(2, "a", "1"), (3, "a", "2"), (5, "b", "3"), (6, "a", "4")];
         let steps = made.map(|(revision, key, value)| changes(revision, key, value));
@@ -149,11 +158,15 @@ mod tests {
     fn a_sound_history_has_no_contradiction() {
         let (history, truth) = sound();
         assert_eq!(history.contradictions(&truth), [""; 0]);
+        let (mut history, truth) = sound();
+        history.seen[0].changes.insert(1, nothing(4));
+        history.seen[0].changes.push(nothing(7));
+        assert_eq!(history.contradictions(&truth), [""; 0]);
     }
 
     #[test]
     fn every_fault_is_found() {
-        let faults: [fn(&mut History, &mut Steps); 8] = [
+        let faults: [fn(&mut History, &mut Steps); 10] = [
             |_, truth| drop(truth.remove(&Revision(6))),
             |history, _| history.attempts[1].told = Told::Undone,
             |history, _| history.attempts[1].told = Told::Done(Revision(5)),
@@ -163,6 +176,11 @@ mod tests {
                 history.seen[0].changes.insert(1, again);
             },
             |history, _| history.seen[0].changes.swap(0, 1),
+            |history, _| {
+                history.seen[0].changes.truncate(1);
+                history.seen[0].changes.push(nothing(6));
+            },
+            |history, _| history.seen[0].changes.insert(1, nothing(5)),
             |history, _| history.seen[0].listing.entries.clear(),
             |_, truth| drop(truth.insert(Revision(7), step(&changes(7, "a", "4")))),
         ];

@@ -1,7 +1,7 @@
 //! What machines remember of one lineage is compared with the orders of the next.
 
 use fleet_core::{Epoch, Generation};
-use fleet_store::{Lineage, Place, PlacementWrites, Registry};
+use fleet_store::{Lineage, Place, PlacementWrites, Registry, RegistryError};
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
@@ -68,4 +68,28 @@ async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
     soon(mirror.wait_for(revision)).await.unwrap();
     assert!(generation > Generation(5_000_000), "{generation:?}");
     assert!(mirror.lineage().unwrap().beginning() > 5_000_000);
+}
+
+/// A leader counts from where the lineage began at its election, so another one has to follow it.
+#[tokio::test(start_paused = true)]
+async fn who_led_before_epochs_were_raised_places_nothing_more() {
+    let (registry, past) = (registry(), Epoch(5_000_000));
+    let early = registry.raise_epochs(past).await;
+    assert!(matches!(early, Err(RegistryError::NoLineage)), "{early:?}");
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    submit(&registry, "a.service").await;
+    let writes = |epoch| {
+        let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
+        PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+    };
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    registry.raise_epochs(past).await.unwrap();
+    let late = leader.commit(&writes(Epoch(leader.elected().0))).await;
+    assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
+
+    let next = registry.campaign(&id("m-2"), TTL).await.unwrap().expect("nobody leads");
+    registry.raise_epochs(past).await.unwrap(); // they are later already, so nobody is deposed
+    let revision = next.commit(&writes(Epoch(next.elected().0))).await.unwrap();
+    let snapshot = soon(mirror(&registry).await.wait_for(revision)).await.unwrap();
+    assert!(snapshot.placement("a.service").unwrap().epoch > past);
 }
