@@ -9,6 +9,7 @@ use super::jobs::JobEnd;
 use super::machine::{Machine, unavailable};
 use super::reason::{start_problem, stop_problem};
 use super::record::{Order, Record};
+use super::state::Seen;
 use crate::ServiceError;
 
 /// Asks for a start or restart, and waits until it is over.
@@ -29,6 +30,7 @@ pub(crate) async fn launch(
         return accepted(machine, unit, record, TargetState::Launched, generation);
     }
     record.order = Some(Order { generation, invocation: seen.invocation().to_vec() });
+    machine.units.on_start(unit, Seen::on_order);
     machine.remember(unit, record.clone())?;
     // A person's order begins a new count of failures and starts.
     drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
@@ -42,7 +44,12 @@ pub(crate) async fn launch(
         Ok(job) => {
             let end = asking.wait_for(job);
             drop(turn);
-            started(machine, unit, end_of(end).await?)
+            let problem = started(machine, unit, end_of(end).await?);
+            if problem.is_none() {
+                machine.units.on_start(unit, Seen::on_started);
+                machine.feed.report(unit);
+            }
+            problem
         }
         Err(CallError::Refused { message, .. } | CallError::Lost(message)) => Some(message),
     };

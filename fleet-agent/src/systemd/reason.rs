@@ -27,7 +27,8 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
     match result {
         // Such a unit is refused without having failed.
         "failed" if triggers(unit) && !seen.has_failed() => {
-            "systemd refuses it: the unit that it is to start may not be loaded".to_owned()
+            "systemd refuses it: the unit that it is to start may be missing, or run already"
+                .to_owned()
         }
         "failed" => seen.failure(),
         "dependency" => "a unit that it requires did not start".to_owned(),
@@ -76,7 +77,7 @@ mod tests {
                 "a.timer",
                 "failed",
                 "inactive",
-                "systemd refuses it: the unit that it is to start may not be loaded",
+                "systemd refuses it: the unit that it is to start may be missing, or run already",
             ),
             ("a.service", "dependency", "inactive", "a unit that it requires did not start"),
             ("a.service", "canceled", "inactive", "another order has overtaken it"),
