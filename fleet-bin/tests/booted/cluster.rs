@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use crate::kit::Kit;
+use crate::kit::{Kit, bounded};
 use crate::look::told;
 
 /// The machines on which units run.
@@ -125,10 +125,9 @@ impl Cluster {
     /// Runs `fleetctl` against a machine, in the folder of the unit files.
     pub(crate) fn fleetctl_by(&self, machine: &str, args: &[&str]) -> Output {
         let socket = self.kit.share(&format!("{machine}.sock"));
-        let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        let mut fleetctl = bounded(env!("CARGO_BIN_EXE_fleetctl"));
         fleetctl.env("FLEETCTL_ENDPOINT", format!("unix://{}", socket.display()));
-        fleetctl.current_dir(self.kit.share("units")).args(args).stdin(Stdio::null());
-        fleetctl.output().unwrap()
+        fleetctl.current_dir(self.kit.share("units")).args(args).output().unwrap()
     }
 
     /// Runs `fleetctl`, which has to succeed; returns what it printed.

@@ -1,11 +1,14 @@
 //! A run of the machine kit, which is gone when the test ends, however that ends.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The machine kit.
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
+
+/// Takes the run down when its input ends, which it does with the test, even where that is killed.
+const KEEP: &str = "trap '' INT TERM HUP; read -r line; exec \"$0\" down --all";
 
 /// How many runs this process had.
 static RUNS: AtomicU32 = AtomicU32::new(0);
@@ -13,6 +16,7 @@ static RUNS: AtomicU32 = AtomicU32::new(0);
 /// The machines of a test, and the network between them.
 pub(crate) struct Kit {
     run: PathBuf,
+    keeper: Child,
 }
 
 impl Kit {
@@ -20,7 +24,10 @@ impl Kit {
     pub(crate) fn new() -> Self {
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let name = format!("fleet-cluster-{}-{number}", std::process::id());
-        Self { run: std::env::temp_dir().join(name) }
+        let run = std::env::temp_dir().join(name);
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEP, KIT]).env("FLEET_MACHINES", &run).stdin(Stdio::piped());
+        Self { run, keeper: keeper.spawn().expect("a shell can be run") }
     }
 
     /// Makes and boots machines, all at once.
@@ -60,13 +67,20 @@ impl Kit {
 
 impl Drop for Kit {
     fn drop(&mut self) {
-        kit(&self.run, &["down", "--all"]);
+        drop(self.keeper.stdin.take());
+        self.keeper.wait().expect("it is a child of this process");
         assert!(std::thread::panicking() || !self.run.exists(), "{} is left", self.run.display());
     }
 }
 
 fn kit(run: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(KIT);
-    command.args(arguments).env("FLEET_MACHINES", run).stdin(Stdio::null());
-    command.output().expect("the kit can be run")
+    let mut command = bounded(KIT);
+    command.args(arguments).env("FLEET_MACHINES", run).output().expect("the kit can be run")
+}
+
+/// A program that is ended when it hangs, so that a story fails then and does not hang, too.
+pub(crate) fn bounded(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["180", program]).stdin(Stdio::null());
+    command
 }

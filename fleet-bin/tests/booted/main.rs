@@ -5,6 +5,7 @@
 //! do. `scripts/test` runs it where that can be done.
 
 mod cluster;
+mod figures;
 mod kit;
 mod look;
 mod stories;

@@ -62,6 +62,7 @@ fn every_verb_works_on_units_of_every_type() {
     what_was_started_starts_the_rest(&cluster);
     units_are_shown(&cluster, &units);
     units_are_restarted_stopped_and_forgotten(&cluster, &units, &starters);
+    what_was_exported_comes_back(&cluster, &units);
 }
 
 fn files_are_checked_and_handed_over(cluster: &Cluster, units: &[&str]) {
@@ -113,9 +114,8 @@ fn units_are_shown(cluster: &Cluster, units: &[&str]) {
             String::from_utf8_lossy(&journal.stdout).contains(line).then_some(())
         });
     }
-    let file = cluster.kit.share("seen/export.jsonl");
-    cluster.succeed(&["export", file.to_str().unwrap()]);
-    let exported = fs::read_to_string(file).unwrap();
+    cluster.succeed(&["export", "../seen/export.jsonl"]);
+    let exported = cluster.seen("export.jsonl");
     for unit in units {
         assert!(exported.contains(&format!("\"{unit}\"")), "{unit} was not exported");
     }
@@ -146,6 +146,15 @@ fn units_are_restarted_stopped_and_forgotten(cluster: &Cluster, units: &[&str], 
     cluster.refused(4, &["status", "work@1.service"]);
     cluster.refused(1, &["cat", "work@1.service"]);
     assert_eq!(cluster.listed("list-unit-files"), [Value::Null; 0], "nothing is left");
+}
+
+fn what_was_exported_comes_back(cluster: &Cluster, units: &[&str]) {
+    cluster.succeed(&["import", "../seen/export.jsonl"]);
+    let listed = cluster.listed("list-unit-files");
+    assert_eq!(listed.len(), units.len() + 1, "with the template: {listed:?}");
+    cluster.wait_one("work@1.service");
+    cluster.wait_one("tick.service");
+    cluster.succeed(&with(&["destroy", "work@.service"], units));
 }
 
 #[test]
