@@ -18,6 +18,7 @@ use super::gate::Standing;
 use super::memory::Memory;
 use super::notes::Notes;
 use super::problems::{Order, Problem, Problems, chain};
+use super::returned::Returned;
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::Wake;
@@ -72,6 +73,8 @@ pub(crate) struct Reconciler {
     memory: Memory,
     /// Which units must not be started yet.
     entrance: Entrance,
+    /// Which units must not be ended yet.
+    returned: Returned,
     stopped: Arc<Notify>,
     /// When this daemon starts what its machine had, unless it sees the cluster before.
     blind_from: Option<Timestamp>,
@@ -87,6 +90,7 @@ impl Reconciler {
         Self {
             memory: Memory::new(machine.clone(), with.notes, with.fenced),
             entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
+            returned: Returned::default(),
             stopped: with.stopped,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
@@ -190,10 +194,12 @@ impl Reconciler {
         self.blind_from = None;
         snapshot.machine(self.machine.as_str())?;
         // Another machine may have this identity, and then the orders are for that one.
-        self.presence.borrow_and_update().as_ref()?;
+        let joined = self.presence.borrow_and_update().as_ref()?.joined();
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
-        let share = share(&snapshot, &self.machine);
+        let mut share = share(&snapshot, &self.machine);
+        self.returned.look(joined, &snapshot, &known, now);
+        share.undecided.extend(self.returned.units().iter().cloned());
         self.own =
             share.units.keys().chain(&share.undecided).chain(known.keys()).cloned().collect();
         // Of these nobody knows whether they belong here, so they stay as they are.
@@ -208,7 +214,8 @@ impl Reconciler {
         self.memory.settle().await;
         self.seen = Some(snapshot.revision);
         let note_at = self.memory.owes_note().then(|| now.after(RETRY.first));
-        self.due(now).into_iter().chain(note_at).chain(enters_at).min()
+        let decided_at = self.returned.until();
+        self.due(now).into_iter().chain(note_at).chain(enters_at).chain(decided_at).min()
     }
 
     /// Starts what the machine had, if this daemon has had no complete view for long. What was
