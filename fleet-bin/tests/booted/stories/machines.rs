@@ -141,4 +141,5 @@ fn a_machine_is_cut_off_and_healed() {
     cluster.wait_exactly("bound.service", &["m2"]);
     assert_eq!(cluster.seen("keep"), format!("begin m2\nbegin {kept}\nend m2\n"));
     assert_eq!(cluster.seen("stop"), story, "it did not run twice");
+    assert_eq!(cluster.seen("bound"), "begin m2\n", "whose machine it is was not disturbed");
 }
