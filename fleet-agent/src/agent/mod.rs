@@ -16,6 +16,7 @@ mod presence;
 mod problems;
 mod publish;
 mod reconcile;
+mod returned;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,6 +16,7 @@ use super::gate::Standing;
 use super::memory::Memory;
 use super::notes::Notes;
 use super::problems::{Order, Problem, Problems, chain};
+use super::returned::Returned;
 use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::OwnWake;
@@ -71,6 +72,8 @@ pub(crate) struct Reconciler {
     memory: Memory,
     /// Which units must not be started yet.
     entrance: Entrance,
+    /// Which units must not be ended yet.
+    returned: Returned,
     stopped: Arc<Notify>,
     beat: Beat,
     /// When this daemon starts what its machine had, unless it sees the cluster before.
@@ -87,6 +90,7 @@ impl Reconciler {
         Self {
             memory: Memory::new(machine.clone(), with.notes, with.fenced),
             entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
+            returned: Returned::new(&mirror),
             stopped: with.stopped,
             beat: with.beat,
             blind_from: Some(clock.now().after(BLIND)),
@@ -144,6 +148,7 @@ impl Reconciler {
                 Ok(()) = self.presence.changed() => {}
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = self.entrance.moved(&self.mirror, &*self.clock) => {}
+                () = self.returned.moved(&self.mirror) => {}
                 () = self.stopped.notified() => {}
                 () = wait_until(&*self.clock, retry_at) => {}
             }
@@ -175,10 +180,12 @@ impl Reconciler {
         self.blind_from = None;
         snapshot.machine(self.machine.as_str())?;
         // Another machine may have this identity, and then the orders are for that one.
-        self.presence.borrow_and_update().as_ref()?;
+        let joined = self.presence.borrow_and_update().as_ref()?.joined();
         let now = self.clock.now(); // one moment for all: what is held back for it is due after it
         let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
-        let share = share(&snapshot, &self.machine);
+        let mut share = share(&snapshot, &self.machine);
+        self.returned.look(joined, &snapshot, &known, now);
+        share.undecided.extend(self.returned.units().iter().cloned());
         // Of these nobody knows whether they belong here, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
@@ -190,7 +197,8 @@ impl Reconciler {
         let again = self.act(&desired, &known, now, |tasks| tasks).await;
         let note_at = self.memory.settle_in_time(now).await;
         self.seen = Some(snapshot.revision);
-        self.due(now).into_iter().chain(note_at).chain(enters_at).chain(again).min()
+        let looks = [note_at, enters_at, again, self.returned.until()];
+        self.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
     /// Starts what the machine had, if this daemon has had no complete view for long. What was

@@ -9,6 +9,7 @@ use super::jobs::JobEnd;
 use super::machine::{Machine, unavailable};
 use super::reason::{reload_problem, start_problem, stop_problem, triggers};
 use super::record::{Order, Record};
+use super::state::Seen;
 use crate::ServiceError;
 
 /// Asks for a start or restart, and waits until it is over.
@@ -30,6 +31,7 @@ pub(crate) async fn launch(
         return accepted(machine, unit, record, TargetState::Launched, generation);
     }
     record.order = Some(Order { generation, invocation: seen.invocation().to_vec() });
+    machine.units.on_start(unit, Seen::on_order);
     machine.remember(unit, record.clone())?;
     if !machine.units.end_new(unit) {
         // A person's order begins a new count of failures and starts.
@@ -50,7 +52,12 @@ pub(crate) async fn launch(
                 take_back(machine, unit, before).await?;
                 return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
             }
-            started(machine, unit, end)
+            let problem = started(machine, unit, end);
+            if problem.is_none() {
+                machine.units.on_start(unit, Seen::on_started);
+                machine.feed.report(unit);
+            }
+            problem
         }
         Err(CallError::Refused { message, .. } | CallError::Lost(message)) => Some(message),
     };

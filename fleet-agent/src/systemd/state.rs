@@ -26,9 +26,21 @@ pub(crate) struct Seen {
     restarts: u32,
     /// The identity of its present or last run, as far as systemd remembers; else empty.
     invocation: Vec<u8>,
+    /// Its last run before the start that was asked for last, unless that went well.
+    before: Option<Vec<u8>>,
 }
 
 impl Seen {
+    /// A start is asked for: how a run before it ended no longer counts.
+    pub(crate) fn on_order(&mut self) {
+        self.before = Some(self.invocation.clone());
+    }
+
+    /// The start that was asked for last went well, whether it began a run or none was needed.
+    pub(crate) fn on_started(&mut self) {
+        self.before = None;
+    }
+
     /// Takes an answer with the three states in; whether there is reason to ask for more. If a
     /// signal came meanwhile, only what signals do not tell is taken from it.
     pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
@@ -131,10 +143,12 @@ impl Seen {
         let load = self.load.parse().unwrap_or(LoadState::Stub);
         let active = self.active.parse().unwrap_or(ActiveState::Inactive);
         let sub = if self.sub.is_empty() { "dead" } else { &self.sub };
+        // Between an order and its run, and after a start that systemd refused.
+        let is_of_before = self.is_inactive() && self.before.as_ref() == Some(&self.invocation);
         SystemdState {
-            result: self.result.clone().filter(|_| self.ran),
+            result: self.result.clone().filter(|_| self.ran && !is_of_before),
             main_pid: Some(self.main_pid).filter(|pid| *pid > 0),
-            exit: self.exit,
+            exit: self.exit.filter(|_| !is_of_before),
             restarts: self.restarts,
             ..SystemdState::new(load, active, sub)
         }
@@ -218,6 +232,25 @@ mod tests {
         seen.on_forgotten();
         assert_eq!((seen.state().active, &*seen.state().sub), (ActiveState::Inactive, "dead"));
         assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
+    }
+
+    #[test]
+    fn how_an_earlier_run_ended_is_not_taken_for_the_end_of_a_start() {
+        let mut seen = Seen::default();
+        let run = |id: u8| properties(&[("InvocationID", vec![id].into())]);
+        seen.on_properties(UNIT, &run(1));
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
+        seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
+        seen.on_order();
+        assert_eq!(seen.state().result.as_deref(), Some("success"), "it is restarted");
+        seen.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));
+        assert_eq!(seen.state().result, None, "the start is under way, or was refused");
+        seen.on_properties(UNIT, &run(2));
+        assert_eq!(seen.state().result.as_deref(), Some("success"), "it has run and ended");
+        seen.on_order();
+        assert_eq!(seen.state().result, None);
+        seen.on_started();
+        assert_eq!(seen.state().result.as_deref(), Some("success"), "no run was needed");
     }
 
     #[test]

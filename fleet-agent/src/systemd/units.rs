@@ -107,6 +107,13 @@ impl Units {
         entry.change(change).then_some(unit)
     }
 
+    /// A start is asked for, or went well.
+    pub(crate) fn on_start(&self, unit: &UnitName, change: fn(&mut Seen)) {
+        if let Some(entry) = self.lock().units.get_mut(unit) {
+            change(&mut entry.seen);
+        }
+    }
+
     /// What somebody other than fleet has done to a known unit.
     pub(crate) fn drift(&self, unit: &UnitName) -> Option<Drift> {
         let state = self.lock();

@@ -179,3 +179,39 @@ async fn term(cluster: &Cluster) -> Vec<u8> {
     let found = cluster.registry.store().read(&key).await.expect("the store is there");
     found.entries[0].value.clone()
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_no_other_machine_takes_runs_on_when_its_machine_is_back() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "MachineID=m1").await;
+    cluster.rest().await;
+    let before = cluster.pid(1, "a.service");
+    assert!(before.is_some());
+    // Without a leader, its machine sees for a while that it is placed nowhere.
+    cluster.hosts[1].set_away(true);
+    cluster.wait(TTL * 2).await;
+    assert!(cluster.history.now().placement("a.service").is_none());
+    cluster.crash(0);
+    cluster.hosts[1].set_away(false);
+    cluster.wait(TTL * 2).await;
+    assert_eq!(cluster.pid(1, "a.service"), before);
+    cluster.heal_and_rest().await;
+    assert_eq!(cluster.pid(1, "a.service"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_destroyed() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "MachineID=m1").await;
+    cluster.rest().await;
+    cluster.hosts[1].set_away(true);
+    cluster.wait(TTL * 2).await;
+    cluster.crash(0);
+    cluster.hosts[1].set_away(false);
+    cluster.wait(Duration::from_secs(1)).await;
+    assert!(cluster.history.now().placement("a.service").is_none());
+    assert!(cluster.pid(1, "a.service").is_some());
+    cluster.destroy(&name("a.service")).await;
+    cluster.wait(Duration::from_secs(1)).await;
+    assert_eq!(cluster.pid(1, "a.service"), None);
+}

@@ -95,6 +95,15 @@ fn etcd_is_reached_by_the_keys_of_fleet_v1() {
 }
 
 #[test]
+fn a_mistake_below_a_table_does_not_make_a_file_one_of_fleet_v1() {
+    for mistake in ["name \"m3\"", "name = m3", "name = \"m3", "name = 1\nname = 2"] {
+        let complaint = resolve(&format!("verbosity = 1\n[metadata]\n{mistake}\n")).unwrap_err();
+        assert!(complaint.starts_with("fleet.conf:"), "{mistake}: {complaint}");
+    }
+    assert_eq!(resolve("verbosity=1\nengine_ttl=5s\n[other]\nname m3\n").unwrap().verbosity, 1);
+}
+
+#[test]
 fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
     let config = resolve(
         "service_manager = \"systemd\"\nsystemd_user = true\nunits_directory = \"/run/f/\"\n",

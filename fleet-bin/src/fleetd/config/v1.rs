@@ -11,13 +11,22 @@ use super::value::{Found, Low, Raw};
 ///
 /// A line that begins with `#` or `;` is a comment, a line that ends with a backslash goes on in
 /// the next, only keys before a `[section]` count, and a value without quotes ends at a `#` or `;`.
+/// A file with a table of ours, such as `[metadata]`, is TOML with a mistake in it.
 pub(crate) fn read(path: &Path, text: &str) -> Option<Result<Low, ConfigError>> {
+    if text.lines().any(is_our_table) {
+        return None;
+    }
     let lines = logical_lines(text);
     let is_pair = |line: &str| line.split_once('=').is_some_and(|(key, _)| is_key(key));
     if !lines.iter().all(|(_, line)| is_pair(line)) {
         return None;
     }
     Some(lines.iter().map(|(at, line)| pair(path, text, *at, line)).collect())
+}
+
+fn is_our_table(line: &str) -> bool {
+    let name = line.trim().strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    name.is_some_and(|(name, _)| find(name.trim()).is_some())
 }
 
 fn is_key(text: &str) -> bool {

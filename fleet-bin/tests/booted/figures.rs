@@ -1,0 +1,244 @@
+//! How fast a cluster is, and what it costs, beside systemd alone. Nothing of it is asserted.
+//!
+//! The machines share the clock of this one's kernel, so when a unit came up is what the systemd
+//! of its machine has written down, and not when somebody noticed.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use fleet_core::TargetState;
+use fleet_http::{Client, Endpoint, UnitUpload};
+use fleet_unitfile::UnitFile;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cluster::{Cluster, MACHINES, SLEEP, tell};
+use crate::look::{wait_for, wait_while};
+
+/// How many times many units are measured.
+const ROUNDS: usize = if IN_DEVELOPMENT { 1 } else { 3 };
+
+/// How many units are many.
+const MANY: usize = if IN_DEVELOPMENT { 60 } else { 600 };
+
+/// How many units a machine has when nothing happens: half as many.
+const AT_REST: usize = MANY / 2;
+
+/// The figures that count are those of a release. Of others it is enough that there are any.
+const IN_DEVELOPMENT: bool = cfg!(debug_assertions);
+
+/// How many single units are measured.
+const SINGLES: usize = 20;
+
+/// How long the daemons are watched while nothing happens.
+const REST: Duration = Duration::from_secs(20);
+
+/// How long a leader gives machines to come back after it has lost sight of the cluster, and more.
+const SETTLED: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+#[ignore = "boots machines: run by scripts/test"]
+async fn figures() {
+    if IN_DEVELOPMENT {
+        figure("built for development, with fewer units: --release makes the figures that count");
+    }
+    let cluster = Cluster::boot("30s");
+    one_unit(&cluster).await;
+    many_units(&cluster);
+    at_rest(&cluster);
+    drop(cluster);
+    a_dead_machine(&Cluster::boot("5s"));
+}
+
+fn figure(text: &str) {
+    tell(&format!("figure: {text}"));
+}
+
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::try_from(now).expect("the time since the boot is not negative")
+}
+
+fn median<T: Ord + Copy>(mut all: Vec<T>) -> T {
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+/// When the units of these machines came up that match and are up.
+fn came_up(cluster: &Cluster, on: &[&str], pattern: &str) -> Vec<(String, Duration)> {
+    let properties = "Id,ActiveState,ActiveEnterTimestampMonotonic";
+    let script = format!("systemctl show -p {properties} '{pattern}'");
+    let shown: Vec<_> = on.iter().map(|machine| cluster.kit.exec(machine, &script)).collect();
+    let blocks = shown.iter().flat_map(|shown| shown.split("\n\n"));
+    let up = blocks.filter(|block| block.contains("ActiveState=active"));
+    up.map(|block| {
+        let of = |name| block.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
+        let at = of("ActiveEnterTimestampMonotonic=").parse().expect("it is a number");
+        (of("Id=").to_owned(), Duration::from_micros(at))
+    })
+    .collect()
+}
+
+/// From a moment until the last of so many units was up.
+fn until_all_up(cluster: &Cluster, pattern: &str, units: usize, begin: Duration) -> Duration {
+    let up = came_up(cluster, &MACHINES, pattern);
+    assert_eq!(up.len(), units, "{pattern} are up");
+    up.into_iter().map(|(_, at)| at).max().expect("there are units").saturating_sub(begin)
+}
+
+async fn one_unit(cluster: &Cluster) {
+    let socket = format!("unix://{}", cluster.kit.share("m1.sock").display());
+    let client = Client::new(&socket.parse::<Endpoint>().expect("the endpoint is a URL"));
+    let file = UnitFile::parse(SLEEP).expect("it is well formed");
+    let desired = Some(TargetState::Launched);
+    let upload = UnitUpload { file, desired, create_only: true };
+    let mut begins = Vec::new();
+    for number in 0..SINGLES {
+        let unit = format!("one-{number}.service");
+        begins.push((unit.clone(), now()));
+        client.put_unit(&unit.parse().expect("it is a name"), &upload).await.expect("it is taken");
+        cluster.wait_one(&unit);
+    }
+    let up: BTreeMap<_, _> = came_up(cluster, &MACHINES, "one-*").into_iter().collect();
+    let ours = begins.iter().map(|(unit, begin)| up[unit].saturating_sub(*begin)).collect();
+    let (ours, floor) = (median(ours), one_by_systemctl(cluster));
+    figure(&format!("one unit, PUT to running, median of {SINGLES}: {ours:.1?}"));
+    figure(&format!("one unit, systemctl start, median of {SINGLES}: {floor:.1?}"));
+    destroy(cluster, &begins.into_iter().map(|(unit, _)| unit).collect::<Vec<_>>());
+}
+
+/// How long `systemctl start` takes for a unit that is new.
+fn one_by_systemctl(cluster: &Cluster) -> Duration {
+    let script = format!(
+        "cd /run/systemd/system; for i in $(seq {SINGLES}); do
+         begin=$(date +%s%N); printf '{}' >floor-$i.service; systemctl start floor-$i.service
+         echo $(($(date +%s%N) - begin)); done
+         systemctl stop 'floor-*'; rm floor-*",
+        SLEEP.escape_default()
+    );
+    let told = cluster.kit.exec("m1", &script);
+    let nanos = told.lines().map(|line| line.parse().expect("it is a number of nanoseconds"));
+    Duration::from_nanos(median(nanos.collect()))
+}
+
+fn many_units(cluster: &Cluster) {
+    let mut percents = Vec::new();
+    for round in 0..ROUNDS {
+        let floor = many_by_systemctl(cluster, round);
+        let names: Vec<_> = (0..MANY).map(|it| format!("many-{round}-{it}.service")).collect();
+        let (begin, told) = start(cluster, &names, SLEEP);
+        let took = until_all_up(cluster, &format!("many-{round}-*"), MANY, begin);
+        figure(&format!(
+            "{MANY} units, PUT to all running: {took:.2?} (fleetctl told so after {told:.2?}); \
+             by systemctl on each machine: {floor:.2?}"
+        ));
+        percents.push(took.as_millis() * 100 / floor.as_millis().max(1));
+        if round + 1 < ROUNDS {
+            destroy(cluster, &names);
+        }
+    }
+    let percent = median(percents);
+    figure(&format!("{MANY} units, of what systemctl takes, median of {ROUNDS}: {percent} %"));
+}
+
+/// Starts units with `fleetctl`: when that began, and how long it took to say that all are up.
+fn start(cluster: &Cluster, names: &[String], text: &str) -> (Duration, Duration) {
+    for name in names {
+        cluster.write(name, text);
+    }
+    let args: Vec<_> = ["start"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let begin = now();
+    cluster.succeed(&args);
+    (begin, now().saturating_sub(begin))
+}
+
+fn destroy(cluster: &Cluster, names: &[String]) {
+    let args: Vec<_> = ["destroy"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    cluster.succeed(&args);
+}
+
+/// How long `systemctl start` takes for a third of the units on each machine, on all at once.
+fn many_by_systemctl(cluster: &Cluster, round: usize) -> Duration {
+    let names = format!("$(printf 'floor-{round}-%s.service ' $(seq {}))", MANY / MACHINES.len());
+    let write = format!(
+        "cd /run/systemd/system; for i in {names}; do printf '{}' >$i; done",
+        SLEEP.escape_default()
+    );
+    on_all(cluster, &write);
+    let begin = now();
+    on_all(cluster, &format!("systemctl start {names}"));
+    let took = until_all_up(cluster, &format!("floor-{round}-*"), MANY, begin);
+    on_all(cluster, &format!("systemctl stop {names}; cd /run/systemd/system; rm {names}"));
+    took
+}
+
+fn on_all(cluster: &Cluster, script: &str) {
+    std::thread::scope(|scope| {
+        for machine in MACHINES {
+            scope.spawn(move || cluster.kit.exec(machine, script));
+        }
+    });
+}
+
+/// What a daemon costs when nothing happens.
+fn at_rest(cluster: &Cluster) {
+    for machine in MACHINES {
+        let more = AT_REST - MANY / MACHINES.len();
+        let names: Vec<_> = (0..more).map(|it| format!("rest-{machine}-{it}.service")).collect();
+        let text = format!("{SLEEP}[X-Fleet]\nMachineMetadata=name={machine}\n");
+        start(cluster, &names, &text);
+    }
+    wait_while("the daemons come to rest", REST / 4, || true);
+    let (begin, before) = (now(), MACHINES.map(|machine| processor_time(cluster, machine)));
+    wait_while("the daemons are at rest", REST, || true);
+    let (took, after) = (now() - begin, MACHINES.map(|machine| processor_time(cluster, machine)));
+    let mut text = format!("at rest, {AT_REST} units on each machine:");
+    for ((machine, before), after) in MACHINES.iter().zip(before).zip(after) {
+        let percent = (after - before).as_secs_f64() / took.as_secs_f64() * 100.0;
+        let memory = memory(cluster, machine);
+        write!(text, " {machine} {memory}, {percent:.2} % of a core;").expect("text takes text");
+    }
+    figure(text.trim_end_matches(';'));
+}
+
+fn processor_time(cluster: &Cluster, machine: &str) -> Duration {
+    let script = "sed -n 's/^usage_usec //p' /sys/fs/cgroup/system.slice/fleet.service/cpu.stat";
+    Duration::from_micros(cluster.kit.exec(machine, script).parse().expect("it is a number"))
+}
+
+fn memory(cluster: &Cluster, machine: &str) -> String {
+    let pid = cluster.show(machine, "fleet.service", "MainPID");
+    cluster.kit.exec(machine, &format!("awk '/^VmRSS:/ {{ print $2, $3 }}' /proc/{pid}/status"))
+}
+
+/// How long its units are down after the cluster gave a machine up that does not lead.
+fn a_dead_machine(cluster: &Cluster) {
+    let names: Vec<_> = (0..99).map(|number| format!("moving-{number}.service")).collect();
+    start(cluster, &names, SLEEP);
+    wait_while("the leader is long enough there to give nobody more time", SETTLED, || true);
+    let leads = "journalctl -u fleet.service | grep -q ' leading '";
+    let (other, dead) = match cluster.kit.try_exec("m2", leads).status.success() {
+        true => ("m2", "m3"),
+        false => ("m3", "m2"),
+    };
+    let there = cluster.runs_on(dead, "moving-*").len();
+    cluster.kit.run(&["crash", dead]);
+    // Its lease ended between two looks. The earlier one counts.
+    let earlier = Cell::new(now());
+    wait_for("it is given up", || {
+        let look = now();
+        let is_gone = cluster.present() == ["m1", other];
+        if !is_gone {
+            earlier.set(look);
+        }
+        is_gone.then_some(())
+    });
+    let up = wait_for("all run elsewhere", || {
+        let up = came_up(cluster, &["m1", other], "moving-*");
+        (up.len() == names.len()).then_some(up)
+    });
+    let last = up.into_iter().map(|(_, at)| at).max().expect("there are units");
+    let took = last.saturating_sub(earlier.get());
+    figure(&format!("{there} units of a dead machine run elsewhere {took:.2?} after its lease"));
+}

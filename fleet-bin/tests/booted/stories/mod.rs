@@ -1,0 +1,8 @@
+//! What is told to clusters, a test each.
+
+mod daemons;
+mod machines;
+mod outages;
+mod rules;
+mod units;
+mod verbs;
