@@ -67,7 +67,8 @@ pub struct Candidate<'a> {
 pub enum LiftedBy {
     /// Nothing, as long as the unit's requirements stay.
     Nothing,
-    /// A change of the machine: its metadata, what it offers.
+    /// A change of the machine: its metadata, what it offers, or anything else that it says of
+    /// itself.
     Machine,
     /// A unit that leaves that machine, or a change of the machine.
     Leaving,

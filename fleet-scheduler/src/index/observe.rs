@@ -133,10 +133,13 @@ impl Index {
     /// A machine came, or is another now.
     pub(super) fn machine_came(&mut self, facts: Arc<Machine>) {
         let machine = self.intern_machine(&facts.id);
+        // Rules and scores of one's own may look at whatever a machine says of itself.
+        let is_custom = self.policy.is_custom();
         let same = |old: &Arc<Machine>| {
             old.metadata == facts.metadata
                 && old.offers == facts.offers
                 && old.cordoned == facts.cordoned
+                && (!is_custom || **old == *facts)
         };
         let old = self.machines.slots[machine].facts.as_ref();
         let is_same = old.is_some_and(same);

@@ -1,7 +1,9 @@
 //! What an index that lives on once overlooked.
 
 use fleet_core::{Epoch, Machine, Requirements, Snapshot};
-use fleet_scheduler::{Action, Demand, Index, Policy, apply, plan};
+use fleet_scheduler::{
+    Action, Candidate, Demand, HardRule, Index, LiftedBy, Policy, View, apply, plan,
+};
 use fleet_unitfile::UnitName;
 
 use crate::language::unit;
@@ -167,4 +169,37 @@ fn machines_that_come_back_in_another_order_are_told_by_their_own_ids() {
         index.put_machine(machine(id));
     }
     assert_eq!(hopeless(&mut index, 2), told);
+}
+
+/// Only machines whose daemon is new enough.
+#[derive(Debug)]
+struct Modern;
+
+impl HardRule for Modern {
+    fn name(&self) -> &str {
+        "Modern"
+    }
+
+    fn lifted_by(&self) -> LiftedBy {
+        LiftedBy::Machine
+    }
+
+    fn refuse(&self, _: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
+        (machine.version == "1").then(|| "its daemon is too old".to_owned())
+    }
+}
+
+/// A machine that said nothing new but its version was taken to be the same, which it is not to a
+/// rule of one's own.
+#[test]
+fn a_rule_of_your_own_is_asked_again_whatever_a_machine_says_anew() {
+    let machine =
+        |version: &str| Machine { version: version.into(), ..Machine::new("m1".parse().unwrap()) };
+    let rules: Vec<std::sync::Arc<dyn HardRule>> = vec![std::sync::Arc::new(Modern)];
+    let mut index = Index::new(Policy { rules, ..Policy::default() });
+    index.put_machine(machine("1"));
+    put(&mut index, "a.service", "");
+    assert!(index.plan().is_empty());
+    index.put_machine(machine("2"));
+    assert_eq!(index.plan().steps[0].to_string(), "place a.service on m1: it is wanted");
 }
