@@ -208,7 +208,9 @@ async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_d
     cluster.wait(TTL * 2).await;
     cluster.crash(0);
     cluster.hosts[1].set_away(false);
-    cluster.wait(Duration::from_secs(1)).await;
+    while cluster.history.now().machine("m1").is_none() {
+        cluster.wait(Duration::from_secs(1)).await;
+    }
     assert!(cluster.history.now().placement("a.service").is_none());
     assert!(cluster.pid(1, "a.service").is_some());
     cluster.destroy(&name("a.service")).await;
