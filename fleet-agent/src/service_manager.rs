@@ -256,6 +256,23 @@ impl Journal {
         (sender, Self { lines })
     }
 
+    /// A journal of lines that are kept: of the last ones as many as are asked for. With it comes
+    /// the end that feeds it, if later lines are asked for, too.
+    ///
+    /// All that are kept wait for the reader, so whoever keeps them has to bound them.
+    pub fn kept<L: AsRef<str>>(
+        lines: impl ExactSizeIterator<Item = L>,
+        query: JournalQuery,
+    ) -> (Option<mpsc::Sender<String>>, Self) {
+        let skipped = query.lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
+        let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
+        for line in lines.skip(skipped) {
+            // There is room for all of them, and the reader is here.
+            drop(sender.try_send(line.as_ref().to_owned()));
+        }
+        (query.follow.then_some(sender), Self { lines: waiting })
+    }
+
     /// The next line, without its line end; `None` when there is no more.
     pub async fn next(&mut self) -> Option<String> {
         self.lines.recv().await

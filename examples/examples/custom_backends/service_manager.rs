@@ -17,8 +17,7 @@ use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 
 use crate::program::Program;
 
-/// How many lines of a unit's output are kept; older ones are forgotten. A journal takes as many at
-/// once.
+/// How many lines of a unit's output are kept; older ones are forgotten.
 const KEPT_LINES: usize = 100;
 
 /// A machine that runs units as tasks.
@@ -269,17 +268,11 @@ impl ServiceManager for TaskManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        let (sender, journal) = Journal::channel();
         let mut units = lock(&self.machine.units);
         let found = units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let skipped = query.lines.map_or(0, |lines| found.lines.len().saturating_sub(lines));
-        for line in found.lines.iter().skip(skipped) {
-            sender.try_send(line.clone()).expect("a new journal has room for all kept lines");
-        }
-        if query.follow {
-            found.followers.push(sender);
-        }
+        let (more, journal) = Journal::kept(found.lines.iter(), query);
+        found.followers.extend(more);
         Ok(journal)
     }
 }

@@ -368,17 +368,8 @@ impl ServiceManager for FakeManager {
         let mut state = self.lock();
         let found = state.units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let (sender, journal) = Journal::channel();
-        let skipped = query.lines.map_or(0, |lines| found.lines.len().saturating_sub(lines));
-        for line in &found.lines[skipped..] {
-            // A full channel drops the rest: a fake never waits.
-            if sender.try_send(line.clone()).is_err() {
-                break;
-            }
-        }
-        if query.follow {
-            found.followers.push(sender);
-        }
+        let (more, journal) = Journal::kept(found.lines.iter(), query);
+        found.followers.extend(more);
         Ok(journal)
     }
 }

@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fleet_agent::{ManagedUnit, ServiceError, ServiceManager, SystemdConfig, SystemdManager};
 use fleet_core::{Epoch, Generation, SystemdState};
 use fleet_unitfile::{UnitFile, UnitName};
 
-/// How long a case waits for what must happen at all.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) use crate::wait::{DEADLINE, wait_until};
 
 /// A unit that runs until it is stopped.
 pub(crate) const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 100000\n";
@@ -102,16 +100,6 @@ impl Bench {
     pub(crate) async fn wait_for_connection(&self) {
         wait_until("systemd can be reached", async || self.manager.list().await.is_ok()).await;
     }
-}
-
-/// Waits until something is so that nothing tells of.
-pub(crate) async fn wait_until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 /// Runs a shell script, and returns what it prints.

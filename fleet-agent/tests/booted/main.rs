@@ -7,6 +7,8 @@
 mod bench;
 mod cases;
 mod machine;
+#[path = "../it/wait.rs"]
+mod wait;
 
 use std::time::Duration;
 

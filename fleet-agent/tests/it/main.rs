@@ -4,3 +4,4 @@ mod fake;
 mod native;
 mod pulse;
 mod support;
+mod wait;

@@ -87,10 +87,12 @@ async fn hangs(store: Arc<dyn Store>, notes: Arc<dyn Notes>, expected: &[&str]) 
     agent.joined().await;
     let mut now = Timestamp::from_millis(0);
     let just_before = LONGEST_TURN - Duration::from_millis(1);
-    wait_until("all answer at first", || agent.pulse().ask(now.after(just_before)).is_empty())
-        .await;
+    wait_until("all answer at first", async || {
+        agent.pulse().ask(now.after(just_before)).is_empty()
+    })
+    .await;
     // Each question is asked when the turns that the one before has seen should be over.
-    wait_until(&format!("these hang: {expected:?}"), || {
+    wait_until(&format!("these hang: {expected:?}"), async || {
         now = now.after(LONGEST_TURN * 2);
         agent.pulse().ask(now) == expected
     })

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_agent::{
@@ -14,8 +13,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen at all.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) use crate::wait::{DEADLINE, wait_until};
 
 /// The name of a unit.
 pub(crate) fn name(text: &str) -> UnitName {
@@ -141,8 +139,10 @@ impl Bench {
     pub(crate) async fn wait_for_lines(&self, file: &str, lines: usize) -> Vec<String> {
         let path = self.path(file);
         let read = || std::fs::read_to_string(&path).unwrap_or_default();
-        wait_until(&format!("{lines} lines in {file}"), || read().matches('\n').count() >= lines)
-            .await;
+        wait_until(&format!("{lines} lines in {file}"), async || {
+            read().matches('\n').count() >= lines
+        })
+        .await;
         read().lines().map(str::to_owned).collect()
     }
 
@@ -204,16 +204,6 @@ impl Dead {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.0.path().join(name)
     }
-}
-
-/// Waits until something is so that nothing tells of.
-pub(crate) async fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let wait = async {
-        while !so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 /// Whether a process of that number runs.

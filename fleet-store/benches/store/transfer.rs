@@ -25,6 +25,7 @@ pub(crate) async fn measure() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = EmbeddedStore::open(folder.path().join("store")).await.expect("a store");
     let target = over(Arc::new(store));
+    target.lineage(&"bench".parse().expect("a lineage")).await.expect("a write");
     let (begin, before) = (Instant::now(), heap::live());
     let read = Import::read(file.as_slice()).expect("an export");
     report("import_reads_s", begin.elapsed().as_secs_f64());

@@ -55,7 +55,8 @@ async fn a_daemon_that_is_killed_leaves_its_units_running() {
         .spawn()
         .expect("the test can run itself");
     let record = dead.path("native/units/a.service/run.json");
-    let running = || std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"running\""));
+    let running =
+        async || std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"running\""));
     wait_until("the unit runs", running).await;
     daemon.kill().expect("it can be killed");
     daemon.wait().expect("it has ended");
@@ -96,7 +97,7 @@ async fn an_end_that_nobody_saw_is_a_failure_of_unknown_kind() {
     let dead = bench.kill().await;
     for pid in pids {
         signal(pid, "KILL");
-        wait_until("the process has ended", || !runs(pid)).await;
+        wait_until("the process has ended", async || !runs(pid)).await;
     }
     let bench = dead.revive().await;
     let state = bench.wait_for_sub("no.service", "failed").await;

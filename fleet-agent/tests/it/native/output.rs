@@ -66,7 +66,7 @@ async fn a_log_stays_within_its_limit() {
     bench.run("a.service", service).await;
     let log = bench.path("native/units/a.service/log");
     let read = || std::fs::read_to_string(&log).unwrap_or_default();
-    wait_until("the log is cut", || {
+    wait_until("the log is cut", async || {
         let text = read();
         text.len() <= 10_000 && text.ends_with("line 4999\n")
     })

@@ -186,14 +186,14 @@ async fn the_signal_and_its_reach() {
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n{settings}")).await;
     let child: u32 = bench.wait_for_lines("pids", 1).await[0].parse().expect("a pid");
     // The trap is set a moment after the line is written.
-    wait_until("the shell waits", || sleeps(child)).await;
+    wait_until("the shell waits", async || sleeps(child)).await;
     let parent = bench.pid("a.service").await;
-    wait_until("the trap is set", || catches_usr1(parent)).await;
+    wait_until("the trap is set", async || catches_usr1(parent)).await;
     bench.stop("a.service").await;
     assert_eq!(bench.log("a.service").await, ["got"]);
     assert!(runs(child), "only the main process is signalled");
     signal(child, "KILL");
-    wait_until("the child has ended", || !runs(child)).await;
+    wait_until("the child has ended", async || !runs(child)).await;
 
     let settings = "KillMode=mixed\n";
     std::fs::remove_file(&pids).expect("it was made");
