@@ -183,3 +183,29 @@ fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
         place new.service on m1: it is wanted\n";
     assert_eq!(told(&carry_out(&mut index)), expected);
 }
+
+#[test]
+fn a_class_does_not_take_over_what_was_told_of_one_before_it() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1").with_metadata("disk", "ssd"));
+    index.put_machine(machine("m2"));
+    let full = Resources { cpu: 10, ..Resources::default() };
+    let wants = |expression: Option<&str>| Requirements {
+        metadata_expr: expression.map(|text| text.parse().unwrap()),
+        reserve: full,
+        ..Requirements::default()
+    };
+    // What machines say is kept from the second time on.
+    for name in ["a.service", "b.service"] {
+        put(&mut index, name, wants(None));
+        carry_out(&mut index);
+    }
+    for name in ["a.service", "b.service"] {
+        index.remove_unit(name);
+    }
+    put(&mut index, "c.service", wants(Some("exists disk")));
+    let first = told(&carry_out(&mut index));
+    assert!(first.contains("MachineMetadataExpr refuses 1 (m2:"), "{first}");
+    put(&mut index, "d.service", wants(Some("exists disk")));
+    assert_eq!(told(&carry_out(&mut index)), first.replace("c.service", "d.service"));
+}
