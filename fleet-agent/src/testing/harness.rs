@@ -68,7 +68,9 @@ pub trait Harness: Send + Sync {
                     .to_owned()
             }
             UnitKind::Reloads => {
-                "ExecStart=/bin/sleep 100000\nExecReload=/bin/sh -c 'echo reloaded'".to_owned()
+                // A journal may not know any more whose line it is when the writer is gone.
+                let reload = "/bin/sh -c 'echo reloaded; exec /bin/sleep 1'";
+                format!("ExecStart=/bin/sleep 100000\nExecReload={reload}")
             }
             UnitKind::Broken => "Restart=always".to_owned(),
         };
