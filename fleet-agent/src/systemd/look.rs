@@ -64,7 +64,11 @@ pub(crate) async fn look_at(
 }
 
 /// Asks for what the three states do not tell.
-async fn look_closer(machine: &Machine, bus: &Bus, unit: &UnitName) -> Result<(), CallError> {
+pub(crate) async fn look_closer(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(), CallError> {
     let path = unit_path(unit.as_str());
     for _ in 0..ATTEMPTS {
         let news = machine.units.news(unit);

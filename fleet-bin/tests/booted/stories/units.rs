@@ -73,8 +73,14 @@ fn a_unit_that_systemd_refuses_is_shown_and_harms_no_other() {
 #[ignore = "boots machines: run by scripts/test"]
 fn what_is_destroyed_and_started_again_a_hundred_times_runs_the_new_content() {
     const UNIT: &str = "changing.service";
+    const HOLDER: &str = "[Unit]\nAfter=changing.service\n[Service]\nType=oneshot\n\
+        RemainAfterExit=yes\nExecStart=/bin/true\n[X-Fleet]\nGlobal=true\n";
     let cluster = Cluster::boot("30s");
     for round in 0..100 {
+        if round == 50 {
+            // From now on systemd keeps in mind how the last run ended, and has to read anew.
+            cluster.start("holder.service", HOLDER);
+        }
         // Now and then another machine is the one to take it.
         let elsewhere = MACHINES[round % 3];
         let text = format!(
