@@ -7,11 +7,12 @@ use zbus::wire::{OwnedVariant, Variant};
 use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::foreign::{Place, look_for};
 use super::install::{install, uninstall};
-use super::look::look_at;
+use super::look::{look_at, look_closer};
 use super::machine::{Machine, io_error, unavailable};
 use super::order::stop_and_wait;
 use super::reason::bad_file;
 use super::record::Record;
+use super::state::Seen;
 use crate::ServiceError;
 
 /// Takes a file over, or only the epoch when it is the file that is known.
@@ -44,8 +45,10 @@ pub(crate) async fn load(
         record.known.asked = TargetState::Loaded;
     }
     machine.remember(unit, record)?;
-    if place == Place::New {
-        machine.units.begin_new(unit);
+    match (place, before) {
+        (Place::New, _) => machine.units.begin_new(unit),
+        (_, None) => disown_last_run(machine, &bus, unit).await.map_err(unavailable)?,
+        (_, Some(_)) => {}
     }
     Ok(())
 }
@@ -100,6 +103,14 @@ async fn take_over(
         }
         Some(_) => Ok(()),
     }
+}
+
+/// A unit that comes back after it was unloaded may still be in systemd's memory, with the end of
+/// its last run: that is not how the unit that is loaded now has done.
+async fn disown_last_run(machine: &Machine, bus: &Bus, unit: &UnitName) -> Result<(), CallError> {
+    look_closer(machine, bus, unit).await?;
+    machine.units.on_start(unit, Seen::on_order);
+    Ok(())
 }
 
 /// What systemd says of a file that it does not take.

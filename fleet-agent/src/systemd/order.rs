@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 
 use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::jobs::JobEnd;
-use super::look::look_closer;
 use super::machine::{Machine, unavailable};
 use super::reason::{reload_problem, start_problem, stop_problem, triggers};
 use super::record::{Order, Record};
@@ -27,11 +26,6 @@ pub(crate) async fn launch(
     let bus = machine.bus()?;
     let mut record = machine.record(unit)?;
     let before = record.known;
-    let is_new = machine.units.end_new(unit);
-    if !is_new && machine.units.seen(unit).invocation().is_empty() {
-        // It may have run for somebody else, or before it was destroyed and came back.
-        look_closer(machine, &bus, unit).await.map_err(unavailable)?;
-    }
     let seen = machine.units.seen(unit);
     if record.has_begun(generation, seen.invocation()) {
         return accepted(machine, unit, record, TargetState::Launched, generation);
@@ -39,7 +33,7 @@ pub(crate) async fn launch(
     record.order = Some(Order { generation, invocation: seen.invocation().to_vec() });
     machine.units.on_start(unit, Seen::on_order);
     machine.remember(unit, record.clone())?;
-    if !is_new {
+    if !machine.units.end_new(unit) {
         // A person's order begins a new count of failures and starts.
         drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
     }
