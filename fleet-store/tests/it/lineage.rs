@@ -1,9 +1,13 @@
 //! What machines remember of one lineage is compared with the orders of the next.
 
-use fleet_core::{Epoch, Generation};
-use fleet_store::{Lineage, Place, PlacementWrites, Registry, RegistryError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::support::{TTL, id, mirror, name, registry, soon, submit};
+use fleet_core::{Epoch, Generation};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Layout, Lineage, Place, PlacementWrites, Registry, RegistryError, StoreError};
+
+use crate::support::{TTL, id, memory, mirror, name, registry, soon, submit};
 
 /// The epoch and the generation of a unit that is placed and restarted in a store of a lineage.
 async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
@@ -92,4 +96,72 @@ async fn who_led_before_epochs_were_raised_places_nothing_more() {
     let revision = next.commit(&writes(Epoch(next.elected().0))).await.unwrap();
     let snapshot = soon(mirror(&registry).await.wait_for(revision)).await.unwrap();
     assert!(snapshot.placement("a.service").unwrap().epoch > past);
+}
+
+/// It would go on planning for nothing, beside the one that leads.
+#[tokio::test(start_paused = true)]
+async fn who_led_before_epochs_were_raised_learns_it_when_it_renews() {
+    let registry = registry();
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    registry.raise_epochs(Epoch(5_000_000)).await.unwrap();
+    let lost = leader.renew().await;
+    assert!(matches!(lost, Err(RegistryError::Deposed { .. })), "{lost:?}");
+}
+
+/// Between its looking where the lineage begins and its election.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
+    let past = Epoch(5_000_000);
+    let (mut elected, mut beaten) = (0, 0);
+    for moment in 0..8 {
+        let store = FaultyStore::new(memory());
+        let quick = Registry::new(store.beneath(), Layout::DEFAULT_PREFIX);
+        quick.lineage(&"first".parse().unwrap()).await.unwrap();
+        submit(&quick, "a.service").await;
+        let slow = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+        store.set_delay(Duration::from_millis(2));
+        let raising = async {
+            tokio::time::sleep(Duration::from_millis(2 * moment + 1)).await;
+            quick.raise_epochs(past).await.unwrap();
+        };
+        let candidate = id("m-1");
+        let (leader, ()) = tokio::join!(slow.campaign(&candidate, TTL), raising);
+        let Some(leader) = leader.unwrap() else {
+            beaten += 1;
+            continue;
+        };
+        let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
+        let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
+        let placed = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+        match placed {
+            Err(RegistryError::Deposed { .. }) => continue,
+            placed => drop(placed.unwrap()),
+        }
+        elected += 1;
+        let snapshot = quick.export().await.unwrap().snapshot;
+        assert!(snapshot.placement("a.service").unwrap().epoch > past, "{moment}");
+    }
+    assert!(elected > 0 && beaten > 0, "{elected} {beaten}");
+}
+
+/// What comes after such an epoch could not be counted, nor be imported anywhere.
+#[tokio::test(start_paused = true)]
+async fn no_epoch_is_believed_that_no_cluster_gets_to() {
+    let registry = registry();
+    let lineage = registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    for past in [u64::MAX, 1 << 53, (1 << 52) + 1] {
+        let (by_leader, by_others) =
+            (leader.raise_epochs(Epoch(past)).await, registry.raise_epochs(Epoch(past)).await);
+        for refused in [by_leader, by_others] {
+            let is_refused = matches!(refused, Err(RegistryError::Store(StoreError::Invalid(_))));
+            assert!(is_refused, "{past}: {refused:?}");
+        }
+    }
+    assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
+    leader.raise_epochs(Epoch(1 << 52)).await.unwrap();
+    let (mut lines, mut reader) =
+        (registry.export().await.unwrap().lines(), fleet_store::ExportReader::new());
+    assert!(lines.all(|line| reader.push(&line, &mut |_, _| {}).is_ok()));
 }
