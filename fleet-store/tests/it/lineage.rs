@@ -7,7 +7,7 @@ use fleet_core::{Epoch, Generation};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{Layout, Lineage, Place, PlacementWrites, Registry, RegistryError, StoreError};
 
-use crate::support::{TTL, id, memory, mirror, name, registry, soon, submit};
+use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
 /// The epoch and the generation of a unit that is placed and restarted in a store of a lineage.
 async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
@@ -98,6 +98,24 @@ async fn who_led_before_epochs_were_raised_places_nothing_more() {
     assert!(snapshot.placement("a.service").unwrap().epoch > past);
 }
 
+/// The leader is deposed in the very step in which the beginning changes, whoever hears of it.
+#[tokio::test(start_paused = true)]
+async fn no_leader_outlives_a_raising_whose_answer_is_lost() {
+    let registry = registry();
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    submit(&registry, "a.service").await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let store = FaultyStore::new(registry.store().clone());
+    let broken = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    store.lose_answers(1);
+    let unknown = broken.raise_epochs(Epoch(5_000_000)).await;
+    assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))), "{unknown:?}");
+    let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
+    let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
+    let late = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+    assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
+}
+
 /// It would go on planning for nothing, beside the one that leads.
 #[tokio::test(start_paused = true)]
 async fn who_led_before_epochs_were_raised_learns_it_when_it_renews() {
@@ -109,24 +127,27 @@ async fn who_led_before_epochs_were_raised_learns_it_when_it_renews() {
     assert!(matches!(lost, Err(RegistryError::Deposed { .. })), "{lost:?}");
 }
 
+/// The same cluster, reached by a way on which each call takes so many milliseconds longer.
+fn slow(registry: &Registry, delay: u64) -> Registry {
+    let store = FaultyStore::new(registry.store().clone());
+    store.set_delay(Duration::from_millis(delay));
+    Registry::new(Arc::new(store), Layout::DEFAULT_PREFIX)
+}
+
 /// Between its looking where the lineage begins and its election.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
     let past = Epoch(5_000_000);
     let (mut elected, mut beaten) = (0, 0);
-    for moment in 0..8 {
-        let store = FaultyStore::new(memory());
-        let quick = Registry::new(store.beneath(), Layout::DEFAULT_PREFIX);
-        quick.lineage(&"first".parse().unwrap()).await.unwrap();
-        submit(&quick, "a.service").await;
-        let slow = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
-        store.set_delay(Duration::from_millis(2));
-        let raising = async {
-            tokio::time::sleep(Duration::from_millis(2 * moment + 1)).await;
-            quick.raise_epochs(past).await.unwrap();
-        };
+    for delay in 1..12 {
+        let registry = registry();
+        registry.lineage(&"first".parse().unwrap()).await.unwrap();
+        submit(&registry, "a.service").await;
         let candidate = id("m-1");
-        let (leader, ()) = tokio::join!(slow.campaign(&candidate, TTL), raising);
+        let (candidates, others) = (slow(&registry, 6), slow(&registry, delay));
+        let (leader, raised) =
+            tokio::join!(candidates.campaign(&candidate, TTL), others.raise_epochs(past));
+        raised.unwrap();
         let Some(leader) = leader.unwrap() else {
             beaten += 1;
             continue;
@@ -139,8 +160,8 @@ async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
             placed => drop(placed.unwrap()),
         }
         elected += 1;
-        let snapshot = quick.export().await.unwrap().snapshot;
-        assert!(snapshot.placement("a.service").unwrap().epoch > past, "{moment}");
+        let snapshot = registry.export().await.unwrap().snapshot;
+        assert!(snapshot.placement("a.service").unwrap().epoch > past, "{delay}");
     }
     assert!(elected > 0 && beaten > 0, "{elected} {beaten}");
 }

@@ -87,8 +87,10 @@ impl Leadership {
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
     /// unit is there already. What came before in the list may be stored.
     pub async fn adopt(&self, units: &[Adopted]) -> Result<(), RegistryError> {
-        let epoch = Epoch(self.beginning + self.elected.0);
         let mut placed = self.placed.lock().await;
+        // A unit of one of these names may have been placed in this very term, and destroyed.
+        let latest = placed.map_or(self.elected, |placed| placed.max(self.elected));
+        let epoch = Epoch(self.beginning + latest.0);
         let left = self.left_behind(units).await?;
         let (mut rest, mut steps) = (units, 0);
         while !rest.is_empty() {
