@@ -35,7 +35,9 @@ pub(crate) async fn read(session: &Session) -> Result<Target, CliError> {
     let (header, _) = reader.finish().map_err(wrong)?;
     snapshot.revision = header.revision;
     let (snapshot, epochs) = (Arc::new(snapshot), header.epochs);
-    let cluster = Export { snapshot, intents, lineage: None, epochs };
+    // One of another form is that of no file that this program can compare it with.
+    let lineage = header.lineage.and_then(|it| it.parse().ok());
+    let cluster = Export { snapshot, intents, lineage, epochs };
     Ok(Target { cluster, strictness: bytes.strictness() })
 }
 

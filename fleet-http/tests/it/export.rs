@@ -78,6 +78,7 @@ async fn what_another_cluster_hands_over_is_taken_before_its_units() {
     for (body, said) in [
         ("{", "unable to decode body"),
         (r#"{"epoch":1}"#, "unknown field `epoch`"),
+        (r#"{"epochs":18446744073709551615}"#, "higher than any cluster gets"),
         (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
         (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with keepUp"),
     ] {

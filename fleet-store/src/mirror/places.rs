@@ -3,7 +3,9 @@
 //! Placements are kept by machine, so a store can hold two of one unit. Nothing of fleet's own
 //! writes such; if somebody did, the one with the higher epoch counts, as it does for an agent that
 //! remembers the other one, and of two with the same epoch the one whose machine comes first. What
-//! does not count is a *stray*, and goes with the next pass of an engine.
+//! does not count is a *stray*, and goes with the next pass of an engine. If one of two cannot be
+//! understood, nobody can say which counts: then none does, and no machine is told that it is not
+//! its own.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +18,8 @@ use crate::Unplace;
 /// What is stored of placements beside those that count.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    strays: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
+    /// All but the one that counts.
+    others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
     /// Placements that cannot be understood: a fault of their unit, so that nobody takes it for
     /// one that has none.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
@@ -100,17 +103,18 @@ impl Places {
     /// Where the placements of a unit are stored.
     pub(super) fn of(&self, snapshot: &Snapshot, unit: &UnitName) -> Whereabouts {
         let counting = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
-        let strays = self.strays.get(unit).into_iter().flat_map(BTreeMap::keys);
+        let others = self.others.get(unit).into_iter().flat_map(BTreeMap::keys);
         let unreadable = self.unreadable.get(unit).into_iter().flat_map(BTreeMap::keys);
-        let mut machines: Vec<_> = counting.into_iter().chain(strays).chain(unreadable).collect();
+        let mut machines: Vec<_> = counting.into_iter().chain(others).chain(unreadable).collect();
         machines.sort();
         machines.dedup();
         let machines = machines.into_iter().cloned().collect();
         Whereabouts { machines, written: self.written }
     }
 
-    /// The placements that do not count.
+    /// The placements that do not count, of units of which one does.
     pub(super) fn strays(&self) -> Vec<Unplace> {
+        let is_known = |unit: &UnitName| !self.unreadable.contains_key(unit);
         let of = |(unit, strays): (&UnitName, &BTreeMap<MachineId, Epoch>)| {
             let unplace = |(machine, epoch): (&MachineId, &Epoch)| Unplace {
                 unit: unit.clone(),
@@ -118,7 +122,7 @@ impl Places {
             };
             strays.iter().map(unplace).collect::<Vec<_>>()
         };
-        self.strays.iter().flat_map(of).collect()
+        self.others.iter().filter(|(unit, _)| is_known(unit)).flat_map(of).collect()
     }
 
     /// Whether the unit has no placement but, perhaps, one on this machine that is understood: what
@@ -126,7 +130,7 @@ impl Places {
     fn is_plain(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
         let counting = snapshot.placement(unit.as_str());
         counting.is_none_or(|counting| counting.machine == *machine)
-            && !self.strays.contains_key(unit)
+            && !self.others.contains_key(unit)
             && !self.unreadable.contains_key(unit)
     }
 
@@ -141,14 +145,14 @@ impl Places {
 
     /// All placements of a unit that were ever understood.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
-        let mut all = self.strays.remove(unit).unwrap_or_default();
+        let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());
         all.extend(counting.map(|placement| (placement.machine.clone(), placement.epoch)));
         all
     }
 
-    /// Lets the snapshot show which of all placements counts, and keeps the others in mind. One
-    /// that cannot be understood now is no stray: nobody could say what is to be taken away.
+    /// Lets the snapshot show which of all placements counts, and keeps the others in mind. Of one
+    /// that cannot be understood now, it stays that it counts, and nothing else.
     fn settle(
         &mut self,
         snapshot: &mut Snapshot,
@@ -158,6 +162,9 @@ impl Places {
         let before = snapshot.placement(unit.as_str()).map(|placement| placement.machine.clone());
         let counts = all.iter().max_by_key(|(machine, epoch)| (**epoch, Reverse(*machine)));
         let counts = counts.map(|(machine, epoch)| (machine.clone(), *epoch));
+        let unreadable = self.unreadable.get(unit);
+        let mut may_count = unreadable.into_iter().flat_map(BTreeMap::keys);
+        let counts = counts.filter(|(machine, _)| may_count.all(|other| other == machine));
         match &counts {
             Some((machine, epoch)) => {
                 all.remove(machine);
@@ -165,10 +172,9 @@ impl Places {
             }
             None => snapshot.unplace(unit.as_str()),
         }
-        let unreadable = self.unreadable.get(unit);
         all.retain(|machine, _| unreadable.is_none_or(|faults| !faults.contains_key(machine)));
         if !all.is_empty() {
-            self.strays.insert(unit.clone(), all);
+            self.others.insert(unit.clone(), all);
         }
         [before, counts.map(|(machine, _)| machine)]
     }

@@ -37,7 +37,7 @@ pub struct Leadership {
     term: Term,
     lease: LeaseId,
     elected: Revision,
-    /// What the epochs of this lineage are counted from. None but a leader changes it.
+    /// What the epochs of this lineage are counted from. Who else changes it deposes the leader.
     beginning: u64,
     /// The stored claim, which no other leadership ever has: the term is in it.
     claim: Vec<u8>,
@@ -117,7 +117,7 @@ impl Registry {
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
-        let beginning = self.beginning().await?;
+        let (beginning, same_beginning) = self.counted_from().await?;
         let before = entries.iter().find(|entry| entry.key == term_key);
         let placed = entries.iter().find(|entry| entry.key == placed_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
@@ -129,6 +129,7 @@ impl Registry {
                 .when(unchanged(&leader_key, leader))
                 .when(unchanged(&term_key, before))
                 .when(unchanged(&placed_key, placed))
+                .when(same_beginning)
                 .put_leased(leader_key.clone(), claim.clone(), lease)
                 .put(term_key.clone(), encode_term(term.0))
         };

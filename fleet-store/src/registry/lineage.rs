@@ -8,7 +8,7 @@ use fleet_core::Epoch;
 use super::leadership::raised;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
-use crate::{Commit, Entry, Key, Transaction};
+use crate::{Commit, Condition, Entry, Key, Transaction};
 
 /// The identity of an unbroken history of revisions. A store has one from its first daemon on; when
 /// a backup is restored, a new one begins. Two revisions can be compared only within one lineage.
@@ -91,13 +91,15 @@ impl Registry {
     /// those that were made there meanwhile; see [`Leadership::raise_epochs`].
     ///
     /// A leader counts from where the lineage began at its election. So it is deposed in the same
-    /// step, and whoever is elected next counts anew.
+    /// step, learns of it when it writes or renews, and whoever is elected next counts anew.
     ///
     /// # Errors
     ///
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Conflict`] when
-    /// somebody else changed it at this very moment.
+    /// somebody else changed it at this very moment; [`StoreError::Invalid`] when no cluster gets
+    /// as far as `past`.
     ///
+    /// [`StoreError::Invalid`]: crate::StoreError::Invalid
     /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
@@ -106,20 +108,32 @@ impl Registry {
         let (found, revision) = self.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
         let lineage = read(&found)?;
-        let Some(next) = raised(past, lineage.beginning + revision.0) else { return Ok(()) };
+        let Some(next) = raised(past, lineage.beginning + revision.0)? else { return Ok(()) };
+        let (leader, _) = self.get(&Key::Leader).await?;
         let raise = Transaction::new()
             .when(unchanged(&found.key, Some(&found)))
             .put(found.key, encode_lineage(&lineage.beginning_at(next)))
             .delete(self.key(&Key::Leader));
-        match self.store.commit(raise).await? {
-            Commit::Applied(_) => Ok(()),
-            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        let Commit::Applied(_) = self.store.commit(raise).await? else {
+            return Err(RegistryError::Conflict);
+        };
+        if let Some(lease) = leader.and_then(|leader| leader.lease) {
+            self.give_back(lease).await;
         }
+        Ok(())
     }
 
     /// What the epochs and generations of this store are counted from: zero if it has no lineage.
     pub(super) async fn beginning(&self) -> Result<u64, RegistryError> {
-        Ok(self.stored_lineage().await?.map_or(0, |lineage| lineage.beginning))
+        Ok(self.counted_from().await?.0)
+    }
+
+    /// The [beginning](Self::beginning), and the condition that it is still the same.
+    pub(super) async fn counted_from(&self) -> Result<(u64, Condition), RegistryError> {
+        let (found, _) = self.get(&Key::Lineage).await?;
+        let lineage = found.as_ref().map(read).transpose()?;
+        let same = unchanged(&self.key(&Key::Lineage), found.as_ref());
+        Ok((lineage.map_or(0, |lineage| lineage.beginning), same))
     }
 
     async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {

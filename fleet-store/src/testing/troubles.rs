@@ -16,8 +16,10 @@ use crate::{Store, StoreError, Transaction, Watch};
 
 /// Brings about what may befall the store that is tested.
 ///
-/// [`FaultyStore`](super::FaultyStore) does it to any store from outside. A backend with a server
-/// has the real thing: a link that is cut, a compaction that the server is asked for.
+/// [`FaultyStore`](super::FaultyStore) does it to any store from outside, by making more changes
+/// than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more has a `Trouble` of its own
+/// that tells it what to forget, and a backend with a server has the real thing: a link that is
+/// cut, a compaction that the server is asked for.
 #[async_trait]
 pub trait Trouble: Send + Sync + 'static {
     /// From now on nothing reaches the store.
@@ -128,7 +130,10 @@ pub async fn a_watch_of_what_was_compacted_is_refused(
     let listing = read(&store, "a").await;
     assert_eq!(listing.entries[0].value, b"2", "compaction takes only the past");
     let late = store.watch("a", old).await;
-    let Err(StoreError::Compacted { oldest }) = late else { panic!("{late:?}") };
+    let Err(StoreError::Compacted { oldest }) = late else {
+        let late = late.map(|_| "a watch");
+        panic!("of a revision that `Trouble::compact` let it forget, the store gave {late:?}")
+    };
     assert!(old < oldest && oldest <= listing.revision, "{oldest} is not the oldest");
     store.watch("a", oldest).await.expect("what is said to be kept is kept");
     let mut watch = store.watch("a", listing.revision).await.expect("the present is kept");

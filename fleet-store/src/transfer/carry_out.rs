@@ -34,8 +34,8 @@ pub async fn import(
     import: Import,
     options: &ImportOptions,
 ) -> Result<ImportReport, RegistryError> {
-    let epochs = import.epochs();
     let target = registry.export().await?;
+    let epochs = import.epochs_ahead_of(&target);
     let plan = ImportPlan::new(import, &target, options);
     if options.dry_run || plan.is_refused(options) {
         let why_left = (plan.own > 0).then_some(PlacementsLeft::OwnUnits(plan.own));

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use fleet_core::{Epoch, Generation, Intent, MachineId, TargetState};
 use fleet_unitfile::UnitName;
 
+use super::export::Export;
 use super::line::{ExportEnd, ExportHeader, ExportItem, ExportedUnit};
 use super::reader::{ExportError, ExportReader};
 use super::report::RefusedImport;
@@ -115,6 +116,18 @@ impl Import {
             ImportOrigin::Export { header, .. } => header.epochs,
             ImportOrigin::V1 { .. } => Epoch::ZERO,
         }
+    }
+
+    /// The [epochs](Self::epochs) that those of `cluster` have to be raised above: none if the file
+    /// is one of its own, which it has gone on from.
+    #[must_use]
+    pub fn epochs_ahead_of(&self, cluster: &Export) -> Epoch {
+        let own = cluster.lineage.as_ref().map(ToString::to_string);
+        let is_own = match &self.origin {
+            ImportOrigin::Export { header, .. } => own.is_some() && header.lineage == own,
+            ImportOrigin::V1 { .. } => false,
+        };
+        if is_own && self.epochs() <= cluster.epochs { Epoch::ZERO } else { self.epochs() }
     }
 
     /// Reads a file of either kind to its end: an export, or the keys of a fleet v1 as JSON.

@@ -1,7 +1,11 @@
 //! What machines remember of one lineage is compared with the orders of the next.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use fleet_core::{Epoch, Generation};
-use fleet_store::{Lineage, Place, PlacementWrites, Registry, RegistryError};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Layout, Lineage, Place, PlacementWrites, Registry, RegistryError, StoreError};
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
@@ -92,4 +96,93 @@ async fn who_led_before_epochs_were_raised_places_nothing_more() {
     let revision = next.commit(&writes(Epoch(next.elected().0))).await.unwrap();
     let snapshot = soon(mirror(&registry).await.wait_for(revision)).await.unwrap();
     assert!(snapshot.placement("a.service").unwrap().epoch > past);
+}
+
+/// The leader is deposed in the very step in which the beginning changes, whoever hears of it.
+#[tokio::test(start_paused = true)]
+async fn no_leader_outlives_a_raising_whose_answer_is_lost() {
+    let registry = registry();
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    submit(&registry, "a.service").await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let store = FaultyStore::new(registry.store().clone());
+    let broken = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
+    store.lose_answers(1);
+    let unknown = broken.raise_epochs(Epoch(5_000_000)).await;
+    assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))), "{unknown:?}");
+    let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
+    let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
+    let late = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+    assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
+}
+
+/// It would go on planning for nothing, beside the one that leads.
+#[tokio::test(start_paused = true)]
+async fn who_led_before_epochs_were_raised_learns_it_when_it_renews() {
+    let registry = registry();
+    registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    registry.raise_epochs(Epoch(5_000_000)).await.unwrap();
+    let lost = leader.renew().await;
+    assert!(matches!(lost, Err(RegistryError::Deposed { .. })), "{lost:?}");
+}
+
+/// The same cluster, reached by a way on which each call takes so many milliseconds longer.
+fn slow(registry: &Registry, delay: u64) -> Registry {
+    let store = FaultyStore::new(registry.store().clone());
+    store.set_delay(Duration::from_millis(delay));
+    Registry::new(Arc::new(store), Layout::DEFAULT_PREFIX)
+}
+
+/// Between its looking where the lineage begins and its election.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
+    let past = Epoch(5_000_000);
+    let (mut elected, mut beaten) = (0, 0);
+    for delay in 1..12 {
+        let registry = registry();
+        registry.lineage(&"first".parse().unwrap()).await.unwrap();
+        submit(&registry, "a.service").await;
+        let candidate = id("m-1");
+        let (candidates, others) = (slow(&registry, 6), slow(&registry, delay));
+        let (leader, raised) =
+            tokio::join!(candidates.campaign(&candidate, TTL), others.raise_epochs(past));
+        raised.unwrap();
+        let Some(leader) = leader.unwrap() else {
+            beaten += 1;
+            continue;
+        };
+        let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
+        let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
+        let placed = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+        match placed {
+            Err(RegistryError::Deposed { .. }) => continue,
+            placed => drop(placed.unwrap()),
+        }
+        elected += 1;
+        let snapshot = registry.export().await.unwrap().snapshot;
+        assert!(snapshot.placement("a.service").unwrap().epoch > past, "{delay}");
+    }
+    assert!(elected > 0 && beaten > 0, "{elected} {beaten}");
+}
+
+/// What comes after such an epoch could not be counted, nor be imported anywhere.
+#[tokio::test(start_paused = true)]
+async fn no_epoch_is_believed_that_no_cluster_gets_to() {
+    let registry = registry();
+    let lineage = registry.lineage(&"first".parse().unwrap()).await.unwrap();
+    let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    for past in [u64::MAX, 1 << 53, (1 << 52) + 1] {
+        let (by_leader, by_others) =
+            (leader.raise_epochs(Epoch(past)).await, registry.raise_epochs(Epoch(past)).await);
+        for refused in [by_leader, by_others] {
+            let is_refused = matches!(refused, Err(RegistryError::Store(StoreError::Invalid(_))));
+            assert!(is_refused, "{past}: {refused:?}");
+        }
+    }
+    assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
+    leader.raise_epochs(Epoch(1 << 52)).await.unwrap();
+    let (mut lines, mut reader) =
+        (registry.export().await.unwrap().lines(), fleet_store::ExportReader::new());
+    assert!(lines.all(|line| reader.push(&line, &mut |_, _| {}).is_ok()));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{Epoch, Generation, MachineId, Snapshot, TargetState};
+use fleet_core::{Epoch, Generation, MachineId, Placement, Snapshot, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
     Adopted, Key, Layout, Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError,
@@ -25,12 +25,34 @@ const FILE: &str = "[Service]\nExecStart=/bin/true\n";
 #[derive(Debug, Clone)]
 enum Step {
     Look,
-    Campaign { candidate: usize },
-    Place { leader: usize, view: usize, unit: usize, machine: usize },
-    Unplace { leader: usize, view: usize, unit: usize },
-    Adopt { leader: usize, unit: usize, machine: usize },
-    Submit { unit: usize },
-    Destroy { view: usize, unit: usize },
+    Campaign {
+        candidate: usize,
+    },
+    Place {
+        leader: usize,
+        view: usize,
+        unit: usize,
+        machine: usize,
+    },
+    Unplace {
+        leader: usize,
+        view: usize,
+        unit: usize,
+    },
+    Adopt {
+        leader: usize,
+        unit: usize,
+        machine: usize,
+    },
+    Submit {
+        unit: usize,
+    },
+    Destroy {
+        view: usize,
+        unit: usize,
+    },
+    /// A cluster comes in whose machines remember more than this one has come to.
+    Raise,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,10 +65,11 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(leader, view, unit, machine)| Step::Place { leader, view, unit, machine }),
         1 => (leader.clone(), view.clone(), unit.clone())
             .prop_map(|(leader, view, unit)| Step::Unplace { leader, view, unit }),
-        1 => (leader, unit.clone(), machine)
+        2 => (leader, unit.clone(), machine)
             .prop_map(|(leader, unit, machine)| Step::Adopt { leader, unit, machine }),
         2 => unit.clone().prop_map(|unit| Step::Submit { unit }),
-        1 => (view, unit).prop_map(|(view, unit)| Step::Destroy { view, unit }),
+        2 => (view, unit).prop_map(|(view, unit)| Step::Destroy { view, unit }),
+        1 => Just(Step::Raise),
     ]
 }
 
@@ -62,6 +85,7 @@ struct Writers {
 impl Writers {
     async fn new() -> Self {
         let mut writers = Self { registry: registry(), leaders: vec![], views: vec![] };
+        writers.registry.lineage(&"first".parse().unwrap()).await.unwrap();
         writers.take(&Step::Campaign { candidate: 0 }).await;
         writers.take(&Step::Look).await;
         writers
@@ -116,6 +140,10 @@ impl Writers {
             Step::Destroy { view, unit } => {
                 drop(self.registry.destroy(&name(UNITS[unit]), self.view(view)).await);
             }
+            Step::Raise => {
+                let past = self.registry.export().await.unwrap().epochs;
+                self.registry.raise_epochs(past).await.unwrap();
+            }
         }
     }
 }
@@ -132,17 +160,42 @@ async fn stored(registry: &Registry) -> BTreeMap<UnitName, Vec<MachineId>> {
     stored
 }
 
+/// What machines remember: the latest order for each unit, and how far all orders have come.
+#[derive(Default)]
+struct Remembered {
+    orders: BTreeMap<UnitName, Placement>,
+    raised: Epoch,
+}
+
+impl Remembered {
+    /// Every other order comes after the one before, though the unit was destroyed in between.
+    fn compare(&mut self, cluster: &Snapshot) {
+        for (unit, now) in cluster.placements() {
+            let before = self.orders.insert(unit.clone(), now.clone());
+            if before.as_ref() != Some(now) {
+                let is_later = before.as_ref().is_none_or(|before| before.epoch < now.epoch);
+                assert!(is_later && self.raised < now.epoch, "{unit}: {before:?}, then {now:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn a_unit_never_has_two_places_whatever_the_writers_do(steps in vec(step(), 1..40)) {
         let play = async {
-            let mut writers = Writers::new().await;
+            let (mut writers, mut remembered) = (Writers::new().await, Remembered::default());
             for step in &steps {
+                let before = writers.registry.export().await.unwrap().epochs;
                 writers.take(step).await;
+                if let Step::Raise = step {
+                    remembered.raised = before;
+                }
                 let stored = stored(&writers.registry).await;
                 assert!(stored.values().all(|machines| machines.len() == 1), "{stored:?}");
+                remembered.compare(&writers.registry.export().await.unwrap().snapshot);
             }
         };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -161,6 +214,25 @@ async fn nothing_is_done_where_a_unit_is_placed_twice_in_one_decision() {
     let twice = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
     assert!(matches!(twice, Err(RegistryError::Store(StoreError::Invalid(_)))), "{twice:?}");
     assert!(stored(&registry).await.is_empty());
+}
+
+/// A machine that remembers the unit before would leave the one that comes alone.
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_adopts_comes_after_what_it_placed() {
+    let mut writers = Writers::new().await;
+    let mut remembered = Remembered::default();
+    for step in [
+        Step::Submit { unit: 0 },
+        Step::Look,
+        Step::Place { leader: 0, view: 0, unit: 0, machine: 0 },
+        Step::Look,
+        Step::Destroy { view: 0, unit: 0 },
+        Step::Adopt { leader: 0, unit: 0, machine: 1 },
+    ] {
+        writers.take(&step).await;
+        remembered.compare(&writers.registry.export().await.unwrap().snapshot);
+    }
+    assert_eq!(remembered.orders[&name(UNITS[0])].machine, id(MACHINES[1]));
 }
 
 /// A cluster, and a mirror of it that sees everything later when it is told to.

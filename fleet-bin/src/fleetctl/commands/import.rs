@@ -95,7 +95,7 @@ async fn ask(
 ) -> Result<ImportReport, CliError> {
     let before = target::read(session).await?;
     options.strictness = before.strictness;
-    let epochs = import.epochs();
+    let epochs = import.epochs_ahead_of(&before.cluster);
     let plan = ImportPlan::new(import, &before.cluster, options);
     let report = plan.report(Some(PlacementsLeft::ThroughDaemon));
     if options.dry_run || plan.is_refused(options) {

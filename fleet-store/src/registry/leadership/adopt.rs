@@ -6,9 +6,11 @@ use fleet_core::{Epoch, Generation, MachineId};
 use fleet_unitfile::UnitName;
 
 use super::Leadership;
-use crate::codec::{UnitRecord, decode_lineage, encode_lineage, encode_placement, encode_unit};
+use crate::codec::{
+    UnitRecord, decode_lineage, encode_content, encode_lineage, encode_placement, encode_unit,
+};
 use crate::registry::{NewUnit, RegistryError};
-use crate::{Condition, ContentId, Key, Transaction};
+use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
 /// How far a cluster that begins anew is ahead of what it continues: further than any store gets
 /// between a copy and its loss, at a thousand revisions a second for eleven days. So no daemon of
@@ -21,11 +23,18 @@ const STEPS: usize = 16;
 /// The keys of placements that are there of units that are not.
 type Left = BTreeMap<UnitName, Vec<String>>;
 
+/// No cluster comes to a higher epoch, though they are counted from a time in microseconds. What is
+/// counted on from there still fits into an export.
+const MOST_EPOCHS: u64 = 1 << 52;
+
 /// Where a lineage has to begin so that its epochs come after `past`; nothing if those to come are
 /// later than `present`, and that is enough.
-pub(crate) fn raised(past: Epoch, present: u64) -> Option<u64> {
-    let next = past.0.saturating_add(LEAP);
-    (past > Epoch::ZERO && present < next).then_some(next)
+pub(crate) fn raised(past: Epoch, present: u64) -> Result<Option<u64>, StoreError> {
+    if past.0 > MOST_EPOCHS {
+        return Err(StoreError::Invalid(format!("epoch {past} is higher than any cluster gets")));
+    }
+    let next = past.0 + LEAP;
+    Ok((past > Epoch::ZERO && present < next).then_some(next))
 }
 
 /// A unit as it was in another store.
@@ -48,9 +57,9 @@ impl Leadership {
     /// # Errors
     ///
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Deposed`] when the
-    /// leadership has ended.
+    /// leadership has ended; [`StoreError::Invalid`] when no cluster gets as far as `past`.
     pub async fn raise_epochs(&mut self, past: Epoch) -> Result<(), RegistryError> {
-        let Some(next) = raised(past, self.beginning + self.elected.0) else { return Ok(()) };
+        let Some(next) = raised(past, self.beginning + self.elected.0)? else { return Ok(()) };
         let (found, _) = self.registry.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
         let lineage = decode_lineage(&found.value)
@@ -78,8 +87,10 @@ impl Leadership {
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
     /// unit is there already. What came before in the list may be stored.
     pub async fn adopt(&self, units: &[Adopted]) -> Result<(), RegistryError> {
-        let epoch = Epoch(self.beginning + self.elected.0);
         let mut placed = self.placed.lock().await;
+        // A unit of one of these names may have been placed in this very term, and destroyed.
+        let latest = placed.map_or(self.elected, |placed| placed.max(self.elected));
+        let epoch = Epoch(self.beginning + latest.0);
         let left = self.left_behind(units).await?;
         let (mut rest, mut steps) = (units, 0);
         while !rest.is_empty() {
@@ -104,7 +115,7 @@ impl Leadership {
             let mut group = self.adopting_one(adopted, content, left, epoch);
             if !contents.contains(&content) {
                 let key = self.registry.key(&Key::Content(content));
-                group = group.put(key, adopted.unit.file.source());
+                group = group.put(key, encode_content(adopted.unit.file.source()));
             }
             size += group.size();
             let fits = size <= Transaction::MAX_BYTES

@@ -70,7 +70,6 @@ async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
     let report = bring(&led, &file).await;
     assert_eq!((report.created, report.kept, report.left), (3, 0, 1));
     assert_eq!(report.why_left, Some(PlacementsLeft::EngineLeads));
-    leader.renew().await.unwrap();
     // What is placed from now on comes after what machines remember of the cluster before.
     let remembered = read(&file).unwrap().epochs();
     drop(leader.resign().await);
@@ -81,6 +80,25 @@ async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
     for target in [full, led] {
         assert!(placements(&*snapshot(&target).await).is_empty());
     }
+}
+
+/// Nobody has to make way for what was there already, and nothing is counted anew.
+#[tokio::test]
+async fn a_cluster_that_gets_its_own_export_back_is_led_on() {
+    let cluster = cluster().await;
+    let leader = cluster.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let (own, mut lines) = (file(&cluster).await, Vec::new());
+    destroy(&cluster, "db.service").await.unwrap();
+    let report = bring(&cluster, &own).await;
+    assert_eq!((report.created, report.same), (1, 2));
+    leader.renew().await.unwrap();
+    let after = cluster.export().await.unwrap();
+    assert_eq!(after.lineage.as_ref().unwrap().beginning(), 0);
+    // An older copy of the store that has taken its place knows less than machines remember.
+    lines.extend(after.lines().flatten());
+    let earlier = super::cluster().await;
+    assert_eq!(bring(&earlier, &lines).await.same, 3);
+    assert!(earlier.export().await.unwrap().epochs > read(&lines).unwrap().epochs());
 }
 
 /// The import leads, so a leader before it cannot write any more, and the next sees all of it.
@@ -96,6 +114,18 @@ async fn an_import_is_a_term_of_its_own() {
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
     let next = target.campaign(&id("m-1"), TTL).await.unwrap().expect("the import has resigned");
     assert_eq!(next.term().0, before.term().0 + 2);
+}
+
+/// What the first versions wrote had none, and no version writes it any more.
+#[tokio::test]
+async fn unit_files_that_come_with_their_machines_say_their_format_as_others_do() {
+    let target = registry();
+    assert_eq!(bring(&target, &file(&cluster().await).await).await.kept, 1);
+    let contents = target.store().read("/fleet/contents/").await.unwrap().entries;
+    assert_eq!(contents.len(), 3);
+    for content in contents {
+        assert!(content.value.starts_with(b"{\"v\":1}\n"), "{}", content.key);
+    }
 }
 
 /// Not even a leader writes over a unit, or a placement, that came in between.
