@@ -93,25 +93,26 @@ impl Entrance {
         seen: &Seen,
     ) -> Option<Timestamp> {
         self.gate.notice(seen.look());
-        self.waiting.clear();
+        let before = std::mem::take(&mut self.waiting);
         for (name, wanted) in desired.iter_mut().filter(|(_, wanted)| is_fenced(&wanted.unit)) {
             let started = known.get(name).is_some_and(|known| known.asked == TargetState::Launched);
             if wanted.unit.desired != TargetState::Launched || started {
-                self.announce(wanted, None);
                 continue;
             }
             let shut = self.gate.shut(&wanted.unit, seen.look());
             let Some(shut) = shut.or_else(|| (!memory.is_noted(name)).then_some(Shut::CutOff))
             else {
-                self.announce(wanted, None);
                 continue;
             };
-            self.announce(wanted, Some(&shut));
+            self.announce(wanted, &shut);
             self.waiting.insert(name.clone(), (wanted.unit.clone(), shut));
             let held = Unit { desired: TargetState::Loaded, ..wanted.unit.as_ref().clone() };
             wanted.unit = Arc::new(held);
         }
         let waiting = &self.waiting;
+        // Whoever no longer waits: it may be another unit by now that has no fence at all.
+        let over = before.keys().filter(|unit| !waiting.contains_key(*unit));
+        over.for_each(|unit| self.problems.clear_waiting(unit));
         self.gate.retain(|unit| waiting.contains_key(unit));
         waiting.values().filter_map(|(_, shut)| shut.until()).min()
     }
@@ -138,16 +139,14 @@ impl Entrance {
         }
     }
 
-    /// Shows the cluster why a unit is not started that otherwise would be, or that it now is.
-    fn announce(&self, wanted: &DesiredUnit, shut: Option<&Shut>) {
-        let unit = &wanted.unit;
+    /// Shows the cluster why a unit is not started that otherwise would be.
+    fn announce(&self, wanted: &DesiredUnit, shut: &Shut) {
+        let unit = &wanted.unit.name;
         match shut {
-            Some(shut @ (Shut::Elsewhere(_) | Shut::MayRun(..))) => {
-                let (hash, generation) = (unit.hash(), unit.generation);
-                let order = Order { hash, epoch: wanted.epoch, generation };
-                self.problems.set(&unit.name, Problem::waiting(order, shut.to_string()));
+            Shut::Elsewhere(_) | Shut::MayRun(..) => {
+                self.problems.set(unit, Problem::waiting(Order::of(wanted), shut.to_string()));
             }
-            _ => self.problems.clear_waiting(&unit.name),
+            Shut::CutOff | Shut::NotPublished => self.problems.clear_waiting(unit),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! daemon knows it if this one ends; where it is not known, it counts as passed.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fleet_core::{ActiveState, MachineId, Timestamp};
@@ -34,18 +34,50 @@ pub(crate) struct FenceKeeper {
     pub(crate) standing: watch::Receiver<Option<Standing>>,
     /// The units that the machine may have and that must not run beyond it.
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
-    /// Told each time a unit has been stopped: it may have to be started again.
-    pub(crate) stopped: Arc<Notify>,
+    /// The units that are being stopped.
+    pub(crate) ending: Arc<Ending>,
     pub(crate) beat: Beat,
+}
+
+/// The units that the fence ends just now. Whoever asks something of one of them has to wait for
+/// that, and so had better ask for all others first.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    units: Mutex<BTreeSet<UnitName>>,
+    ended: Notify,
 }
 
 /// The stops that are under way.
 #[derive(Default)]
 struct Stops {
     tasks: JoinSet<(UnitName, Result<(), ServiceError>)>,
-    units: BTreeSet<UnitName>,
     /// Whether one has failed and is to be tried again.
     owed: bool,
+}
+
+impl Ending {
+    /// Whether the unit is being stopped.
+    pub(crate) fn contains(&self, unit: &UnitName) -> bool {
+        self.lock().contains(unit)
+    }
+
+    /// Returns when a unit has been stopped, or that has failed: it may have to be started again.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    fn begin(&self, unit: &UnitName) {
+        self.lock().insert(unit.clone());
+    }
+
+    fn end(&self, unit: &UnitName) {
+        self.lock().remove(unit);
+        self.ended.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<UnitName>> {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl FenceKeeper {
@@ -83,13 +115,13 @@ impl FenceKeeper {
     async fn stop_all(&mut self, stops: &mut Stops) {
         stops.owed = false;
         let units = self.units.borrow_and_update().clone();
-        for unit in units.difference(&stops.units.clone()) {
+        for unit in units.iter().filter(|unit| !self.ending.contains(unit)) {
             match self.manager.get(unit).await {
                 Ok(None) => {}
                 Ok(Some(found)) if is_at_rest(found.state.active) => {}
                 Ok(Some(_)) => {
                     tracing::warn!(%unit, "stopped: the cluster has not been reached in time");
-                    stops.units.insert(unit.clone());
+                    self.ending.begin(unit);
                     let (manager, unit) = (self.manager.clone(), unit.clone());
                     stops.tasks.spawn(async move {
                         let result = manager.stop(&unit).await;
@@ -106,13 +138,10 @@ impl FenceKeeper {
 
     fn on_stopped(&self, ended: (UnitName, Result<(), ServiceError>), stops: &mut Stops) {
         let (unit, result) = ended;
-        stops.units.remove(&unit);
-        match result {
-            Ok(()) => self.stopped.notify_one(),
-            Err(error) => {
-                tracing::warn!(%unit, error = chain(&error), "cannot stop a unit");
-                stops.owed = true;
-            }
+        self.ending.end(&unit);
+        if let Err(error) = result {
+            tracing::warn!(%unit, error = chain(&error), "cannot stop a unit");
+            stops.owed = true;
         }
     }
 }

@@ -5,6 +5,7 @@
 //! run where the cluster is out of reach. A fifth only watches whether the mirror keeps up.
 
 mod assignment;
+mod attempts;
 mod echo;
 mod entrance;
 mod execute;
@@ -23,13 +24,13 @@ use std::time::Duration;
 
 use fleet_core::Revision;
 use fleet_store::{MachineRecord, Mirror, Presence, Registry};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 pub use self::notes::{Note, Notes, NotesInMemory, NotesOnDisk};
 
 use self::echo::EchoWatch;
-use self::fence::FenceKeeper;
+use self::fence::{Ending, FenceKeeper};
 use self::presence::PresenceKeeper;
 use self::problems::Problems;
 use self::publish::Publisher;
@@ -78,7 +79,7 @@ impl Agent {
         let (written, writes) = watch::channel(Revision::ZERO);
         let names = ["presence", "fence", "publish", "reconcile", "mirror"];
         let [presence, fencing, publishing, reconciling, following] = names.map(Beat::new);
-        let stopped = Arc::new(Notify::new());
+        let ending = Arc::new(Ending::default());
         let reconciler = Reconciler::new(Surroundings {
             machine: id.clone(),
             ttl,
@@ -90,7 +91,7 @@ impl Agent {
             problems: problems.clone(),
             standing: stands.clone(),
             fenced,
-            stopped: stopped.clone(),
+            ending: ending.clone(),
             beat: reconciling.clone(),
         });
         let fence = FenceKeeper {
@@ -100,7 +101,7 @@ impl Agent {
             notes: notes.clone(),
             standing: stands,
             units,
-            stopped,
+            ending,
             beat: fencing.clone(),
         };
         let publisher = Publisher {

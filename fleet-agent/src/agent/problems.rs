@@ -3,17 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fleet_core::{Epoch, Generation};
+use fleet_core::{DesiredUnit, Epoch, Generation, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{ServiceError, StateChanges, StateFeed};
 
-/// The order that an agent could not carry out: a unit's content under one placement.
+/// The order that an agent could not carry out: how far a unit's content is to come under one
+/// placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order {
     pub(crate) hash: UnitHash,
     pub(crate) epoch: Epoch,
     pub(crate) generation: Generation,
+    pub(crate) desired: TargetState,
+}
+
+impl Order {
+    /// The order that what is wanted amounts to.
+    pub(crate) fn of(wanted: &DesiredUnit) -> Self {
+        let (unit, epoch) = (&wanted.unit, wanted.epoch);
+        let (generation, desired) = (unit.generation, unit.desired);
+        Self { hash: unit.hash(), epoch, generation, desired }
+    }
 }
 
 /// Why an order could not be carried out.
@@ -93,13 +104,13 @@ impl Problems {
         }
     }
 
-    /// Clears the problems of all units but those that `keep` holds on to.
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&UnitName) -> bool) {
-        for unit in self.units() {
-            if !keep(&unit) {
-                self.clear(&unit);
-            }
-        }
+    /// Clears the problems that `keep` does not hold on to, unless they are of waiting.
+    pub(crate) fn retain_failures(&self, mut keep: impl FnMut(&UnitName, &Problem) -> bool) {
+        let keep = |(unit, problem): (&UnitName, &Problem)| {
+            (!problem.waiting && !keep(unit, problem)).then(|| unit.clone())
+        };
+        let over: Vec<UnitName> = self.lock().iter().filter_map(keep).collect();
+        over.iter().for_each(|unit| self.clear(unit));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<UnitName, Problem>> {

@@ -42,6 +42,8 @@ struct Ledger {
     dirty: BTreeSet<UnitName>,
     /// What could not be seen, and is to be looked at again by itself.
     unseen: BTreeSet<UnitName>,
+    /// Nobody could say which units there are.
+    unlisted: bool,
     /// When the next publication may begin.
     due: Timestamp,
     /// When to look again at what could not be seen.
@@ -51,7 +53,8 @@ struct Ledger {
 impl Ledger {
     /// When to publish next; nothing while there is nothing to publish.
     fn next(&self) -> Option<Timestamp> {
-        let look_at = (!self.unseen.is_empty()).then_some(self.look_at.max(self.due));
+        let is_blind = self.unlisted || !self.unseen.is_empty();
+        let look_at = is_blind.then_some(self.look_at.max(self.due));
         (!self.dirty.is_empty()).then_some(self.due).or(look_at)
     }
 }
@@ -88,6 +91,9 @@ impl Publisher {
         let begin = self.clock.now();
         if begin >= ledger.look_at {
             ledger.dirty.append(&mut ledger.unseen);
+            if ledger.unlisted {
+                self.beat.turn(self.look_at_all(ledger)).await;
+            }
         }
         let published = self.beat.turn(self.publish(ledger)).await;
         let end = self.clock.now();
@@ -111,9 +117,20 @@ impl Publisher {
         ledger.published.clear();
         ledger.due = Timestamp::default();
         ledger.dirty.extend(self.problems.units());
-        match self.manager.list().await {
+        self.look_at_all(ledger).await;
+    }
+
+    /// Has all units looked at. While nobody can say which there are, that stays to be done: a unit
+    /// that does not change by itself would never be published otherwise.
+    async fn look_at_all(&self, ledger: &mut Ledger) {
+        let listed = self.manager.list().await;
+        ledger.unlisted = listed.is_err();
+        match listed {
             Ok(units) => ledger.dirty.extend(units.into_iter().map(|unit| unit.unit)),
-            Err(error) => tracing::warn!(error = chain(&error), "cannot list this machine's units"),
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "cannot list this machine's units");
+                ledger.look_at = self.clock.now().after(RETRY);
+            }
         }
     }
 

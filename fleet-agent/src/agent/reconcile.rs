@@ -4,26 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId, Revision, Task, Timestamp, converge};
+use fleet_core::{DesiredUnit, MachineId, Revision, Timestamp, converge};
 use fleet_scheduler::{Share, share};
 use fleet_store::{Concern, Mirror, Presence};
 use fleet_unitfile::UnitName;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use super::attempts::{Attempts, Desired, Known, RETRY, only_adding};
 use super::entrance::Entrance;
 use super::execute::{Executor, Outcome, Permit};
+use super::fence::Ending;
 use super::gate::Standing;
 use super::memory::Memory;
 use super::notes::Notes;
-use super::problems::{Order, Problem, Problems, chain};
+use super::problems::{Problems, chain};
 use super::returned::Returned;
-use crate::backoff::{Backoff, Pace};
 use crate::clock::wait_until;
 use crate::wake::OwnWake;
-use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown, StateChanges};
-
-/// What failed is tried again after a second, then ever less often, down to once a minute.
-const RETRY: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+use crate::{Beat, Clock, ServiceManager, Shutdown, StateChanges};
 
 /// How long a daemon waits for a complete view of the cluster before it starts what its machine
 /// had: long enough for a network to come up after a boot, and for a store to elect a leader.
@@ -45,8 +43,8 @@ pub(crate) struct Surroundings {
     pub(crate) standing: watch::Receiver<Option<Standing>>,
     /// Told which units must not run beyond that.
     pub(crate) fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
-    /// Tells when such a unit was stopped.
-    pub(crate) stopped: Arc<Notify>,
+    /// The units that are ended for that.
+    pub(crate) ending: Arc<Ending>,
     pub(crate) beat: Beat,
 }
 
@@ -58,14 +56,7 @@ pub(crate) struct Reconciler {
     mirror: Mirror,
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
-    problems: Arc<Problems>,
-    executor: Executor,
-    /// What failed, by unit and the order that it failed under; a new order is tried at once.
-    backoff: Backoff<Attempt>,
-    /// What waits for another unit to be loaded, and is tried again when one is.
-    waiting: BTreeSet<Attempt>,
-    /// What each busy unit's tasks were given for.
-    under_way: BTreeMap<UnitName, Option<DesiredUnit>>,
+    attempts: Attempts,
     /// Up to which revision nothing more is to be done here; nothing if that is not certain.
     seen: Option<Revision>,
     /// What the machine is known to have had to run.
@@ -74,36 +65,31 @@ pub(crate) struct Reconciler {
     entrance: Entrance,
     /// Which units must not be ended yet.
     returned: Returned,
-    stopped: Arc<Notify>,
+    ending: Arc<Ending>,
     beat: Beat,
     /// When this daemon starts what its machine had, unless it sees the cluster before.
     blind_from: Option<Timestamp>,
 }
 
-/// A unit and what was wanted of it; `None` when it was not wanted at all.
-type Attempt = (UnitName, Option<Order>);
-
 impl Reconciler {
     pub(crate) fn new(with: Surroundings) -> Self {
         let Surroundings { machine, mirror, manager, clock, problems, standing, .. } = with;
         let permit = Permit { clock: clock.clone(), standing: standing.clone() };
+        let executor = Executor::new(manager.clone(), permit);
+        let (says, ending) = (problems.clone(), with.ending.clone());
         Self {
+            attempts: Attempts::new(clock.clone(), says, executor, ending),
             memory: Memory::new(machine.clone(), with.notes, with.fenced),
-            entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems.clone()),
+            entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems),
             returned: Returned::new(&mirror),
-            stopped: with.stopped,
+            ending: with.ending,
             beat: with.beat,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
             presence: with.presence,
             mirror,
-            executor: Executor::new(manager.clone(), permit),
             manager,
             clock,
-            problems,
-            backoff: Backoff::new(RETRY),
-            waiting: BTreeSet::new(),
-            under_way: BTreeMap::new(),
             seen: None,
         }
     }
@@ -140,7 +126,7 @@ impl Reconciler {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return false,
-                outcome = self.executor.next() => if self.has_settled(outcome).await { continue },
+                outcome = self.attempts.next() => if self.has_settled(outcome).await { continue },
                 news = wake.next() => match news {
                     Some(concern) if self.has_seen(concern) => continue,
                     news => return news.is_some(),
@@ -149,7 +135,7 @@ impl Reconciler {
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = self.entrance.moved(&self.mirror, &*self.clock) => {}
                 () = self.returned.moved(&self.mirror) => {}
-                () = self.stopped.notified() => {}
+                () = self.ending.ended() => {}
                 () = wait_until(&*self.clock, retry_at) => {}
             }
             return true;
@@ -164,7 +150,7 @@ impl Reconciler {
     /// Whether one of the units is gone, although no task of this agent has just ended it: a daemon
     /// before this one may have begun what is done only now. Other changes are no reason to act.
     async fn has_lost_one(&self, units: &BTreeSet<UnitName>) -> bool {
-        for unit in units.iter().filter(|unit| !self.executor.is_busy(unit)) {
+        for unit in units.iter().filter(|unit| !self.attempts.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
                 return true;
             }
@@ -191,14 +177,14 @@ impl Reconciler {
         let mut desired = desired_units(share);
         self.memory.remember(&desired, &undecided, &known).await;
         known.retain(|unit, _| !undecided.contains(unit));
-        self.forget_old_failures(&desired, &known);
         let seen = self.entrance.seen(&snapshot, &self.mirror, now);
         let enters_at = self.entrance.hold_up(&mut desired, &known, &self.memory, &seen);
-        let again = self.act(&desired, &known, now, |tasks| tasks).await;
+        self.attempts.forget_old_failures(&desired, &known);
+        let again = self.attempts.carry_out(&desired, &known, now, |tasks| tasks).await;
         let note_at = self.memory.settle_in_time(now).await;
         self.seen = Some(snapshot.revision);
         let looks = [note_at, enters_at, again, self.returned.until()];
-        self.due(now).into_iter().chain(looks.into_iter().flatten()).min()
+        self.attempts.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
     /// Starts what the machine had, if this daemon has had no complete view for long. What was
@@ -212,12 +198,12 @@ impl Reconciler {
         }
         let Some(known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let desired = self.memory.wanted_anyway();
-        let again = self.act(&desired, &known, now, only_adding).await;
-        self.due(now).into_iter().chain(again).min()
+        let again = self.attempts.carry_out(&desired, &known, now, only_adding).await;
+        self.attempts.due(now).into_iter().chain(again).min()
     }
 
     /// What the service manager has; nothing if it does not say so.
-    async fn known(&self) -> Option<BTreeMap<UnitName, KnownUnit>> {
+    async fn known(&self) -> Option<Known> {
         match self.manager.list().await {
             Ok(units) => Some(units.into_iter().map(|unit| (unit.unit, unit.known)).collect()),
             Err(error) => {
@@ -227,92 +213,10 @@ impl Reconciler {
         }
     }
 
-    /// When something that failed is to be tried again.
-    fn due(&self, now: Timestamp) -> Option<Timestamp> {
-        let reload_at = self.executor.owes_reload().then(|| now.after(RETRY.first));
-        self.backoff.next_due(now).into_iter().chain(reload_at).min()
-    }
-
-    /// Sends those of the tasks on their way that lead from `known` to `desired` and that `allowed`
-    /// lets through. Returns when to look again because something may be possible now.
-    async fn act(
-        &mut self,
-        desired: &BTreeMap<UnitName, DesiredUnit>,
-        known: &BTreeMap<UnitName, KnownUnit>,
-        now: Timestamp,
-        allowed: fn(Vec<Task>) -> Vec<Task>,
-    ) -> Option<Timestamp> {
-        let held = self.held_back(desired, known, now);
-        let (mut desired, mut known) = (desired.clone(), known.clone());
-        desired.retain(|unit, _| !held.contains(unit));
-        known.retain(|unit, _| !held.contains(unit));
-        let tasks = allowed(converge(&desired, &known));
-        for unit in tasks.iter().filter_map(Task::unit) {
-            self.under_way.insert(unit.clone(), desired.get(unit).cloned());
-        }
-        let loads = tasks.iter().any(|task| matches!(task, Task::Load { .. }));
-        for outcome in self.executor.execute(tasks).await {
-            drop(self.on_outcome(outcome));
-        }
-        let freed = if loads { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
-        freed.iter().for_each(|attempt| self.backoff.on_success(attempt));
-        (!freed.is_empty()).then_some(now)
-    }
-
-    /// The units that must be left alone for now: they are busy, or failed a moment ago.
-    fn held_back(
-        &self,
-        desired: &BTreeMap<UnitName, DesiredUnit>,
-        known: &BTreeMap<UnitName, KnownUnit>,
-        now: Timestamp,
-    ) -> BTreeSet<UnitName> {
-        let all: BTreeSet<&UnitName> = desired.keys().chain(known.keys()).collect();
-        let held = all.into_iter().filter(|unit| {
-            let attempt = ((*unit).clone(), desired.get(*unit).map(order_of));
-            self.executor.is_busy(unit) || !self.backoff.is_due(&attempt, now)
-        });
-        held.cloned().collect()
-    }
-
-    /// A failure matters only as long as the order that failed still stands.
-    fn forget_old_failures(
-        &mut self,
-        desired: &BTreeMap<UnitName, DesiredUnit>,
-        known: &BTreeMap<UnitName, KnownUnit>,
-    ) {
-        let stands = |(unit, order): &Attempt| {
-            let exists = desired.contains_key(unit) || known.contains_key(unit);
-            exists && desired.get(unit).map(order_of) == *order
-        };
-        self.backoff.retain(stands);
-        self.waiting.retain(stands);
-        self.problems.retain(|unit| desired.contains_key(unit) || known.contains_key(unit));
-    }
-
-    /// Takes in how the tasks of a unit ended. Returns what they were given for if all went well.
-    fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
-        let wanted = self.under_way.remove(&unit).flatten();
-        if wanted.is_none() {
-            self.executor.owe_reload(); // its file was taken away
-        }
-        let attempt = (unit, wanted.as_ref().map(order_of));
-        match result {
-            Ok(()) => {
-                self.problems.clear_failure(&attempt.0);
-                self.backoff.on_success(&attempt);
-                wanted
-            }
-            Err(error) => {
-                self.on_failure(attempt, &error);
-                None
-            }
-        }
-    }
-
     /// Takes in how the tasks of a unit ended; whether there is certainly nothing more to do for
     /// it. So the end of each of many starts is no reason to look at the whole.
     async fn has_settled(&mut self, outcome: Outcome) -> bool {
-        let Some(wanted) = self.on_outcome(outcome) else { return false };
+        let Some(wanted) = self.attempts.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;
         let Ok(Some(found)) = self.manager.get(name).await else { return false };
         let known = BTreeMap::from([(name.clone(), found.known)]);
@@ -330,40 +234,10 @@ impl Reconciler {
                 placement.machine == self.machine && placement.epoch == wanted.epoch
             })
     }
-
-    fn on_failure(&mut self, attempt: Attempt, error: &ServiceError) {
-        tracing::warn!(unit = %attempt.0, error = chain(error), "a task failed");
-        if let Some(order) = attempt.1 {
-            self.problems.set(&attempt.0, Problem::new(order, error));
-        }
-        // A unit that was started and failed is launched; its own restart policy goes on from here.
-        if matches!(error, ServiceError::NothingToTrigger { .. }) {
-            self.waiting.insert(attempt.clone());
-        }
-        if !matches!(error, ServiceError::StartFailed { .. }) {
-            self.backoff.on_failure(attempt, self.clock.now());
-        }
-    }
-}
-
-/// The tasks of those units that only gain by theirs.
-fn only_adding(mut tasks: Vec<Task>) -> Vec<Task> {
-    let ends = |task: &&Task| {
-        matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })
-    };
-    let ended = tasks.iter().filter(ends).filter_map(Task::unit);
-    let ended: BTreeSet<UnitName> = ended.cloned().collect();
-    tasks.retain(|task| task.unit().is_none_or(|unit| !ended.contains(unit)));
-    tasks
 }
 
 /// What the cluster wants of one machine.
-fn desired_units(share: Share) -> BTreeMap<UnitName, DesiredUnit> {
+fn desired_units(share: Share) -> Desired {
     let units = share.units.into_iter();
     units.map(|(name, (unit, epoch))| (name, DesiredUnit { unit, epoch })).collect()
-}
-
-fn order_of(wanted: &DesiredUnit) -> Order {
-    let (hash, generation) = (wanted.unit.hash(), wanted.unit.generation);
-    Order { hash, epoch: wanted.epoch, generation }
 }

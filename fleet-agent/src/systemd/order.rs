@@ -48,8 +48,11 @@ pub(crate) async fn launch(
             let end = asking.wait_for(job);
             drop(turn);
             let end = end_of(end).await?;
-            if let Some(missing) = missing(machine, &bus, unit, &end).await? {
+            let missing = missing(machine, &bus, unit, &end).await;
+            if !matches!(missing, Ok(None)) {
                 take_back(machine, unit, before).await?;
+            }
+            if let Some(missing) = missing? {
                 return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
             }
             let problem = started(machine, unit, end);
@@ -106,7 +109,10 @@ async fn take_back(
 fn started(machine: &Machine, unit: &UnitName, end: JobEnd) -> Option<String> {
     let seen = machine.units.seen(unit);
     match end {
-        JobEnd::Told(result) if result == "done" => None,
+        // Where a condition does not hold, systemd is done with nothing.
+        JobEnd::Told(result) if result == "done" => {
+            seen.has_not_run().then(|| start_problem(unit, "skipped", &seen))
+        }
         JobEnd::Told(result) => Some(start_problem(unit, &result, &seen)),
         JobEnd::Unheard if seen.has_failed() => Some(seen.failure()),
         JobEnd::Unheard => None,

@@ -119,6 +119,14 @@ impl Seen {
         self.active == "failed"
     }
 
+    /// Whether nothing runs or ran for the start that was asked for last: between the order and its
+    /// run, and after a start that systemd refused or passed over.
+    pub(crate) fn has_not_run(&self) -> bool {
+        // What systemd has forgotten meanwhile and read anew has no identity, and no new one.
+        let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
+        self.is_inactive() && self.before.as_ref().is_some_and(is_same)
+    }
+
     /// The identity of its last run.
     pub(crate) fn invocation(&self) -> &[u8] {
         &self.invocation
@@ -143,8 +151,7 @@ impl Seen {
         let load = self.load.parse().unwrap_or(LoadState::Stub);
         let active = self.active.parse().unwrap_or(ActiveState::Inactive);
         let sub = if self.sub.is_empty() { "dead" } else { &self.sub };
-        // Between an order and its run, and after a start that systemd refused.
-        let is_of_before = self.is_inactive() && self.before.as_ref() == Some(&self.invocation);
+        let is_of_before = self.has_not_run();
         SystemdState {
             result: self.result.clone().filter(|_| self.ran && !is_of_before),
             main_pid: Some(self.main_pid).filter(|pid| *pid > 0),
@@ -251,6 +258,9 @@ mod tests {
         assert_eq!(seen.state().result, None);
         seen.on_started();
         assert_eq!(seen.state().result.as_deref(), Some("success"), "no run was needed");
+        seen.on_order();
+        seen.on_properties(UNIT, &properties(&[("InvocationID", Vec::<u8>::new().into())]));
+        assert!(seen.has_not_run(), "systemd has read it anew, and passed it over");
     }
 
     #[test]

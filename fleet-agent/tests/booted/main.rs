@@ -40,7 +40,8 @@ macro_rules! cases {
 cases! {
     conforms: the_system_bus_conforms, the_private_socket_conforms, a_users_systemd_conforms;
     content: new_content_is_run_every_time, a_bad_file_harms_itself_alone,
-        what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit;
+        what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit,
+        a_unit_whose_condition_does_not_hold_says_so;
     many: a_slow_stop_delays_nobody, a_sidekick_is_started_with_its_main_unit,
         reloads_are_made_only_where_needed;
     types: units_of_all_types_run, what_a_machine_cannot_run_is_told,

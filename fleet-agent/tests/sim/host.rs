@@ -71,6 +71,10 @@ struct State {
 const AWAY: &str = "away";
 /// The trouble of a service manager that cannot read files again.
 const NO_RELOAD: &str = "no reload";
+/// The trouble of a service manager that limits no stop.
+const NO_LIMIT: &str = "no limit";
+/// The trouble of a service manager that cannot say which units there are.
+const NO_LIST: &str = "no list";
 
 impl Host {
     pub(crate) fn new(id: MachineId, link: FaultyStore, store: Arc<MemoryStore>) -> Self {
@@ -141,7 +145,7 @@ impl Host {
 
     /// Ends a unit that has been asked to end when its time is over, as a service manager does.
     fn limit_stop(&self, unit: &UnitName) {
-        if STOPPED.contains(&unit.as_str()) {
+        if STOPPED.contains(&unit.as_str()) && !self.lock().troubles.contains(NO_LIMIT) {
             let (fake, unit, clock) = (self.0.fake.clone(), unit.clone(), self.clock());
             let limit = async move {
                 clock.sleep(STOP_LIMIT).await;
@@ -191,6 +195,16 @@ impl Host {
     /// Lets each reload fail from now on, or no longer.
     pub(crate) fn refuse_reloads(&self, refuse: bool) {
         self.set_trouble(NO_RELOAD, refuse);
+    }
+
+    /// Lets stops take as long as they like from now on, or no longer.
+    pub(crate) fn limit_no_stop(&self, endless: bool) {
+        self.set_trouble(NO_LIMIT, endless);
+    }
+
+    /// Lets nobody look at all units from now on, or everybody again.
+    pub(crate) fn refuse_lists(&self, refuse: bool) {
+        self.set_trouble(NO_LIST, refuse);
     }
 
     /// Notes that something keeps the machine from doing what it should, or no longer does.
@@ -348,6 +362,9 @@ impl ServiceManager for Host {
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
         self.lock().looks += 1;
+        if self.lock().troubles.contains(NO_LIST) {
+            return Err(ServiceError::Unavailable("the test wants it so".to_owned()));
+        }
         self.0.fake.list().await
     }
 

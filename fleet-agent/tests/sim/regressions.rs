@@ -217,3 +217,90 @@ async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_d
     cluster.wait(Duration::from_secs(1)).await;
     assert_eq!(cluster.pid(1, "a.service"), None);
 }
+
+/// What the machine says to the cluster that keeps it from having a unit as it should.
+fn problem(cluster: &Cluster, unit: &str, machine: &str) -> Option<String> {
+    cluster.history.now().state(unit, machine).expect("it is published").problem.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_is_no_longer_told_when_nobody_wants_it_any_more() {
+    let mut cluster = Cluster::start(1).await;
+    let timer = name("a.timer");
+    cluster.hosts[0].fake().trigger(&timer, &name("a.service"));
+    cluster.launch("a.timer", "").await;
+    cluster.wait(Duration::from_secs(600)).await;
+    assert!(problem(&cluster, "a.timer", "m0").is_some(), "there is nothing for it to start");
+    cluster.registry.set_desired(&timer, TargetState::Loaded).await.expect("it is there");
+    cluster.wait(Duration::from_secs(2)).await;
+    assert_eq!(problem(&cluster, "a.timer", "m0"), None);
+    // It is another order, which does not wait for what failed long ago.
+    let calls = cluster.calls();
+    cluster.registry.set_desired(&timer, TargetState::Launched).await.expect("it is there");
+    cluster.wait(Duration::from_secs(1)).await;
+    assert!(cluster.calls() > calls, "it is tried at once");
+    assert!(problem(&cluster, "a.timer", "m0").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_waited_for_its_fence_and_has_none_any_more_does_not_say_that_it_waits() {
+    let mut cluster = Cluster::start(2).await;
+    let fenced = |machine: usize| format!("OnPartition=stop\nMachineID=m{machine}");
+    cluster.launch("u.service", &fenced(0)).await;
+    cluster.hosts[0].set_trouble("a stop that hangs", true);
+    cluster.hosts[0].fake().hang_stop(&name("u.service"));
+    cluster.launch("u.service", &fenced(1)).await;
+    cluster.wait(Duration::from_secs(2)).await;
+    assert!(problem(&cluster, "u.service", "m1").is_some(), "it has not ended on the other one");
+    cluster.launch("u.service", "MachineID=m1").await;
+    cluster.wait(Duration::from_secs(2)).await;
+    assert_eq!(cluster.active_on("u.service"), [0, 1]);
+    assert_eq!(problem(&cluster, "u.service", "m1"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_the_fence_ends_slowly_keeps_the_others_waiting_for_nothing() {
+    let mut cluster = Cluster::start(2).await;
+    let (unit, here) = (name("s.service"), "OnPartition=stop\nMachineID=m0");
+    cluster.launch("s.service", here).await;
+    cluster.hosts[0].limit_no_stop(true);
+    cluster.hosts[0].fake().hang_stop(&unit);
+    cluster.hosts[0].set_away(true);
+    cluster.wait(TTL * 2).await;
+    cluster.destroy(&unit).await;
+    cluster.launch("s.service", here).await;
+    cluster.hosts[0].set_away(false);
+    cluster.wait(TTL * 2).await;
+    let placed = cluster.history.now().placement("s.service").cloned();
+    assert!(placed.is_some_and(|placed| placed.machine == *cluster.hosts[0].id()));
+    let asked = |cluster: &Cluster| {
+        let events = cluster.hosts[0].events();
+        let stopped = events.iter().rposition(|event| matches!(event.call, Call::Stop(_)));
+        events.len() - stopped.expect("it was told to stop") - 1
+    };
+    assert_eq!(asked(&cluster), 0, "a call about it would be answered after its stop alone");
+    cluster.launch("a.service", "MachineID=m0").await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.hosts[0].fake().release(&unit);
+    cluster.wait(TTL).await;
+    assert_eq!(cluster.active_on("s.service"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_are_published_though_nobody_could_list_them_when_their_machine_came_back() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("a.service", "Global=true").await;
+    cluster.wait(Duration::from_secs(2)).await;
+    let before = cluster.pid(0, "a.service");
+    cluster.hosts[0].refuse_lists(true);
+    cluster.hosts[0].set_away(true);
+    cluster.wait(TTL * 2).await;
+    assert!(cluster.history.now().state("a.service", "m0").is_none());
+    cluster.hosts[0].set_away(false);
+    cluster.wait(TTL * 2).await;
+    cluster.hosts[0].refuse_lists(false);
+    cluster.wait(Duration::from_secs(2)).await;
+    let now = cluster.history.now();
+    let state = now.state("a.service", "m0").expect("it is published");
+    assert_eq!((state.systemd.main_pid, cluster.pid(0, "a.service")), (before, before));
+}

@@ -133,3 +133,24 @@ pub(crate) async fn nothing_is_left_of_an_unloaded_unit() {
     assert_eq!(shell(left), "", "no file and no link is left");
     assert_eq!(shell("systemctl --failed --no-legend --plain list-units"), "");
 }
+
+/// For systemd such a start is done, and well; who has asked for it would wait for ever.
+pub(crate) async fn a_unit_whose_condition_does_not_hold_says_so() {
+    let bench = Bench::new().await;
+    let text = "[Unit]\nConditionPathExists=/srv/there\n[Service]\nType=oneshot\n\
+                RemainAfterExit=no\nExecStart=/bin/true\n";
+    bench.load(&[("if.service", text)]).await;
+    for _ in 0..2 {
+        let error = bench.start("if.service").await.expect_err("it is passed over");
+        let told = "if.service did not start: systemd skipped it, since a condition of it does \
+                    not hold";
+        assert_eq!(error.to_string(), told);
+    }
+    shell("touch /srv/there");
+    for _ in 0..2 {
+        bench.start("if.service").await.expect("it runs, and is down again");
+    }
+    shell("rm /srv/there");
+    bench.start("if.service").await.expect_err("what ran before does not count");
+    bench.unload("if.service").await;
+}

@@ -100,6 +100,8 @@ fn a_mistake_below_a_table_does_not_make_a_file_one_of_fleet_v1() {
         let complaint = resolve(&format!("verbosity = 1\n[metadata]\n{mistake}\n")).unwrap_err();
         assert!(complaint.starts_with("fleet.conf:"), "{mistake}: {complaint}");
     }
+    let complaint = resolve("etcd_servers = [\"http://e:2379\"]\n[metadata\n").unwrap_err();
+    assert!(complaint.starts_with("fleet.conf:2:10: unclosed table"), "{complaint}");
     assert_eq!(resolve("verbosity=1\nengine_ttl=5s\n[other]\nname m3\n").unwrap().verbosity, 1);
 }
 

@@ -11,7 +11,8 @@ use super::value::{Found, Low, Raw};
 ///
 /// A line that begins with `#` or `;` is a comment, a line that ends with a backslash goes on in
 /// the next, only keys before a `[section]` count, and a value without quotes ends at a `#` or `;`.
-/// A file with a table of ours, such as `[metadata]`, is TOML with a mistake in it.
+/// A file with a table of ours, such as `[metadata]`, or `[metadata` that nobody closed, is TOML
+/// with a mistake in it.
 pub(crate) fn read(path: &Path, text: &str) -> Option<Result<Low, ConfigError>> {
     if text.lines().any(is_our_table) {
         return None;
@@ -25,8 +26,8 @@ pub(crate) fn read(path: &Path, text: &str) -> Option<Result<Low, ConfigError>> 
 }
 
 fn is_our_table(line: &str) -> bool {
-    let name = line.trim().strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    name.is_some_and(|(name, _)| find(name.trim()).is_some())
+    let name = line.trim().strip_prefix('[').and_then(|rest| rest.split(']').next());
+    name.is_some_and(|name| find(name.trim()).is_some())
 }
 
 fn is_key(text: &str) -> bool {
