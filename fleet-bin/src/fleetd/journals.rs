@@ -36,7 +36,7 @@ impl Journals for LocalJournals {
         let manager = self.managers.get(machine);
         let manager = manager.ok_or_else(|| JournalError::NotHere { machine: machine.clone() })?;
         let lines = usize::try_from(query.lines).unwrap_or(usize::MAX);
-        let query = JournalQuery { lines: Some(lines), follow: query.follow };
+        let query = JournalQuery { lines: Some(lines), since: None, follow: query.follow };
         let journal = manager.journal(unit, query).await;
         let journal = journal.map_err(|error| JournalError::Failed(error.into()))?;
         let source = (journal, self.shutdown.clone());
