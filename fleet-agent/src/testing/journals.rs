@@ -7,7 +7,7 @@ use fleet_unitfile::UnitName;
 
 use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
-use crate::{Journal, JournalQuery, wall_time};
+use crate::{Clock as _, Journal, JournalQuery, SystemClock, wall_time};
 
 /// What is less apart may count as one moment: files are dated by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
@@ -104,9 +104,10 @@ async fn wait_for_another_moment() -> Timestamp {
 }
 
 async fn wait_until_after(moment: Timestamp) {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(DEADLINE);
     while wall_time() < moment.after(APART) {
-        assert!(tokio::time::Instant::now() < deadline, "the clock goes on");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(clock.now() < deadline, "the wall clock goes on");
+        clock.sleep(Duration::from_millis(5)).await;
     }
 }
