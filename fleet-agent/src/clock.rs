@@ -103,7 +103,12 @@ fn timer(at: Timestamp) -> io::Result<OwnedFd> {
 /// person reads, since it may be wrong and may be set back.
 #[must_use]
 pub fn wall_time() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    as_wall_time(SystemTime::now())
+}
+
+/// A moment by the clock of [`wall_time`]; its origin, if it was before that.
+pub(crate) fn as_wall_time(at: SystemTime) -> Timestamp {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(0).after(since)
 }
 

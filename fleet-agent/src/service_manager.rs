@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
+use fleet_core::{Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{Notify, mpsc};
 
@@ -230,11 +230,19 @@ fn of_line(line: usize) -> String {
     if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
-/// Which lines of a unit's output are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which lines of a unit's output are wanted. By default all that are kept, and none to come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JournalQuery {
     /// How many of the latest lines come first; `None` is all that are kept.
     pub lines: Option<usize>,
+    /// Of the kept lines none comes that was written before that moment, however many are wanted;
+    /// one of the moment itself does. `None` leaves none out.
+    ///
+    /// It is a moment of [`wall_time`](crate::wall_time) on the machine that runs the unit, so
+    /// another machine's clock may be off from it. One that is still to come leaves out all kept
+    /// lines, and none of those that are followed. A service manager that does not see each line
+    /// being written may be some seconds too early with where it begins, and is never too late.
+    pub since: Option<Timestamp>,
     /// Whether to go on with new lines as they are written.
     pub follow: bool,
 }
@@ -256,17 +264,21 @@ impl Journal {
         (sender, Self { lines })
     }
 
-    /// A journal of lines that are kept: of the last ones as many as are asked for. With it comes
-    /// the end that feeds it, if later lines are asked for, too.
+    /// A journal of lines that are kept, each with the moment at which it was written: the last
+    /// ones that are asked for. With it comes the end that feeds it, if later lines are asked for,
+    /// too.
     ///
     /// All that are kept wait for the reader, so whoever keeps them has to bound them.
     pub fn kept<L: AsRef<str>>(
-        lines: impl ExactSizeIterator<Item = L>,
+        lines: impl IntoIterator<Item = (Timestamp, L)>,
         query: JournalQuery,
     ) -> (Option<mpsc::Sender<String>>, Self) {
+        let is_early = |at: Timestamp| query.since.is_some_and(|since| at < since);
+        let lines = lines.into_iter().skip_while(|&(at, _)| is_early(at));
+        let lines: Vec<L> = lines.map(|(_, line)| line).collect();
         let skipped = query.lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
         let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
-        for line in lines.skip(skipped) {
+        for line in &lines[skipped..] {
             // There is room for all of them, and the reader is here.
             drop(sender.try_send(line.as_ref().to_owned()));
         }

@@ -94,7 +94,7 @@ impl Cluster {
         let snapshot = self.mirror.snapshot();
         let placement = snapshot.placement(unit).ok_or("the unit has no machine")?;
         let (machine, _) = self.machines.get(&placement.machine).ok_or("the machine is off")?;
-        let query = JournalQuery { lines: None, follow: true };
+        let query = JournalQuery { follow: true, ..JournalQuery::default() };
         let mut journal = TaskManager::new(machine).journal(&unit.parse()?, query).await?;
         let mut read = Vec::new();
         while read.len() < lines {

@@ -120,6 +120,7 @@ impl Harness for Bench {
             UnitKind::Fails => "task 3".to_owned(),
             UnitKind::HangsInStop => format!("linger \"{}\"", self.gate(unit)),
             UnitKind::Writes => "say one two three".to_owned(),
+            UnitKind::WritesMore => "say four".to_owned(),
             UnitKind::Broken => "fly".to_owned(),
             other => panic!("the suite has a new kind of unit: {other:?}"),
         };

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use fleet_agent::{
     Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
+    wall_time,
 };
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
+    Timestamp,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
@@ -42,7 +44,8 @@ struct TaskUnit {
     state: SystemdState,
     /// Tells the task to stop, while there is one. It is closed when the task has ended.
     stop: Option<Stop>,
-    lines: VecDeque<String>,
+    /// With the moments at which they were written.
+    lines: VecDeque<(Timestamp, String)>,
     followers: Vec<mpsc::Sender<String>>,
 }
 
@@ -173,7 +176,7 @@ impl TaskUnit {
     }
 
     fn write(&mut self, line: &str) {
-        self.lines.push_back(line.to_owned());
+        self.lines.push_back((wall_time(), line.to_owned()));
         if self.lines.len() > KEPT_LINES {
             self.lines.pop_front();
         }
@@ -271,7 +274,8 @@ impl ServiceManager for TaskManager {
         let mut units = lock(&self.machine.units);
         let found = units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let (more, journal) = Journal::kept(found.lines.iter(), query);
+        let lines = found.lines.iter().map(|(at, line)| (*at, line));
+        let (more, journal) = Journal::kept(lines, query);
         found.followers.extend(more);
         Ok(journal)
     }

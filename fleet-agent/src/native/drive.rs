@@ -166,6 +166,9 @@ impl Driver {
     /// Runs a command. Its run is written down before, so that the process is found again even if
     /// this daemon ends in between.
     fn spawn(&mut self, command: &Command, role: Role) {
+        if let Err(error) = self.log.look() {
+            tracing::warn!(%error, unit = %self.unit, "cannot look at the log");
+        }
         let started = self.save().map_err(|error| SpawnProblem {
             words: format!("cannot record that it runs: {error}"),
             end: End::NeverWas,

@@ -24,7 +24,7 @@ pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     let feed = Feed { log: Arc::downgrade(log), sender, lines: Lines::default() };
     let alive = log.alive();
     tokio::spawn(async move {
-        if let Err(error) = feed.run(query.lines, changes, alive).await {
+        if let Err(error) = feed.run(query, changes, alive).await {
             tracing::warn!(%error, "a journal ends early: its log cannot be read");
         }
     });
@@ -40,11 +40,13 @@ struct Feed {
 impl Feed {
     async fn run(
         mut self,
-        lines: Option<usize>,
+        query: JournalQuery,
         changes: Option<Changes>,
         mut alive: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let Some((text, mut place)) = self.look(move |log| log.tail(lines)).await? else {
+        let Some((text, mut place)) =
+            self.look(move |log| log.tail(query.lines, query.since)).await?
+        else {
             return Ok(());
         };
         if !self.send(&text).await {

@@ -16,7 +16,7 @@ use super::proc::Census;
 use super::record::UnitDirectory;
 use crate::{Clock, StateFeed};
 
-/// How often the sizes of logs are looked at while any unit runs.
+/// How often logs are looked at while any unit runs.
 const LOOK_AT_LOGS: Duration = Duration::from_secs(5);
 
 /// What all units of one native service manager share.

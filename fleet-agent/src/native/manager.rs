@@ -103,9 +103,15 @@ impl NativeConfig {
 /// # Output
 ///
 /// Units write straight into a file of their own, so their output survives the daemon. While any
-/// unit runs the sizes are looked at every five seconds; a log past its limit is cut to its newer
+/// unit runs the files are looked at every five seconds; a log past its limit is cut to its newer
 /// half. What a unit writes in the instant of the cut may be lost. Unloading a unit removes its
 /// log.
+///
+/// Nobody sees the moment of each line, so a journal [`since`](JournalQuery::since) a moment begins
+/// where the file had ended at the last look that was certainly before: at most five seconds
+/// early for a unit that writes without a pause, more the longer ago the moment is, and not at all
+/// for one that paused. What was written before this manager was opened counts as if it had been
+/// written at once, with its last line.
 pub struct NativeManager {
     machine: Arc<Machine>,
     handles: Handles,

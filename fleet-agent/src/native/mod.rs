@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
-//! by the clock, followers of a log by inotify. The sizes of logs are the one thing that is looked
-//! at now and then, and only while something runs.
+//! by the clock, followers of a log by inotify. How large logs are, and when they were written, is
+//! the one thing that is looked at now and then, and only while something runs.
 
 mod adopt;
 mod command;
@@ -25,6 +25,7 @@ mod life;
 mod log;
 mod machine;
 mod manager;
+mod moments;
 mod options;
 mod outcome;
 mod proc;

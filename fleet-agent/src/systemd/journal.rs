@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::config::SystemdScope;
 use super::machine::io_error;
-use crate::{Journal, JournalQuery, ServiceError};
+use crate::{Journal, JournalQuery, ServiceError, wall_time};
 
 /// The longest entry that is read. What a message has of bytes may take four times as many.
 const LONGEST_ENTRY: u64 = 1024 * 1024;
@@ -22,8 +23,10 @@ const TOO_LONG: &str = "[a message too long to be shown]";
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
-    query: JournalQuery,
+    mut query: JournalQuery,
 ) -> Result<Journal, ServiceError> {
+    // Of what is to come everything is wanted, and it may come before journalctl has begun.
+    query.since = query.since.map(|since| since.min(wall_time()));
     let mut command = Command::new("journalctl");
     command.args(arguments(scope, unit, query));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -31,7 +34,7 @@ pub(crate) fn read(
     let (sender, journal) = Journal::channel();
     let unit = unit.clone();
     tokio::spawn(async move {
-        if let Err(error) = feed(child, sender).await {
+        if let Err(error) = feed(child, query.since, sender).await {
             tracing::warn!(%unit, %error, "a journal ends early");
         }
     });
@@ -46,6 +49,11 @@ fn arguments(scope: SystemdScope, unit: &UnitName, query: JournalQuery) -> Vec<S
             .map(str::to_owned)
             .to_vec();
     arguments.push(format!("--lines={lines}"));
+    // Of the two options the one or the other wins, by the version; so it gets but one.
+    if let (Some(since), None) = (query.since, query.lines) {
+        let millis = since.as_millis();
+        arguments.push(format!("--since=@{}.{:03}", millis / 1000, millis % 1000));
+    }
     if query.follow {
         arguments.push("--follow".to_owned());
     }
@@ -59,7 +67,11 @@ fn arguments(scope: SystemdScope, unit: &UnitName, query: JournalQuery) -> Vec<S
     arguments
 }
 
-async fn feed(mut child: Child, sender: mpsc::Sender<String>) -> std::io::Result<()> {
+async fn feed(
+    mut child: Child,
+    mut since: Option<Timestamp>,
+    sender: mpsc::Sender<String>,
+) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
     let mut output = BufReader::new(output);
     loop {
@@ -68,7 +80,13 @@ async fn feed(mut child: Child, sender: mpsc::Sender<String>) -> std::io::Result
             entry = next_entry(&mut output) => entry?,
         };
         let Some(entry) = entry else { break };
-        for line in lines(&entry) {
+        let (at, lines) = read_entry(&entry);
+        if since.zip(at).is_some_and(|(since, at)| at < since) {
+            continue;
+        }
+        // All that follow are later, whatever becomes of the clock.
+        since = since.filter(|_| at.is_none());
+        for line in lines {
             if sender.send(line).await.is_err() {
                 break;
             }
@@ -106,6 +124,9 @@ async fn skip_line(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<
 
 #[derive(Deserialize)]
 struct Entry {
+    /// In microseconds. It comes with every entry.
+    #[serde(rename = "__REALTIME_TIMESTAMP")]
+    at: Option<String>,
     #[serde(rename = "MESSAGE")]
     message: Option<Message>,
 }
@@ -129,17 +150,20 @@ impl Message {
     }
 }
 
-/// The lines of an entry of the journal.
-fn lines(entry: &[u8]) -> Vec<String> {
-    match serde_json::from_slice::<Entry>(entry) {
-        Ok(Entry { message: Some(message) }) => {
-            let text = message.text();
-            let text = text.strip_suffix('\n').unwrap_or(&text);
-            text.split('\n').map(|line| line.trim_end_matches('\r').to_owned()).collect()
-        }
-        Ok(Entry { message: None }) => Vec::new(),
-        Err(_) => vec![TOO_LONG.to_owned()],
-    }
+/// When an entry of the journal was written, if that can be read, and its lines.
+fn read_entry(entry: &[u8]) -> (Option<Timestamp>, Vec<String>) {
+    let Ok(Entry { at, message }) = serde_json::from_slice(entry) else {
+        return (None, vec![TOO_LONG.to_owned()]);
+    };
+    let micros = at.and_then(|at| at.parse::<u64>().ok());
+    let at = micros.map(|micros| Timestamp::from_millis(micros / 1000));
+    (at, message.map(lines).unwrap_or_default())
+}
+
+fn lines(message: Message) -> Vec<String> {
+    let text = message.text();
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    text.split('\n').map(|line| line.trim_end_matches('\r').to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -159,8 +183,16 @@ mod tests {
             (r#"{"MESSAGE":"cut of"#, &[TOO_LONG]),
         ];
         for (entry, expected) in rows {
-            assert_eq!(lines(entry.as_bytes()), expected, "{entry}");
+            assert_eq!(read_entry(entry.as_bytes()).1, expected, "{entry}");
         }
+    }
+
+    #[test]
+    fn an_entry_has_its_moment() {
+        let entry = br#"{"__REALTIME_TIMESTAMP":"1395716396250999","MESSAGE":"one"}"#;
+        assert_eq!(read_entry(entry).0, Some(Timestamp::from_millis(1_395_716_396_250)));
+        let entry = br#"{"__REALTIME_TIMESTAMP":"soon","MESSAGE":"one"}"#;
+        assert_eq!(read_entry(entry).0, None);
     }
 
     #[tokio::test]
@@ -170,7 +202,7 @@ mod tests {
         let mut output = BufReader::new(&*text);
         let mut found = Vec::new();
         while let Some(entry) = next_entry(&mut output).await.expect("memory can be read") {
-            found.extend(lines(&entry));
+            found.extend(read_entry(&entry).1);
         }
         assert_eq!(found, ["a", TOO_LONG, "b"]);
     }
@@ -179,16 +211,19 @@ mod tests {
     fn the_arguments_say_what_is_asked() {
         let unit: UnitName = "a.service".parse().expect("it is a name");
         let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
-        let query = JournalQuery { lines: Some(2), follow: true };
+        let since = Some(Timestamp::from_millis(1_395_716_396_007));
+        let query = JournalQuery { lines: Some(2), since, follow: true };
         assert_eq!(
             arguments(SystemdScope::System, &unit, query).join(" "),
             format!("{all} --lines=2 --follow _SYSTEMD_UNIT=a.service")
         );
-        let query = JournalQuery { lines: None, follow: false };
+        let query = JournalQuery { since, ..JournalQuery::default() };
         let user = rustix::process::getuid().as_raw();
         assert_eq!(
             arguments(SystemdScope::User, &unit, query).join(" "),
-            format!("{all} --lines=all _SYSTEMD_USER_UNIT=a.service _UID={user}")
+            format!(
+                "{all} --lines=all --since=@1395716396.007 _SYSTEMD_USER_UNIT=a.service _UID={user}"
+            )
         );
     }
 }

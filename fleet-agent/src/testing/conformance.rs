@@ -10,7 +10,7 @@ use super::harness::{Harness, UnitKind};
 use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
 
 /// How long what must happen may take.
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Checks all promises, one after the other, on one machine. It leaves no unit behind.
 ///
@@ -40,14 +40,15 @@ pub async fn conformance(harness: &dyn Harness) {
     check.units_are_listed_in_order().await;
     check.every_change_is_reported().await;
     check.the_last_lines_come_oldest_first().await;
+    check.no_line_comes_from_before_the_moment_that_is_asked_for().await;
     let check = check.the_end_of_a_daemon_changes_nothing().await;
     let left = check.manager.list().await.expect("list");
     assert_eq!(left, [], "the suite leaves no unit behind");
 }
 
-struct Check<'a> {
-    harness: &'a dyn Harness,
-    manager: Arc<dyn ServiceManager>,
+pub(super) struct Check<'a> {
+    pub(super) harness: &'a dyn Harness,
+    pub(super) manager: Arc<dyn ServiceManager>,
 }
 
 impl<'a> Check<'a> {
@@ -95,7 +96,7 @@ impl<'a> Check<'a> {
 
     async fn a_unit_that_is_not_known_cannot_be_used(&self) {
         let unit = name("unknown.service");
-        let query = JournalQuery { lines: None, follow: false };
+        let query = JournalQuery::default();
         for result in [
             self.manager.start(&unit, Generation(1)).await,
             self.manager.restart(&unit, Generation(1)).await,
@@ -205,7 +206,7 @@ impl<'a> Check<'a> {
         let unit = self.run("reloading.service", UnitKind::Reloads).await;
         let before = self.get(&unit).await;
         self.manager.reload_unit(&unit).await.expect("it can reload");
-        let query = JournalQuery { lines: None, follow: true };
+        let query = JournalQuery { follow: true, ..JournalQuery::default() };
         let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
         let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
         assert_eq!(line.as_deref(), Some("reloaded"), "it has done what its file says");
@@ -299,24 +300,6 @@ impl<'a> Check<'a> {
         assert!(reported.contains(&unit), "an unload is a change");
     }
 
-    async fn the_last_lines_come_oldest_first(&self) {
-        let unit = self.run("writing.service", UnitKind::Writes).await;
-        let query = JournalQuery { lines: None, follow: true };
-        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
-        for expected in ["one", "two", "three"] {
-            let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
-            assert_eq!(line.as_deref(), Some(expected));
-        }
-        let query = JournalQuery { lines: Some(2), follow: false };
-        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
-        let mut lines = Vec::new();
-        while let Some(line) = journal.next().await {
-            lines.push(line);
-        }
-        assert_eq!(lines, ["two", "three"]);
-        self.unload(&unit).await;
-    }
-
     async fn the_end_of_a_daemon_changes_nothing(self) -> Self {
         let running = self.run("survivor.service", UnitKind::RunsForEver).await;
         let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
@@ -333,7 +316,7 @@ impl<'a> Check<'a> {
         check
     }
 
-    async fn load(&self, unit: &str, kind: UnitKind) -> UnitName {
+    pub(super) async fn load(&self, unit: &str, kind: UnitKind) -> UnitName {
         let unit = name(unit);
         let file = self.harness.unit(&unit, kind);
         self.manager.load(&unit, &file, Epoch(1)).await.expect("load");
@@ -341,13 +324,13 @@ impl<'a> Check<'a> {
         unit
     }
 
-    async fn run(&self, unit: &str, kind: UnitKind) -> UnitName {
+    pub(super) async fn run(&self, unit: &str, kind: UnitKind) -> UnitName {
         let unit = self.load(unit, kind).await;
         self.manager.start(&unit, Generation(1)).await.expect("start");
         unit
     }
 
-    async fn unload(&self, unit: &UnitName) {
+    pub(super) async fn unload(&self, unit: &UnitName) {
         self.manager.unload(unit).await.expect("unload");
     }
 

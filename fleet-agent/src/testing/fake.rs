@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
+    Timestamp,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{Notify, mpsc};
@@ -14,10 +15,11 @@ use tokio::sync::{Notify, mpsc};
 use super::script::{Behaviour, Call};
 use crate::{
     Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
-    StateFeed,
+    StateFeed, wall_time,
 };
 
-/// A service manager without processes, files and time of its own, which does as it is told.
+/// A service manager without processes, files and time of its own, which does as it is told. A line
+/// of output has the [`wall_time`] at which it was told to write it.
 ///
 /// It stands for the machine rather than for a daemon: hand the same one to the next daemon to
 /// play a restart of fleet, and call [`reboot`](Self::reboot) to play one of the machine.
@@ -67,7 +69,7 @@ struct FakeUnit {
     known: KnownUnit,
     state: SystemdState,
     drift: Option<Drift>,
-    lines: Vec<String>,
+    lines: Vec<(Timestamp, String)>,
     followers: Vec<mpsc::Sender<String>>,
 }
 
@@ -368,7 +370,8 @@ impl ServiceManager for FakeManager {
         let mut state = self.lock();
         let found = state.units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let (more, journal) = Journal::kept(found.lines.iter(), query);
+        let lines = found.lines.iter().map(|(at, line)| (*at, line));
+        let (more, journal) = Journal::kept(lines, query);
         found.followers.extend(more);
         Ok(journal)
     }
@@ -376,7 +379,7 @@ impl ServiceManager for FakeManager {
 
 impl FakeUnit {
     fn write(&mut self, line: &str) {
-        self.lines.push(line.to_owned());
+        self.lines.push((wall_time(), line.to_owned()));
         self.followers.retain(|follower| {
             let sent = follower.try_send(line.to_owned());
             !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))

@@ -26,6 +26,8 @@ pub enum UnitKind {
     HangsInStop,
     /// Writes the lines `one`, `two` and `three`, and runs until it is stopped.
     Writes,
+    /// Writes the line `four`, and runs until it is stopped.
+    WritesMore,
     /// Runs until it is stopped, and writes the line `reloaded` when it is to read its
     /// configuration again, unless the service manager has that for no unit.
     Reloads,
@@ -66,6 +68,9 @@ pub trait Harness: Send + Sync {
             UnitKind::Writes => {
                 "ExecStart=/bin/sh -c 'echo one; echo two; echo three; exec sleep 100000'"
                     .to_owned()
+            }
+            UnitKind::WritesMore => {
+                "ExecStart=/bin/sh -c 'echo four; exec sleep 100000'".to_owned()
             }
             UnitKind::Reloads => {
                 // A journal may not know any more whose line it is when the writer is gone.

@@ -9,6 +9,7 @@
 mod conformance;
 mod fake;
 mod harness;
+mod journals;
 mod script;
 
 pub use conformance::conformance;

@@ -34,6 +34,7 @@ impl Harness for FakeHarness {
             UnitKind::Writes => {
                 self.machine.behave(unit, Behaviour::Writes(&["one", "two", "three"]));
             }
+            UnitKind::WritesMore => self.machine.behave(unit, Behaviour::Writes(&["four"])),
             UnitKind::HangsInStop => self.machine.hang_stop(unit),
             UnitKind::Reloads => self.machine.behave(unit, Behaviour::Reloads),
             UnitKind::Broken => self.machine.fail_load(unit, "it is broken"),
@@ -98,7 +99,7 @@ async fn followers_see_what_is_written() {
     let unit = name("a.service");
     machine.load(&unit, &file(), Epoch(1)).await.expect("it loads");
     machine.write(&unit, "before");
-    let query = JournalQuery { lines: Some(1), follow: true };
+    let query = JournalQuery { lines: Some(1), since: None, follow: true };
     let mut journal = machine.journal(&unit, query).await.expect("it has a journal");
     machine.write(&unit, "after");
     assert_eq!(journal.next().await.as_deref(), Some("before"));

@@ -147,7 +147,7 @@ impl Bench {
     }
 
     pub(crate) async fn log(&self, unit: &str) -> Vec<String> {
-        let query = JournalQuery { lines: None, follow: false };
+        let query = JournalQuery::default();
         let mut journal = self.journal(unit, query).await;
         let mut lines = Vec::new();
         while let Some(line) = journal.next().await {

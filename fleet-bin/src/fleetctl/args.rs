@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use fleet_unitfile::{Timespan, parse_timespan};
 
 use super::machine_args::MachineArgs;
 
@@ -235,9 +236,12 @@ pub(crate) struct JournalArgs {
     /// A name; ".service" is added where no type is given.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
-    /// How many lines of the past to print.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    pub(crate) lines: u32,
+    /// How many lines of the past to print at most: 10, or all of the time that is asked for.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) lines: Option<u32>,
+    /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
+    #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
+    pub(crate) since: Option<Timespan>,
     /// Go on with what the unit writes from now on, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,

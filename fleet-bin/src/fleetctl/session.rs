@@ -212,7 +212,7 @@ impl Session {
         machine: Option<String>,
         lines: u32,
     ) -> Result<Vec<String>, CliError> {
-        let options = JournalOptions { lines: Some(lines), follow: false, machine };
+        let options = JournalOptions { lines: Some(lines), machine, ..JournalOptions::default() };
         let mut journal = self.journal(name, &options).await?;
         let mut read = Vec::new();
         while let Some(line) = next_line(&mut journal, name).await? {

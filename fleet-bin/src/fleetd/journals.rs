@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{JournalQuery, ServiceManager, Shutdown};
-use fleet_core::MachineId;
+use fleet_agent::{JournalQuery, ServiceManager, Shutdown, wall_time};
+use fleet_core::{MachineId, Timestamp};
 use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 
@@ -35,8 +35,12 @@ impl Journals for LocalJournals {
     ) -> Result<JournalStream, JournalError> {
         let manager = self.managers.get(machine);
         let manager = manager.ok_or_else(|| JournalError::NotHere { machine: machine.clone() })?;
-        let lines = usize::try_from(query.lines).unwrap_or(usize::MAX);
-        let query = JournalQuery { lines: Some(lines), follow: query.follow };
+        let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
+        // The machine is this one, so its clock is the one that counts.
+        let origin = Timestamp::default();
+        let before = |age| origin.after(wall_time().since(origin.after(age)));
+        let since = query.since.map(before);
+        let query = JournalQuery { lines, since, follow: query.follow };
         let journal = manager.journal(unit, query).await;
         let journal = journal.map_err(|error| JournalError::Failed(error.into()))?;
         let source = (journal, self.shutdown.clone());

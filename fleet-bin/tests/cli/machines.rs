@@ -71,6 +71,40 @@ async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_of_a_unit_says_why_it_stays_on_a_machine_that_is_drained() {
+    let cluster = cluster().await;
+    cluster.run("machine drain m1").await.ok();
+    insta::assert_snapshot!(told(&cluster, "status -n 0 here web").await, @r"
+    exit 0
+    here.service
+          Hash: d86b6bb
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+     Held back: (why)
+
+    web.service
+          Hash: 6cff462
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+    ");
+    let json = cluster.run("status -n 0 here web -o json").await.ok().stdout;
+    let statuses: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(statuses[0]["machines"][0]["held"], WHY);
+    assert_eq!(statuses[1]["machines"][0].get("held"), None, "it only has not moved yet");
+    cluster.run("machine cordon m1").await.ok();
+    let status = cluster.run("status -n 0 here").await.ok().stdout;
+    assert!(!status.contains("Held back"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
     let cluster = cluster().await;
     insta::assert_snapshot!(told(&cluster, "machine drain m1 --keep-up 1 -o json").await, @r#"

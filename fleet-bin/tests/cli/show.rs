@@ -147,6 +147,19 @@ async fn journals_come_from_the_machine_that_is_asked_for() {
     exit 0
     {"line":"web.service on m1: 1","unit":"web.service"}
     "#);
+    insta::assert_snapshot!(cluster.run("journal --since 1h30min web").await, @r"
+    exit 0
+    web.service on m1: 1, at most 5400s old
+    web.service on m1: 2, at most 5400s old
+    web.service on m1: 3, at most 5400s old
+    web.service on m1: 4, at most 5400s old
+    ");
+    let all = cluster.run("journal --since infinity web").await.ok().stdout;
+    assert_eq!(all.lines().count(), 4, "all, without a number");
+    insta::assert_snapshot!(cluster.run("journal -S 90 -n 1 web").await, @r"
+    exit 0
+    web.service on m1: 1, at most 90s old
+    ");
     insta::assert_snapshot!(cluster.run("journal all").await, @r"
     exit 1
     ---

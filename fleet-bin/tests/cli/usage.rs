@@ -42,6 +42,7 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
     for line in [
         "strat web",
         "start --wrong web",
+        "journal --since noon web",
         "start",
         "list-units --fields=nothing",
         "list-units -o xml",

@@ -200,6 +200,9 @@ fn a_journal_is_followed_until_the_cluster_ends() {
     assert_eq!(lines.next().unwrap().unwrap(), "early");
     std::fs::write(gate, "").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "late");
+    let since = |span: &str| cluster.succeed(&["journal", "--since", span, "talker.service"]);
+    assert_eq!(since("1h"), "early\nlate\n");
+    crate::daemon::wait_for("what was written is past", || since("1us").is_empty().then_some(()));
 
     assert!(cluster.end_daemon(Signal::INT).success());
     assert!(follow.wait().unwrap().success(), "the end of the cluster is the end of the journal");

@@ -1,5 +1,6 @@
 //! Reading a journal line by line.
 
+use fleet_unitfile::Timespan;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
@@ -9,8 +10,12 @@ use super::{ClientError, Endpoint};
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// How many of the lines that are already there; `None` leaves it to the server.
+    /// How many of the lines that are already there; `None` leaves it to the server, which sends
+    /// all with `since` and a few without.
     pub lines: Option<u32>,
+    /// How long ago the first of these lines was written at most, by the clock of the unit's
+    /// machine; `None` leaves none out.
+    pub since: Option<Timespan>,
     /// Whether lines to come are wanted too.
     pub follow: bool,
     /// The machine whose lines are wanted; `None` is the one that the unit is placed on.
@@ -20,10 +25,12 @@ pub struct JournalOptions {
 impl JournalOptions {
     pub(super) fn query(&self) -> Query {
         let lines = self.lines.map(|lines| lines.to_string());
+        let since = self.since.map(|since| since.to_string());
         Query::new()
             .with("follow", self.follow.then_some("1"))
             .with("lines", lines.as_deref())
             .with("machine", self.machine.as_deref())
+            .with("since", since.as_deref())
     }
 }
 

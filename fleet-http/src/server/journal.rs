@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot, Unit};
-use fleet_unitfile::parse_bool;
+use fleet_unitfile::{parse_bool, parse_timespan};
 use futures_util::StreamExt as _;
 
 use super::api::Shared;
@@ -15,7 +15,9 @@ use super::failure::{Failure, chain};
 use super::journals::{JournalError, JournalQuery};
 use crate::wire;
 
-/// `GET /units/<name>/journal?lines=N&follow=1&machine=ID`
+/// `GET /units/<name>/journal?lines=N&since=SPAN&follow=1&machine=ID`
+///
+/// With `since` and without `lines` it is all lines of that time, otherwise ten.
 ///
 /// An error after the first line cannot be told any more, so it cuts the answer off.
 pub(super) async fn journal(
@@ -44,12 +46,17 @@ async fn line(line: Result<String, JournalError>) -> Result<String, JournalError
 
 fn query(params: &Params) -> Result<JournalQuery, Failure> {
     let mut query = JournalQuery::default();
+    if let Some(text) = params.first("since") {
+        let span = parse_timespan(text)
+            .map_err(|error| Failure::bad(format!("invalid value of since: {text:?}: {error}")))?;
+        (query.since, query.lines) = (span.as_duration(), None);
+    }
     if let Some(text) = params.first("lines") {
         let lines = text.parse().ok().filter(|lines| *lines <= JournalQuery::MOST_LINES);
-        query.lines = lines.ok_or_else(|| {
+        query.lines = Some(lines.ok_or_else(|| {
             let most = JournalQuery::MOST_LINES;
             Failure::bad(format!("invalid value of lines: {text:?} is no number from 0 to {most}"))
-        })?;
+        })?);
     }
     if let Some(text) = params.first("follow") {
         query.follow = parse_bool(text).ok_or_else(|| {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
@@ -34,8 +35,11 @@ pub type JournalStream = Pin<Box<dyn Stream<Item = Result<String, JournalError>>
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalQuery {
-    /// How many of the lines that are already there, counted from the end.
-    pub lines: u32,
+    /// How many of the lines that are already there, counted from the end; `None` is all.
+    pub lines: Option<u32>,
+    /// How long ago the first of these lines was written at most, by the clock of the machine that
+    /// the unit is on; `None` leaves none out.
+    pub since: Option<Duration>,
     /// Whether lines to come are wanted too.
     pub follow: bool,
 }
@@ -48,7 +52,7 @@ impl JournalQuery {
 impl Default for JournalQuery {
     /// The last ten lines.
     fn default() -> Self {
-        Self { lines: 10, follow: false }
+        Self { lines: Some(10), since: None, follow: false }
     }
 }
 

@@ -234,9 +234,10 @@ impl Journals for Shelf {
             "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
             _ => return Err(JournalError::NotHere { machine: machine.clone() }),
         }
-        let (unit, lines) = (unit.clone(), query.lines);
-        let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}")));
-        if query.lines == BREAKS {
+        let (unit, lines) = (unit.clone(), query.lines.unwrap_or(12));
+        let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
+        let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}{age}")));
+        if lines == BREAKS {
             let cut = stream::once(async { Err(JournalError::Failed("cut".into())) });
             return Ok(there.chain(cut).boxed());
         }

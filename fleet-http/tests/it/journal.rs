@@ -36,6 +36,8 @@ async fn refusals_say_where_the_lines_are() {
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
         ("a.service/journal?lines=100001", 400, "invalid value of lines: "),
+        ("a.service/journal?since=noon", 400, "invalid value of since: "),
+        ("a.service/journal?since=", 400, "invalid value of since: "),
         ("a.service/journal?follow=maybe", 400, "invalid value of follow: "),
     ];
     for (path, status, beginning) in cases {
@@ -78,7 +80,7 @@ async fn a_global_unit_needs_a_choice_only_where_there_is_one() {
 #[tokio::test]
 async fn a_client_reads_line_by_line_as_they_come() {
     let server = placed("m1").await;
-    let options = JournalOptions { lines: Some(3), follow: true, machine: None };
+    let options = JournalOptions { lines: Some(3), follow: true, ..JournalOptions::default() };
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     for number in 1..=3 {
         let line = journal.next_line().await.unwrap().unwrap();
@@ -87,6 +89,26 @@ async fn a_client_reads_line_by_line_as_they_come() {
     // A journal that is followed never ends, but the server does.
     server.stop().await;
     assert!(matches!(journal.next_line().await, Err(ClientError::Broken { .. })));
+}
+
+#[tokio::test]
+async fn the_span_of_time_reaches_who_has_the_lines() {
+    let server = placed("m1").await;
+    let path = "/fleet/v1/units/a.service/journal";
+    for (query, lines, first) in [
+        ("since=1min%2030s", 12, "a.service 1, at most 90s old"),
+        ("since=1min%2030s&lines=2", 2, "a.service 1, at most 90s old"),
+        ("since=infinity&lines=2", 2, "a.service 1"),
+    ] {
+        let answer = server.get(&format!("{path}?{query}")).await;
+        assert_eq!(answer.body.lines().count(), lines, "{query}");
+        assert_eq!(answer.body.lines().next(), Some(first), "{query}");
+    }
+    let since = Some("1500ms".parse().unwrap());
+    let options = JournalOptions { since, ..JournalOptions::default() };
+    let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
+    let line = journal.next_line().await.unwrap().unwrap();
+    assert_eq!(line, "a.service 1, at most 1.5s old");
 }
 
 #[tokio::test]

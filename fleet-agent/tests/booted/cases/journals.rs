@@ -20,7 +20,7 @@ pub(crate) async fn a_journal_is_followed() {
     bench.run("writer.service", &text).await;
     shell("printf 'zero\\n' >/run/l; mv /run/l /run/line0");
     let unit = name("writer.service");
-    let query = JournalQuery { lines: None, follow: true };
+    let query = JournalQuery { follow: true, ..JournalQuery::default() };
     let mut journal = bench.manager.journal(&unit, query).await.expect("it has one");
     assert_eq!(next(&mut journal).await.as_deref(), Some("zero"));
     shell("printf '\\377odd\\ntwo\\n' >/run/l; mv /run/l /run/line1");
@@ -33,7 +33,7 @@ pub(crate) async fn a_journal_is_followed() {
     drop(journal);
     wait_until("the reader's end is the end of who reads for it", async || readers().is_empty())
         .await;
-    let query = JournalQuery { lines: Some(2), follow: false };
+    let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
     let mut journal = bench.manager.journal(&unit, query).await.expect("it has one");
     assert_eq!(next(&mut journal).await.as_deref(), Some("two"));
     assert_eq!(next(&mut journal).await.map(|line| line.len()), Some(20_000));

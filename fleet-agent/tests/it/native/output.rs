@@ -11,7 +11,7 @@ async fn both_outputs_are_kept_in_order() {
         .run("a.service", "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2; echo 3'\n")
         .await;
     assert_eq!(bench.log("a.service").await, ["1", "2", "3"]);
-    let query = JournalQuery { lines: Some(2), follow: false };
+    let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
     let mut journal = bench.journal("a.service", query).await;
     assert_eq!(journal.next().await.as_deref(), Some("2"));
     bench.start("a.service").await.expect("it runs again");
@@ -41,7 +41,7 @@ async fn followers_see_new_lines_and_end_with_the_unit() {
     let bench = Bench::new().await;
     let script = "trap \"echo new\" HUP; echo old; while :; do sleep 0.01; done";
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
-    let query = JournalQuery { lines: None, follow: true };
+    let query = JournalQuery { follow: true, ..JournalQuery::default() };
     let mut journal = bench.journal("a.service", query).await;
     for expected in ["old", "new", "new"] {
         let next = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line comes");

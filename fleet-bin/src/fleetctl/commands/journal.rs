@@ -36,7 +36,9 @@ pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(),
         Some(start) => Some(context.session.machine_named(start).await?.id),
         None => None,
     };
-    let options = JournalOptions { lines: Some(args.lines), follow: args.follow, machine };
+    // Whoever says since when wants all of it; otherwise a few lines will do.
+    let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
+    let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
     let mut journal = context.session.journal(&name, &options).await?;
     while let Some(line) = next_line(&mut journal, &name).await? {
         let text = format!("{line}\n");

@@ -1,5 +1,6 @@
 //! `status`: all that is known of units, with the last lines that they wrote.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ struct OnMachine {
     restarts: u32,
     #[serde(skip_serializing_if = "String::is_empty")]
     problem: String,
+    /// Why it stays for now, though its machine is drained.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    held: String,
     journal: Vec<String>,
 }
 
@@ -67,7 +71,9 @@ impl Record for Status {
 /// Runs the command. The exit codes are those that `systemctl status` has from the LSB: 0 when all
 /// units are active everywhere they are, 3 when some is not, 4 when some is not known.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
-    let machines = Machines::new(&context.session.machines().await?);
+    let present = context.session.machines().await?;
+    let machines = Machines::new(&present);
+    let mut drains = Drains { present, known: BTreeMap::new() };
     let mut exit = Exit::Success;
     let mut gap = "";
     for unit in unit_args(&args.units)? {
@@ -78,6 +84,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
             continue;
         };
         let mut status = Status::new(known, &sight, &machines);
+        drains.tell(context, &mut status).await?;
         if context.output.format() != Format::Name && args.lines > 0 {
             add_journals(context, &unit.name, &mut status, args.lines).await;
         }
@@ -89,6 +96,32 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     }
     context.output.finish()?;
     Ok(exit)
+}
+
+/// The drains of the machines that are present, each looked at once.
+struct Drains {
+    present: Vec<wire::Machine>,
+    known: BTreeMap<String, Option<wire::DrainReport>>,
+}
+
+impl Drains {
+    /// Says why a unit is held back on its machine.
+    async fn tell(&mut self, context: &Context, status: &mut Status) -> Result<(), CliError> {
+        let is_drained = |id: &str| {
+            self.present.iter().any(|machine| machine.id == id && machine.intent == "drained")
+        };
+        for on in status.machines.iter_mut().filter(|on| is_drained(&on.machine)) {
+            if !self.known.contains_key(&on.machine) {
+                let report = match on.machine.parse() {
+                    Ok(id) => context.session.draining(&id).await?,
+                    Err(_) => None,
+                };
+                self.known.insert(on.machine.clone(), report);
+            }
+            on.say_why_held(&status.unit, self.known.get(&on.machine).and_then(Option::as_ref));
+        }
+        Ok(())
+    }
 }
 
 /// Adds the last lines from each machine. Why some cannot be had is said in their place.
@@ -169,8 +202,14 @@ impl OnMachine {
             main_pid: state.main_pid,
             restarts: state.restarts,
             problem: state.problem,
+            held: String::new(),
             journal: Vec::new(),
         }
+    }
+
+    fn say_why_held(&mut self, unit: &str, report: Option<&wire::DrainReport>) {
+        let held = report.and_then(|report| report.held.iter().find(|held| held.unit == unit));
+        self.held = held.map(|held| held.reason.clone()).unwrap_or_default();
     }
 
     fn write(&self, text: &mut String) {
@@ -189,6 +228,7 @@ impl OnMachine {
             line(text, "Restarts", &self.restarts.to_string());
         }
         line(text, "Problem", &self.problem);
+        line(text, "Held back", &self.held);
         if !self.journal.is_empty() {
             text.push('\n');
         }

@@ -1,0 +1,113 @@
+//! The part of the conformance suite that is about the output of units.
+
+use std::time::Duration;
+
+use fleet_core::{Epoch, Generation, Timestamp};
+use fleet_unitfile::UnitName;
+
+use super::conformance::{Check, DEADLINE};
+use super::harness::UnitKind;
+use crate::{Clock as _, Journal, JournalQuery, SystemClock, wall_time};
+
+/// What is less apart may count as one moment: files are dated by a coarse clock.
+const APART: Duration = Duration::from_millis(50);
+
+impl Check<'_> {
+    pub(super) async fn the_last_lines_come_oldest_first(&self) {
+        let unit = self.run("writing.service", UnitKind::Writes).await;
+        let query = JournalQuery { follow: true, ..JournalQuery::default() };
+        let mut journal = self.journal(&unit, query).await;
+        assert_eq!(next(&mut journal, 3).await, ["one", "two", "three"]);
+        let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
+        assert_eq!(all(self.journal(&unit, query).await).await, ["two", "three"]);
+        self.unload(&unit).await;
+    }
+
+    pub(super) async fn no_line_comes_from_before_the_moment_that_is_asked_for(&self) {
+        let start = wall_time();
+        let unit = self.run("dated.service", UnitKind::Writes).await;
+        let query = JournalQuery { follow: true, ..JournalQuery::default() };
+        let mut followed = self.journal(&unit, query).await;
+        assert_eq!(next(&mut followed, 3).await, ["one", "two", "three"]);
+        let between = wait_for_another_moment().await;
+
+        let future = Some(between.after(Duration::from_secs(3600)));
+        let query = JournalQuery { since: future, ..JournalQuery::default() };
+        assert_eq!(all(self.journal(&unit, query).await).await, [""; 0], "nothing is of then");
+        let query = JournalQuery { since: future, follow: true, ..query };
+        let mut from_now_on = self.journal(&unit, query).await;
+
+        let file = self.harness.unit(&unit, UnitKind::WritesMore);
+        self.manager.load(&unit, &file, Epoch(2)).await.expect("load");
+        self.manager.reload().await.expect("reload");
+        self.manager.restart(&unit, Generation(2)).await.expect("restart");
+        assert_eq!(next(&mut followed, 1).await, ["four"]);
+        assert_eq!(next(&mut from_now_on, 1).await, ["four"], "what is new comes all the same");
+
+        self.these_lines_come(&unit, start, between).await;
+        self.unload(&unit).await;
+    }
+
+    /// Of the lines `one` to `three`, written since `start`, and `four`, since `between`.
+    async fn these_lines_come(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
+        let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
+            (start, None, &["one", "two", "three", "four"]),
+            (start, Some(2), &["three", "four"]),
+            (between, None, &["four"]),
+            (between, Some(1), &["four"]),
+            (between, Some(3), &["four"]),
+            (between, Some(0), &[]),
+        ];
+        for (since, lines, expected) in rows {
+            let query = JournalQuery { since: Some(since), lines, follow: false };
+            let found = all(self.journal(unit, query).await).await;
+            assert_eq!(found, expected, "the last {lines:?} since {since:?}");
+        }
+        let query = JournalQuery { since: Some(between), lines: Some(3), follow: true };
+        let mut followed = self.journal(unit, query).await;
+        assert_eq!(next(&mut followed, 1).await, ["four"], "followed, too");
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Journal {
+        self.manager.journal(unit, query).await.expect("a journal")
+    }
+}
+
+/// So many lines, as they come.
+async fn next(journal: &mut Journal, lines: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    while found.len() < lines {
+        let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line in time");
+        found.push(line.expect("the journal goes on"));
+    }
+    found
+}
+
+/// All lines of a journal that is not followed.
+async fn all(mut journal: Journal) -> Vec<String> {
+    let read = async {
+        let mut lines = Vec::new();
+        while let Some(line) = journal.next().await {
+            lines.push(line);
+        }
+        lines
+    };
+    tokio::time::timeout(DEADLINE, read).await.expect("the journal ends")
+}
+
+/// A moment that is not that of anything before, nor of anything later.
+async fn wait_for_another_moment() -> Timestamp {
+    wait_until_after(wall_time()).await;
+    let moment = wall_time();
+    wait_until_after(moment).await;
+    moment
+}
+
+async fn wait_until_after(moment: Timestamp) {
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(DEADLINE);
+    while wall_time() < moment.after(APART) {
+        assert!(clock.now() < deadline, "the wall clock goes on");
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
