@@ -10,6 +10,7 @@ use fleet_store::{
     EmbeddedStore, ExpectUnit, Layout, Lineage, NewUnit, Place, PlacementWrites, Registry, Store,
 };
 use fleet_unitfile::UnitFile;
+use serde_json::Value;
 
 use crate::daemon::{told, wait_for};
 use crate::run::{Machine, UNIT};
@@ -37,12 +38,15 @@ fn run_one_after_the_other(machine: &mut Machine, contents: &[u32]) {
     machine.end();
 }
 
-fn wait_until_it_sleeps(machine: &Machine, seconds: u32) {
+/// Returns what is shown of the unit then. What a daemon showed before it was started again goes
+/// before the same comes anew, so another look might find nothing.
+fn wait_until_it_sleeps(machine: &Machine, seconds: u32) -> Value {
     wait_for(&format!("the unit sleeps for {seconds} seconds"), || {
-        let pid = machine.row()?["mainPID"].as_i64()?;
+        let row = machine.row()?;
+        let pid = row["mainPID"].as_i64()?;
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
-        command.contains(&seconds.to_string()).then_some(())
-    });
+        command.contains(&seconds.to_string()).then_some(row)
+    })
 }
 
 async fn open(path: &Path) -> EmbeddedStore {
@@ -73,8 +77,8 @@ fn a_machine_follows_a_store_that_was_made_anew() {
     let mut machine = Machine::new();
     run_one_after_the_other(&mut machine, &[1001, 1002, 1003]);
     machine.start();
-    wait_until_it_sleeps(&machine, 1003);
-    let id = machine.row().expect("the unit runs")["machine"].as_str().unwrap().parse().unwrap();
+    let row = wait_until_it_sleeps(&machine, 1003);
+    let id = row["machine"].as_str().unwrap().parse().unwrap();
     machine.end();
     let path = machine.path("data/store.redb");
     std::fs::remove_file(&path).unwrap();
