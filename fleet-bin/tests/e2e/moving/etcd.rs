@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -122,13 +123,16 @@ fn etcd_takes_a_cluster_over_and_gives_it_back_and_no_unit_notices() {
 #[ignore = "needs etcd: run by scripts/test"]
 fn the_keys_of_a_fleet_v1_in_a_real_etcd_are_imported() {
     let etcd = Etcd::start();
-    let numbers: Vec<u8> = vec![171; 20];
+    let text = "[Service]\nExecStart=/bin/sleep infinity\n";
+    let hash = UnitFile::parse(text).unwrap().hash().to_string();
+    let byte = |at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap();
+    let numbers: Vec<u8> = (0..hash.len()).step_by(2).map(byte).collect();
     let object = json!({ "Name": "steady.service", "UnitHash": numbers }).to_string();
-    let content = json!({ "Raw": "[Service]\nExecStart=/bin/sleep infinity\n" }).to_string();
+    let content = json!({ "Raw": text }).to_string();
     etcd.set("job/steady.service/object", &object);
     etcd.set("job/steady.service/target-state", "launched");
     etcd.set("job/steady.service/target", "gone");
-    etcd.set(&format!("unit/{}", "ab".repeat(20)), &content);
+    etcd.set(&format!("unit/{hash}"), &content);
     etcd.set("engine/version", "1");
     let dump = etcd.ask("GET", "/v2/keys/_coreos.com/fleet?recursive=true", "").unwrap();
 
