@@ -24,9 +24,12 @@ fn no_unit_ends_while_etcd_is_away(leave: &str, come_back: &str) {
     cluster.kit.exec(STORE, come_back);
     cluster.wait_present(&MACHINES);
 
-    // Orders are carried out again, on each machine, and nobody was moved meanwhile.
-    cluster.start("after-global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
-    cluster.start("late.service", SLEEP);
+    // Orders are carried out again, on each machine, and nobody was moved meanwhile. An etcd that
+    // has hung may end the leases of all machines first, so that each has to join again.
+    cluster.write("after-global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
+    cluster.succeed(&["start", "--no-block", "after-global.service", "late.service"]);
+    cluster.wait_exactly("after-global.service", &MACHINES);
+    cluster.wait_one("late.service");
     assert_eq!(cluster.runs("steady*"), before, "no unit was disturbed");
     cluster.succeed(&["destroy", "steady@0.service"]);
     cluster.wait_exactly("steady@0.service", &[]);
