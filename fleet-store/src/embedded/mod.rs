@@ -2,6 +2,8 @@
 
 mod backup;
 mod disk;
+mod queue;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -13,20 +15,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::Revision;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 use disk::{Disk, Kept};
-use writer::{Failure, Request, Shown, Writer};
+use queue::{Queue, Request};
+use shown::Shown;
+use writer::{Failure, Writer, wake_for_leases};
 
 /// A [`Store`] in one file, without a server: what was acknowledged survives the loss of power.
 ///
 /// One process may have the file open. All of the store is held in memory, too, and reads are
-/// served from there. Writes go to one task that takes all that wait, applies them in order, makes
-/// them durable by one write of the file, and only then shows and acknowledges them. So many
-/// writers at once cost little more than one.
+/// served from there. Writes go to one thread, which works while there are any: it takes all that
+/// wait, applies them in order, makes them durable by one write of the file, and only then shows
+/// and acknowledges them. So many writers at once cost little more than one.
 ///
 /// Leases are durable, and each has its whole time to live again when the store is opened. The
 /// changes of the past are not: a watch from before the opening is refused as
@@ -41,12 +44,8 @@ use writer::{Failure, Request, Shown, Writer};
 #[derive(Debug)]
 pub struct EmbeddedStore {
     shown: Arc<Shown>,
-    requests: mpsc::Sender<Request>,
-    writer: JoinHandle<()>,
+    queue: Arc<Queue>,
 }
-
-/// How many requests may wait for the writer; a caller beyond that waits for its turn.
-const MOST_WAITING: usize = 1024;
 
 impl EmbeddedStore {
     /// Opens the store in the file at `path`, or makes an empty one if there is no such file. The
@@ -73,18 +72,21 @@ impl EmbeddedStore {
     }
 
     fn over(disk: Disk, kept: Kept) -> Self {
-        let (requests, queue) = mpsc::channel(MOST_WAITING);
-        let (writer, shown) = Writer::new(disk, kept, Clock::start(), queue);
-        Self { shown, requests, writer: tokio::spawn(writer.run()) }
+        let clock = Clock::start();
+        let (writer, shown) = Writer::new(disk, kept, clock);
+        let next_end = writer.next_end();
+        let queue = Queue::new(writer);
+        tokio::spawn(wake_for_leases(clock, next_end, Arc::downgrade(&queue)));
+        Self { shown, queue }
     }
 
     /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store
-    /// does the same, a little later.
+    /// does the same, a little later if it is being written.
     pub async fn close(self) {
-        drop(self.requests);
-        if let Err(error) = self.writer.await {
-            tracing::error!(%error, "the store's writer failed");
-        }
+        let (closed, wait) = oneshot::channel();
+        let asked = self.queue.put(Request::Close(closed)).await;
+        // If nobody answers, the writer is gone, and the file is free already.
+        drop((asked, wait.await));
     }
 
     /// Has the writer do something, and waits for its answer.
@@ -94,8 +96,7 @@ impl EmbeddedStore {
         unanswered: fn(Failure) -> StoreError,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.requests.send(request(answer)).await;
-        sent.map_err(|_| Failure::gone().unavailable())?;
+        self.queue.put(request(answer)).await.map_err(Failure::unavailable)?;
         answered.await.map_err(|_| unanswered(Failure::gone()))?
     }
 }

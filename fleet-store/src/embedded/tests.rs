@@ -14,11 +14,16 @@ use super::*;
 struct Frail {
     bytes: Arc<InMemoryBackend>,
     broken: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
 }
 
 impl Frail {
     fn new() -> Self {
-        Self { bytes: Arc::new(InMemoryBackend::new()), broken: Arc::default() }
+        Self {
+            bytes: Arc::new(InMemoryBackend::new()),
+            broken: Arc::default(),
+            panics: Arc::default(),
+        }
     }
 
     fn set_broken(&self, broken: bool) {
@@ -26,6 +31,7 @@ impl Frail {
     }
 
     fn check(&self) -> io::Result<()> {
+        assert!(!self.panics.load(Ordering::SeqCst), "what cannot be");
         if self.broken.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -144,12 +150,75 @@ async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
     store.commit(put("d")).await.unwrap();
 }
 
+#[test]
+fn a_store_whose_runtime_is_gone_says_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let store = first.block_on(async { store_on(&Frail::new(), true) });
+    second.block_on(store.commit(put("a"))).unwrap();
+    drop(first);
+    for _ in 0..2 {
+        assert!(is_unavailable(&second.block_on(store.commit(put("b")))));
+    }
+    assert_eq!(second.block_on(store.read("")).unwrap().entries.len(), 1);
+    second.block_on(store.close());
+}
+
+/// A file whose library takes what it finds there for impossible.
 #[tokio::test]
-async fn a_store_whose_writer_is_gone_says_so() {
+async fn a_write_that_panics_ends_writing() {
+    let file = Frail::new();
+    let store = store_on(&file, true);
+    file.panics.store(true, Ordering::SeqCst);
+    let lost = store.commit(put("a")).await;
+    assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    file.panics.store(false, Ordering::SeqCst);
+    assert!(is_unavailable(&store.commit(put("b")).await));
+    assert!(store.read("").await.unwrap().entries.is_empty());
+}
+
+/// Whoever stops waiting for an answer has asked nevertheless, and nobody behind it waits longer.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_done_as_a_whole() {
     let store = store_on(&Frail::new(), true);
-    store.writer.abort();
-    while !store.writer.is_finished() {
+    for number in 0..200 {
+        let keys = [format!("a/{number:03}"), format!("b/{number:03}")];
+        let both = Transaction::new().put(keys[0].as_str(), "1").put(keys[1].as_str(), "1");
+        let mut asked = store.commit(both);
+        let polled = std::future::poll_fn(|context| {
+            let _whether_it_is_done_already = asked.as_mut().poll(context).is_ready();
+            std::task::Poll::Ready(())
+        });
+        polled.await;
+        drop(asked);
         tokio::task::yield_now().await;
     }
-    assert!(is_unavailable(&store.commit(put("a")).await));
+    store.commit(put("last")).await.unwrap();
+    assert_eq!(store.read("").await.unwrap().entries.len(), 401);
+}
+
+#[tokio::test]
+async fn a_store_that_is_closed_or_dropped_gives_its_file_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.redb");
+    for round in 1..=20 {
+        let store = wait_to_open(&path).await;
+        store.commit(put("a")).await.unwrap();
+        store.close().await;
+        let store = EmbeddedStore::open(&path).await.unwrap();
+        assert_eq!(store.read("").await.unwrap().revision, Revision(round));
+    }
+}
+
+/// A store that was dropped may still have its file for as long as a write takes.
+async fn wait_to_open(path: &Path) -> EmbeddedStore {
+    let begin = std::time::Instant::now();
+    loop {
+        match EmbeddedStore::open(path).await {
+            Err(StoreError::InUse { .. }) if begin.elapsed() < Duration::from_secs(60) => {
+                tokio::task::yield_now().await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }

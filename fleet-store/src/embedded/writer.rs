@@ -1,35 +1,17 @@
-//! The one task that writes: it takes all that waits, and answers when the file has it.
+//! The one that writes: it takes all that waits, and answers when the file has it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fleet_core::{Revision, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use fleet_core::Timestamp;
+use tokio::sync::watch;
 
 use super::disk::{Disk, Kept};
+use super::queue::{Answer, Queue, Request};
+use super::shown::Shown;
 use crate::clock::Clock;
-use crate::watch::Watchers;
-use crate::{
-    Changes, Commit, EndedLease, Keyspace, LeaseId, Listing, StoreError, Transaction, Watch,
-};
-
-/// Where an answer goes.
-type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// What the writer is asked for.
-#[derive(Debug)]
-pub(super) enum Request {
-    Commit(Transaction, Answer<Commit>),
-    Grant(Duration, Answer<LeaseId>),
-    Renew(LeaseId, Answer<()>),
-    Revoke(LeaseId, Answer<()>),
-}
-
-/// What readers see: the state that the file has.
-#[derive(Debug)]
-pub(super) struct Shown {
-    inner: Mutex<(Keyspace, Watchers)>,
-}
+use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
 
 /// What one write of the file makes durable.
 #[derive(Debug, Default)]
@@ -40,72 +22,87 @@ pub(super) struct Batch {
 }
 
 /// Gives an answer once it is known whether the file has what it speaks of.
-type Owed = Box<dyn FnOnce(Option<&Failure>) + Send>;
+pub(super) type Owed = Box<dyn FnOnce(Option<&Failure>) + Send>;
 
+#[derive(Debug)]
 pub(super) struct Writer {
     /// The state with all that was asked, a little ahead of what is shown. Values are shared with
     /// what is shown, so it costs little.
     keyspace: Keyspace,
     shown: Arc<Shown>,
     clock: Clock,
-    queue: mpsc::Receiver<Request>,
+    /// When the next lease ends, which somebody else waits for.
+    next_end: watch::Sender<Option<Timestamp>>,
     /// The file, or why it is of no more use.
     disk: Result<Disk, Failure>,
 }
-
-/// How many requests one write of the file may serve.
-const MOST_AT_ONCE: usize = 256;
 
 /// How much later than due the writer may come to end a lease. If it comes later, the disk or the
 /// whole process was held up, so renewals could not be taken in time either: none ends then.
 const LATE: Duration = Duration::from_secs(1);
 
+/// Sets the writer to work whenever a lease may be over, for as long as there is a writer.
+pub(super) async fn wake_for_leases(
+    clock: Clock,
+    mut next_end: watch::Receiver<Option<Timestamp>>,
+    queue: Weak<Queue>,
+) {
+    loop {
+        let due = *next_end.borrow_and_update();
+        tokio::select! {
+            changed = next_end.changed() => if changed.is_err() { return },
+            () = clock.wait_until(due) => {
+                let Some(queue) = queue.upgrade() else { return };
+                queue.put_at_once(Request::Expire);
+                drop(queue);
+                // The writer ends it, or has just renewed it: another one is the next then.
+                if next_end.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 impl Writer {
-    pub(super) fn new(
-        disk: Disk,
-        kept: Kept,
-        clock: Clock,
-        queue: mpsc::Receiver<Request>,
-    ) -> (Self, Arc<Shown>) {
+    pub(super) fn new(disk: Disk, kept: Kept, clock: Clock) -> (Self, Arc<Shown>) {
         let mut ahead = Keyspace::restore(kept.revision, kept.last_lease, kept.entries);
-        let shown = Mutex::new((ahead.clone(), Watchers::default()));
-        let shown = Arc::new(Shown { inner: shown });
+        let shown = Arc::new(Shown::new(ahead.clone()));
         for (lease, ttl) in kept.leases {
             ahead.restore_lease(clock.now(), lease, ttl);
         }
         let keyspace = ahead.with_history(0); // nobody watches this one
-        (Self { keyspace, shown: shown.clone(), clock, queue, disk: Ok(disk) }, shown)
+        let next_end = watch::Sender::new(keyspace.next_expiry());
+        (Self { keyspace, shown: shown.clone(), clock, next_end, disk: Ok(disk) }, shown)
     }
 
-    /// Works until the store is gone and all that was asked is done.
-    pub(super) async fn run(mut self) {
-        let mut requests = Vec::new();
-        loop {
-            // A store that cannot write must not end a lease either: nobody could be told.
-            let expiry = self.disk.as_ref().ok().and_then(|_| self.keyspace.next_expiry());
-            tokio::select! {
-                taken = self.queue.recv_many(&mut requests, MOST_AT_ONCE) => if taken == 0 {
-                    return;
-                },
-                () = self.clock.wait_until(expiry) => {}
-            }
-            self.serve(requests.drain(..)).await;
-        }
+    /// Tells when the next lease ends.
+    pub(super) fn next_end(&self) -> watch::Receiver<Option<Timestamp>> {
+        self.next_end.subscribe()
     }
 
-    async fn serve(&mut self, requests: impl Iterator<Item = Request>) {
+    /// Does what is asked, by one write of the file.
+    pub(super) fn serve(&mut self, requests: impl Iterator<Item = Request>) {
         let now = self.clock.now();
         let mut batch = Batch::default();
         let mut owed = Vec::new();
         if self.disk.is_ok() {
             self.end_leases(now, &mut batch);
         }
+        let mut closes = false;
         for request in requests {
+            closes |= matches!(request, Request::Close(_));
             owed.push(self.apply(now, request, &mut batch));
         }
-        self.make_durable(batch).await;
-        let failure = self.disk.as_ref().err();
-        owed.into_iter().for_each(|answer| answer(failure));
+        self.make_durable(batch);
+        // A store that cannot write must not end a lease either: nobody could be told.
+        let next_end = self.disk.as_ref().ok().and_then(|_| self.keyspace.next_expiry());
+        self.next_end.send_if_modified(|end| std::mem::replace(end, next_end) != next_end);
+        let failure = self.disk.as_ref().err().cloned();
+        if closes {
+            self.disk = Err(Failure::gone());
+        }
+        owed.into_iter().for_each(|answer| answer(failure.as_ref()));
     }
 
     /// Ends the leases that nobody has renewed, although they could have.
@@ -144,33 +141,26 @@ impl Writer {
                 }
                 owe(answer, Ok(()), Failure::unavailable)
             }
+            Request::Expire => Box::new(|_| {}),
+            Request::Close(answer) => owe(answer, Ok(()), Failure::unavailable),
         }
     }
 
     /// Writes the batch to the file, then shows it. If that fails, the file is given up.
-    async fn make_durable(&mut self, batch: Batch) {
+    fn make_durable(&mut self, batch: Batch) {
+        let Ok(disk) = &mut self.disk else { return };
         if batch.is_empty() {
             return;
         }
-        let Ok(mut disk) = std::mem::replace(&mut self.disk, Err(Failure::gone())) else {
-            return;
+        // What the file's library takes for impossible, it answers with a panic.
+        let failure = match catch_unwind(AssertUnwindSafe(|| disk.write(&batch))) {
+            Ok(Ok(())) => return self.shown.show(batch.made),
+            Ok(Err(error)) => Failure::new(error),
+            Err(_) => Failure::new("the file's library has failed".into()),
         };
-        let written = tokio::task::spawn_blocking(move || {
-            let result = disk.write(&batch);
-            (disk, batch, result)
-        });
-        self.disk = match written.await {
-            Ok((disk, batch, Ok(()))) => {
-                self.shown.show(&batch.made);
-                Ok(disk)
-            }
-            Ok((_, _, Err(error))) => Err(Failure::new(error)),
-            Err(error) => Err(Failure::new(Box::new(error))),
-        };
-        if let Err(failure) = &self.disk {
-            let error = failure as &dyn std::error::Error;
-            tracing::error!(error, "the store takes no more writes");
-        }
+        let error = &failure as &dyn std::error::Error;
+        tracing::error!(error, "the store takes no more writes");
+        self.disk = Err(failure);
     }
 }
 
@@ -182,32 +172,6 @@ impl Batch {
 
     fn is_empty(&self) -> bool {
         self.made.is_empty() && self.granted.is_empty() && self.ended.is_empty()
-    }
-}
-
-impl Shown {
-    pub(super) fn read(&self, prefix: &str) -> Listing {
-        self.locked(|(keyspace, _)| keyspace.read(prefix))
-    }
-
-    pub(super) fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        self.locked(|(keyspace, watchers)| {
-            let backlog = keyspace.changes_after(after, prefix)?;
-            Ok(watchers.add(prefix, backlog))
-        })
-    }
-
-    fn show(&self, made: &[Changes]) {
-        self.locked(|(keyspace, watchers)| {
-            for changes in made {
-                keyspace.absorb(changes);
-                watchers.publish(changes);
-            }
-        });
-    }
-
-    fn locked<T>(&self, work: impl FnOnce(&mut (Keyspace, Watchers)) -> T) -> T {
-        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -228,7 +192,7 @@ fn owe<T: Send + 'static>(
 }
 
 /// The answer to whatever is asked of a store that has failed before.
-fn refuse(request: Request, failure: Failure) -> Owed {
+pub(super) fn refuse(request: Request, failure: Failure) -> Owed {
     let unavailable = failure.unavailable();
     match request {
         Request::Commit(_, answer) => owe(answer, Err(unavailable), Failure::unavailable),
@@ -236,6 +200,8 @@ fn refuse(request: Request, failure: Failure) -> Owed {
         Request::Renew(_, answer) | Request::Revoke(_, answer) => {
             owe(answer, Err(unavailable), Failure::unavailable)
         }
+        Request::Expire => Box::new(|_| {}),
+        Request::Close(answer) => owe(answer, Ok(()), Failure::unavailable),
     }
 }
 

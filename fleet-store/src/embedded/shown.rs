@@ -1,0 +1,45 @@
+//! What readers see, which is never more than the file has.
+
+use std::sync::{Mutex, PoisonError};
+
+use fleet_core::Revision;
+
+use crate::watch::Watchers;
+use crate::{Changes, Keyspace, Listing, StoreError, Watch};
+
+/// The state that the file has, and the watches of it.
+#[derive(Debug)]
+pub(super) struct Shown {
+    inner: Mutex<(Keyspace, Watchers)>,
+}
+
+impl Shown {
+    pub(super) fn new(keyspace: Keyspace) -> Self {
+        Self { inner: Mutex::new((keyspace, Watchers::default())) }
+    }
+
+    pub(super) fn read(&self, prefix: &str) -> Listing {
+        self.locked(|(keyspace, _)| keyspace.read(prefix))
+    }
+
+    pub(super) fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        self.locked(|(keyspace, watchers)| {
+            let backlog = keyspace.changes_after(after, prefix)?;
+            Ok(watchers.add(prefix, backlog))
+        })
+    }
+
+    /// Shows what the file has by now.
+    pub(super) fn show(&self, made: Vec<Changes>) {
+        self.locked(|(keyspace, watchers)| {
+            for changes in made {
+                watchers.publish(&changes);
+                keyspace.absorb(&changes);
+            }
+        });
+    }
+
+    fn locked<T>(&self, work: impl FnOnce(&mut (Keyspace, Watchers)) -> T) -> T {
+        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
