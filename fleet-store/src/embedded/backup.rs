@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use fleet_core::Revision;
 
 use super::EmbeddedStore;
-use super::disk::{Kept, Kind, read_backup, write_new};
+use super::disk::{Kind, write_new};
+use super::load::{Kept, read_backup};
 use crate::registry::{LEAP, new_life};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 

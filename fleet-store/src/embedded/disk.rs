@@ -2,6 +2,8 @@
 //!
 //! Each row carries a checksum and the number of rows is kept, because the whole file is read when
 //! it is opened: a damaged one is found there, before anybody acts on it.
+//!
+//! What was written of late is in the log alone, until that has grown or the file is opened anew.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -9,54 +11,58 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_core::Revision;
 use redb::{
-    Builder, Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
-    TableDefinition,
+    Builder, Database, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,
+    TableError, WriteTransaction,
 };
 
+use super::load::{Kept, read};
+use super::log::{self, Net};
 use super::trouble::Trouble;
 use super::writer::Batch;
-use crate::{Change, Changes, Entry, LeaseId, StoreError};
+use crate::{Entry, StoreError};
 
 /// Numbers about the whole.
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// For each key the revision that wrote it, its lease or zero, the row's checksum and the value.
-const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
+pub(super) const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
 /// For each lease its time to live in milliseconds.
-const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
+pub(super) const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
+/// What is not in the other tables yet, a row for each write since, counted from zero.
+pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
-type Row<'a> = (u64, u64, u64, &'a [u8]);
+pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
-/// The format of the tables.
-pub(super) const FORMAT: u64 = 1;
+/// The format of the tables. Format 1, which has no log, is read and made into this one.
+pub(super) const FORMAT: u64 = 2;
 
 /// Rows in [`META`].
-mod meta {
-    pub(super) const FORMAT: &str = "format";
-    pub(super) const REVISION: &str = "revision";
-    pub(super) const LAST_LEASE: &str = "last lease";
-    pub(super) const KEYS: &str = "keys";
+pub(super) mod meta {
+    pub(in crate::embedded) const FORMAT: &str = "format";
+    pub(in crate::embedded) const REVISION: &str = "revision";
+    pub(in crate::embedded) const LAST_LEASE: &str = "last lease";
+    pub(in crate::embedded) const KEYS: &str = "keys";
     /// There only in a backup, which is not opened as a store.
-    pub(super) const BACKUP: &str = "backup";
+    pub(in crate::embedded) const BACKUP: &str = "backup";
 }
 
 /// How much of the file is held in memory: little, since what it says is held anyway.
-const CACHE_BYTES: usize = 32 << 20;
+pub(super) const CACHE_BYTES: usize = 32 << 20;
+
+/// How many bytes the log may have. What takes more goes to the tables with all that is in the log:
+/// the more there is, the more of it shares a page; but everybody waits meanwhile.
+const MOST_LOGGED: usize = 4 << 20;
 
 /// The open file.
 #[derive(Debug)]
 pub(super) struct Disk {
     database: Database,
-}
-
-/// What the file holds.
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) revision: Revision,
-    pub(super) last_lease: LeaseId,
-    pub(super) entries: Vec<Entry>,
-    pub(super) leases: Vec<(LeaseId, Duration)>,
+    /// What the log comes to.
+    net: Net,
+    /// How many rows the log has, and their bytes.
+    rows: u64,
+    bytes: usize,
+    most_logged: usize,
 }
 
 /// What a file is for.
@@ -81,8 +87,14 @@ impl Disk {
 
     /// A store in a database that is open and has its tables.
     fn over(database: Database) -> Result<(Self, Kept), Trouble> {
-        let kept = read(&database, Kind::Store)?;
-        Ok((Self { database }, kept))
+        let (kept, net) = read(&database, Kind::Store)?;
+        if let Some(net) = net {
+            let transaction = database.begin_write()?;
+            settle(&transaction, &net)?;
+            transaction.commit()?;
+        }
+        let (net, most_logged) = (Net::default(), MOST_LOGGED);
+        Ok((Self { database, net, rows: 0, bytes: 0, most_logged }, kept))
     }
 
     /// A store on anything that behaves like a file, with its tables made first if it is new.
@@ -95,38 +107,66 @@ impl Disk {
         Self::over(database).ok().expect("a store")
     }
 
-    /// Makes a batch durable, whole or not at all.
+    /// The same with a log of at most so many bytes.
+    #[cfg(test)]
+    pub(super) fn with_log(mut self, most_logged: usize) -> Self {
+        self.most_logged = most_logged;
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn logged(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes a batch durable, whole or not at all. After an error the file must not be written.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let row = log::encode(self.rows, batch);
+        self.net.add(batch);
         let transaction = self.database.begin_write()?;
-        {
-            let mut meta = transaction.open_table(META)?;
-            let mut keys = transaction.open_table(KEYS)?;
-            let mut leases = transaction.open_table(LEASES)?;
-            for changes in &batch.made {
-                write_changes(&mut keys, changes)?;
-                meta.insert(meta::REVISION, changes.revision.0)?;
-            }
-            for (lease, ttl) in &batch.granted {
-                leases.insert(lease.0, millis(*ttl))?;
-                meta.insert(meta::LAST_LEASE, lease.0)?;
-            }
-            for lease in &batch.ended {
-                leases.remove(lease.0)?;
-            }
-            meta.insert(meta::KEYS, keys.len()?)?;
+        if self.bytes + row.len() > self.most_logged {
+            settle(&transaction, &self.net)?;
+            transaction.commit()?;
+            (self.net, self.rows, self.bytes) = (Net::default(), 0, 0);
+        } else {
+            transaction.open_table(LOG)?.insert(self.rows, row.as_slice())?;
+            transaction.commit()?;
+            (self.rows, self.bytes) = (self.rows + 1, self.bytes + row.len());
         }
-        transaction.commit()?;
         Ok(())
     }
 }
 
-/// Reads all of a backup.
-pub(super) fn read_backup(path: &Path) -> Result<Kept, StoreError> {
-    let read = || {
-        let mut builder = Builder::new();
-        read(&builder.set_cache_size(CACHE_BYTES).open_read_only(path)?, Kind::Backup)
-    };
-    read().map_err(|trouble| trouble.of(path))
+/// Writes what the log comes to, the whole of it, to the other tables, and begins a new log.
+fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
+    let mut meta = transaction.open_table(META)?;
+    let mut keys = transaction.open_table(KEYS)?;
+    let mut leases = transaction.open_table(LEASES)?;
+    for (key, put) in &net.keys {
+        match put {
+            Some(put) => {
+                let lease = put.lease.map_or(0, |lease| lease.0);
+                insert(&mut keys, key, put.modified.0, lease, &put.value)?;
+            }
+            None => drop(keys.remove(&**key)?),
+        }
+    }
+    for (lease, ttl) in &net.leases {
+        match ttl {
+            Some(ttl) => drop(leases.insert(lease.0, millis(*ttl))?),
+            None => drop(leases.remove(lease.0)?),
+        }
+    }
+    if let Some(revision) = net.revision {
+        meta.insert(meta::REVISION, revision.0)?;
+    }
+    let before = meta.get(meta::LAST_LEASE)?.map_or(0, |last| last.value());
+    let last = net.leases.keys().last().map_or(0, |lease| lease.0);
+    meta.insert(meta::LAST_LEASE, before.max(last))?;
+    meta.insert(meta::KEYS, keys.len()?)?;
+    meta.insert(meta::FORMAT, FORMAT)?;
+    transaction.delete_table(LOG)?;
+    transaction.open_table(LOG).map(drop)
 }
 
 /// Makes a file that holds this, where there is none.
@@ -179,95 +219,9 @@ fn fill(database: &Database, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
         for (lease, ttl) in &kept.leases {
             leases.insert(lease.0, millis(*ttl))?;
         }
+        transaction.open_table(LOG)?;
     }
     transaction.commit()?;
-    Ok(())
-}
-
-fn read(database: &impl ReadableDatabase, kind: Kind) -> Result<Kept, Trouble> {
-    let transaction = database.begin_read()?;
-    let meta = transaction.open_table(META)?;
-    let number =
-        |row| -> Result<u64, Trouble> { Ok(meta.get(row)?.ok_or(Trouble::Damaged)?.value()) };
-    let format = number(meta::FORMAT)?;
-    if format != FORMAT {
-        return Err(if format > FORMAT { Trouble::Newer(format) } else { Trouble::Damaged });
-    }
-    let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
-    if found != kind {
-        return Err(Trouble::OtherKind(found));
-    }
-    let leases = read_leases(&transaction.open_table(LEASES)?)?;
-    let entries = read_keys(&transaction.open_table(KEYS)?)?;
-    let (revision, last_lease) = (Revision(number(meta::REVISION)?), number(meta::LAST_LEASE)?);
-    let kept = Kept { revision, last_lease: LeaseId(last_lease), entries, leases };
-    if kept.entries.len() as u64 != number(meta::KEYS)? || !kept.is_consistent() {
-        return Err(Trouble::Damaged);
-    }
-    Ok(kept)
-}
-
-impl Kept {
-    /// What a new file holds.
-    fn nothing() -> Self {
-        let (entries, leases) = (Vec::new(), Vec::new());
-        Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
-    }
-
-    /// Whether every key is bound to a lease that there is, and nothing is from the future.
-    fn is_consistent(&self) -> bool {
-        let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
-        let keys = self
-            .entries
-            .iter()
-            .all(|entry| entry.modified <= self.revision && entry.lease.is_none_or(known));
-        keys && self.leases.iter().all(|(lease, _)| *lease <= self.last_lease)
-    }
-}
-
-fn read_keys(
-    table: &impl ReadableTable<&'static str, Row<'static>>,
-) -> Result<Vec<Entry>, Trouble> {
-    let mut entries = Vec::new();
-    for row in table.iter()? {
-        let (key, row) = row?;
-        let (key, (modified, lease, sum, value)) = (key.value(), row.value());
-        if sum != checksum(key, modified, lease, value) {
-            return Err(Trouble::Damaged);
-        }
-        entries.push(Entry {
-            key: key.to_owned(),
-            value: value.to_vec(),
-            modified: Revision(modified),
-            lease: (lease != 0).then_some(LeaseId(lease)),
-        });
-    }
-    Ok(entries)
-}
-
-fn read_leases(table: &impl ReadableTable<u64, u64>) -> Result<Vec<(LeaseId, Duration)>, Trouble> {
-    let mut leases = Vec::new();
-    for row in table.iter()? {
-        let (lease, ttl) = row?;
-        leases.push((LeaseId(lease.value()), Duration::from_millis(ttl.value())));
-    }
-    Ok(leases)
-}
-
-fn write_changes(
-    keys: &mut redb::Table<'_, &'static str, Row<'static>>,
-    changes: &Changes,
-) -> Result<(), StorageError> {
-    let modified = changes.revision.0;
-    for Change { key, value, lease } in &changes.changes {
-        let lease = lease.map_or(0, |lease| lease.0);
-        match value {
-            Some(value) => insert(keys, key, modified, lease, value)?,
-            None => {
-                keys.remove(&**key)?;
-            }
-        }
-    }
     Ok(())
 }
 
@@ -283,18 +237,19 @@ fn insert(
     Ok(())
 }
 
-fn millis(ttl: Duration) -> u64 {
+pub(super) fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Eight bytes that tell a damaged row.
-fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
+pub(super) fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
+    let length = (key.len() as u64).to_le_bytes();
+    digest(&[&length, key.as_bytes(), &modified.to_le_bytes(), &lease.to_le_bytes(), value])
+}
+
+pub(super) fn digest(parts: &[&[u8]]) -> u64 {
     let mut sha1 = sha1_smol::Sha1::new();
-    sha1.update(&(key.len() as u64).to_le_bytes());
-    sha1.update(key.as_bytes());
-    sha1.update(&modified.to_le_bytes());
-    sha1.update(&lease.to_le_bytes());
-    sha1.update(value);
+    parts.iter().for_each(|part| sha1.update(part));
     let digest = sha1.digest().bytes();
     digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

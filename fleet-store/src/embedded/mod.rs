@@ -2,6 +2,8 @@
 
 mod backup;
 mod disk;
+mod load;
+mod log;
 mod queue;
 mod shown;
 #[cfg(test)]
@@ -19,7 +21,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
-use disk::{Disk, Kept};
+use disk::Disk;
+use load::Kept;
 use queue::{Queue, Request};
 use shown::Shown;
 use writer::{Failure, Writer, wake_for_leases};

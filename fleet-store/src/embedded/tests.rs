@@ -1,8 +1,10 @@
 //! What happens when the file fails, which no test from outside can bring about.
 
+mod log;
+
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
@@ -15,6 +17,8 @@ struct Frail {
     bytes: Arc<InMemoryBackend>,
     broken: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
+    /// How many more calls that change it do not fail.
+    left: Arc<AtomicU64>,
 }
 
 impl Frail {
@@ -23,6 +27,7 @@ impl Frail {
             bytes: Arc::new(InMemoryBackend::new()),
             broken: Arc::default(),
             panics: Arc::default(),
+            left: Arc::new(AtomicU64::new(u64::MAX)),
         }
     }
 
@@ -32,7 +37,9 @@ impl Frail {
 
     fn check(&self) -> io::Result<()> {
         assert!(!self.panics.load(Ordering::SeqCst), "what cannot be");
-        if self.broken.load(Ordering::SeqCst) {
+        let fewer = |left: u64| left.checked_sub(1);
+        let is_over = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_err();
+        if is_over || self.broken.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())

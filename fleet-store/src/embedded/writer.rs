@@ -7,14 +7,15 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-use super::disk::{Disk, Kept};
+use super::disk::Disk;
+use super::load::Kept;
 use super::queue::{Answer, Queue, Request};
 use super::shown::Shown;
 use crate::clock::Clock;
 use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
 
 /// What one write of the file makes durable.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) made: Vec<Changes>,
     pub(super) granted: Vec<(LeaseId, Duration)>,

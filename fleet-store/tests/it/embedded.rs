@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use fleet_store::{Commit, EmbeddedStore, Store, StoreError, Transaction};
-use redb::{Database, TableDefinition};
+use fleet_store::{Commit, EmbeddedStore, Listing, Store, StoreError, Transaction};
+use redb::{Database, ReadableTable as _, TableDefinition};
 
 use crate::support::soon;
 
@@ -111,23 +111,92 @@ async fn a_newer_format_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     open(&path).await.close().await;
-    set_format(&path, 2);
+    set_format(&path, 3);
     for _ in 0..2 {
         let Err(StoreError::Format(message)) = EmbeddedStore::open(&path).await else {
             panic!("a newer format was opened")
         };
-        assert!(message.contains("format 2") && message.contains("newer version"), "{message}");
+        assert!(message.contains("format 3") && message.contains("newer version"), "{message}");
     }
-    set_format(&path, 1);
+    set_format(&path, 2);
     open(&path).await;
 }
 
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+
 fn set_format(path: &Path, format: u64) {
+    change(path, |file| {
+        file.open_table(META).unwrap().insert("format", format).unwrap();
+    });
+}
+
+fn change(path: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
     let database = Database::open(path).unwrap();
     let transaction = database.begin_write().unwrap();
-    let meta = TableDefinition::<&str, u64>::new("meta");
-    transaction.open_table(meta).unwrap().insert("format", format).unwrap();
+    change(&transaction);
     transaction.commit().unwrap();
+}
+
+/// A closed store, with all that was written in its log, or, if `settled`, with nothing there.
+async fn closed_store(path: &Path, settled: bool) -> Listing {
+    let store = open(path).await;
+    let lease = store.grant(Duration::from_secs(3600)).await.unwrap();
+    for i in 0..200 {
+        put(&store, &format!("key/{i:03}"), &"value ".repeat(20)).await;
+    }
+    store.commit(Transaction::new().put_leased("bound", "1", lease)).await.unwrap();
+    let listing = store.read("").await.unwrap();
+    store.close().await;
+    if settled {
+        open(path).await.close().await;
+    }
+    listing
+}
+
+/// Before there was a log, all was in the other tables.
+#[tokio::test]
+async fn a_file_of_the_first_format_is_read_and_written_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let before = closed_store(&path, true).await;
+    change(&path, |file| {
+        assert!(file.delete_table(LOG).unwrap());
+        file.open_table(META).unwrap().insert("format", 1).unwrap();
+    });
+    let store = open(&path).await;
+    assert_eq!(store.read("").await.unwrap(), before);
+    let last = put(&store, "key/new", "1").await;
+    store.close().await;
+    let store = open(&path).await;
+    assert_eq!(store.read("").await.unwrap().revision, last);
+    store.close().await;
+    change(&path, |file| {
+        let format = file.open_table(META).unwrap().get("format").unwrap().unwrap().value();
+        assert_eq!(format, 2, "an earlier version must not take it for its own");
+    });
+}
+
+#[tokio::test]
+async fn a_log_of_which_something_is_missing_is_refused() {
+    let spoil: [fn(&redb::WriteTransaction); 4] = [
+        |file| assert!(file.delete_table(LOG).unwrap()),
+        |file| drop(file.open_table(LOG).unwrap().remove(7).unwrap()),
+        |file| {
+            let mut log = file.open_table(LOG).unwrap();
+            let row = log.remove(7).unwrap().unwrap().value().to_vec();
+            log.insert(1000, row.as_slice()).unwrap();
+        },
+        |file| drop(file.open_table(META).unwrap().insert("format", 1).unwrap()),
+    ];
+    for spoil in spoil {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_in(&folder);
+        closed_store(&path, false).await;
+        change(&path, spoil);
+        let opened = EmbeddedStore::open(&path).await;
+        assert!(matches!(opened, Err(StoreError::Format(_))), "{opened:?}");
+    }
 }
 
 #[tokio::test]
@@ -150,35 +219,38 @@ async fn what_is_no_store_is_refused() {
 /// different.
 #[tokio::test]
 async fn a_damaged_file_is_refused_or_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = path_in(&folder);
-    let store = open(&path).await;
-    for i in 0..200 {
-        put(&store, &format!("key/{i:03}"), &"value ".repeat(20)).await;
-    }
-    let before = store.read("").await.unwrap();
-    store.close().await;
-    let good = std::fs::read(&path).unwrap();
-    let used: Vec<usize> = (0..good.len()).filter(|at| good[*at] != 0).collect();
-    let mut refused = 0;
-    for at in used.iter().step_by(used.len() / 120) {
-        let mut bad = good.clone();
-        bad[*at] ^= 0x55;
-        std::fs::write(&path, bad).unwrap();
-        match EmbeddedStore::open(&path).await {
-            Ok(store) => {
-                assert_eq!(store.read("").await.unwrap(), before, "byte {at}");
-                store.close().await;
-            }
-            Err(StoreError::Format(_)) => refused += 1,
-            Err(other) => panic!("byte {at}: {other:?}"),
+    for settled in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_in(&folder);
+        let before = closed_store(&path, settled).await;
+        let good = std::fs::read(&path).unwrap();
+        let used: Vec<usize> = (0..good.len()).filter(|at| good[*at] != 0).collect();
+        let mut refused = 0;
+        for at in used.iter().step_by(used.len() / 120) {
+            let mut bad = good.clone();
+            bad[*at] ^= 0x55;
+            std::fs::write(&path, bad).unwrap();
+            refused += usize::from(is_refused_or_whole(&path, &before, *at).await);
+        }
+        assert!(refused > 20, "only {refused} were refused");
+        for length in [good.len() / 2, 4096, 100] {
+            std::fs::write(&path, &good[..length]).unwrap();
+            let cut = EmbeddedStore::open(&path).await;
+            assert!(matches!(cut, Err(StoreError::Format(_))), "{length} bytes: {cut:?}");
         }
     }
-    assert!(refused > 20, "only {refused} were refused");
-    for length in [good.len() / 2, 4096, 100] {
-        std::fs::write(&path, &good[..length]).unwrap();
-        let cut = EmbeddedStore::open(&path).await;
-        assert!(matches!(cut, Err(StoreError::Format(_))), "{length} bytes: {cut:?}");
+}
+
+/// Whether the file is refused, in which byte `at` is wrong.
+async fn is_refused_or_whole(path: &Path, before: &Listing, at: usize) -> bool {
+    match EmbeddedStore::open(path).await {
+        Ok(store) => {
+            assert_eq!(store.read("").await.unwrap(), *before, "byte {at}");
+            store.close().await;
+            false
+        }
+        Err(StoreError::Format(_)) => true,
+        Err(other) => panic!("byte {at}: {other:?}"),
     }
 }
 

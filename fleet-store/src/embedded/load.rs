@@ -1,0 +1,163 @@
+//! What a file holds, read as a whole and checked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use fleet_core::Revision;
+use redb::{
+    Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError,
+};
+
+use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta};
+use super::log::{self, Net};
+use super::trouble::Trouble;
+use crate::{Entry, LeaseId, StoreError};
+
+/// What the file holds.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) revision: Revision,
+    pub(super) last_lease: LeaseId,
+    pub(super) entries: Vec<Entry>,
+    pub(super) leases: Vec<(LeaseId, Duration)>,
+}
+
+/// Reads all of a backup.
+pub(super) fn read_backup(path: &Path) -> Result<Kept, StoreError> {
+    let read = || {
+        let mut builder = Builder::new();
+        let database = builder.set_cache_size(CACHE_BYTES).open_read_only(path)?;
+        read(&database, Kind::Backup).map(|(kept, _)| kept)
+    };
+    read().map_err(|trouble| trouble.of(path))
+}
+
+/// All of the file, and what is to be settled if there is anything: the log, be it empty, of a file
+/// that is of an earlier format.
+pub(super) fn read(
+    database: &impl ReadableDatabase,
+    kind: Kind,
+) -> Result<(Kept, Option<Net>), Trouble> {
+    let transaction = database.begin_read()?;
+    let meta = transaction.open_table(META)?;
+    let number =
+        |row| -> Result<u64, Trouble> { Ok(meta.get(row)?.ok_or(Trouble::Damaged)?.value()) };
+    let format = number(meta::FORMAT)?;
+    match format {
+        1..=FORMAT => {}
+        0 => return Err(Trouble::Damaged),
+        newer => return Err(Trouble::Newer(newer)),
+    }
+    let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
+    if found != kind {
+        return Err(Trouble::OtherKind(found));
+    }
+    let mut kept = Kept {
+        revision: Revision(number(meta::REVISION)?),
+        last_lease: LeaseId(number(meta::LAST_LEASE)?),
+        entries: read_keys(&transaction.open_table(KEYS)?)?,
+        leases: read_leases(&transaction.open_table(LEASES)?)?,
+    };
+    if kept.entries.len() as u64 != number(meta::KEYS)? {
+        return Err(Trouble::Damaged);
+    }
+    let net = read_log(&transaction, format, kept.revision)?;
+    if let Some(net) = &net {
+        kept.add(net);
+    }
+    if kept.is_consistent() { Ok((kept, net)) } else { Err(Trouble::Damaged) }
+}
+
+/// What the log comes to; nothing if it is empty. Its revisions follow `revision` without a gap.
+fn read_log(
+    transaction: &ReadTransaction,
+    format: u64,
+    mut revision: Revision,
+) -> Result<Option<Net>, Trouble> {
+    let log = match (transaction.open_table(LOG), format) {
+        (Err(TableError::TableDoesNotExist(_)), 1) => return Ok(Some(Net::default())),
+        (Ok(_), 1) => return Err(Trouble::Damaged),
+        (log, _) => log?,
+    };
+    let (mut net, mut rows) = (Net::default(), 0);
+    for row in log.iter()? {
+        let (number, row) = row?;
+        let batch = log::decode(rows, row.value()).filter(|_| number.value() == rows);
+        let batch = batch.ok_or(Trouble::Damaged)?;
+        for changes in &batch.made {
+            revision = revision.next();
+            if changes.revision != revision {
+                return Err(Trouble::Damaged);
+            }
+        }
+        net.add(&batch);
+        rows += 1;
+    }
+    if rows != log.len()? {
+        return Err(Trouble::Damaged);
+    }
+    Ok((rows > 0).then_some(net))
+}
+
+impl Kept {
+    /// What a new file holds.
+    pub(super) fn nothing() -> Self {
+        let (entries, leases) = (Vec::new(), Vec::new());
+        Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
+    }
+
+    /// The same when what a log comes to has happened.
+    fn add(&mut self, net: &Net) {
+        net.apply_to(&mut self.entries);
+        let mut leases: BTreeMap<LeaseId, Duration> = self.leases.drain(..).collect();
+        for (lease, ttl) in &net.leases {
+            match ttl {
+                Some(ttl) => leases.insert(*lease, *ttl),
+                None => leases.remove(lease),
+            };
+            self.last_lease = self.last_lease.max(*lease);
+        }
+        self.leases = leases.into_iter().collect();
+        self.revision = net.revision.unwrap_or(self.revision);
+    }
+
+    /// Whether every key is bound to a lease that there is, and nothing is from the future.
+    fn is_consistent(&self) -> bool {
+        let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
+        let keys = self
+            .entries
+            .iter()
+            .all(|entry| entry.modified <= self.revision && entry.lease.is_none_or(known));
+        keys && self.leases.iter().all(|(lease, _)| *lease <= self.last_lease)
+    }
+}
+
+fn read_keys(
+    table: &impl ReadableTable<&'static str, Row<'static>>,
+) -> Result<Vec<Entry>, Trouble> {
+    let mut entries = Vec::new();
+    for row in table.iter()? {
+        let (key, row) = row?;
+        let (key, (modified, lease, sum, value)) = (key.value(), row.value());
+        if sum != checksum(key, modified, lease, value) {
+            return Err(Trouble::Damaged);
+        }
+        entries.push(Entry {
+            key: key.to_owned(),
+            value: value.to_vec(),
+            modified: Revision(modified),
+            lease: (lease != 0).then_some(LeaseId(lease)),
+        });
+    }
+    Ok(entries)
+}
+
+fn read_leases(table: &impl ReadableTable<u64, u64>) -> Result<Vec<(LeaseId, Duration)>, Trouble> {
+    let mut leases = Vec::new();
+    for row in table.iter()? {
+        let (lease, ttl) = row?;
+        leases.push((LeaseId(lease.value()), Duration::from_millis(ttl.value())));
+    }
+    Ok(leases)
+}

@@ -1,0 +1,204 @@
+//! Pure: the log, to which one write of the file adds one row, and what its rows come to.
+//!
+//! Keys lie all over their table, so to write each at its place is many small writes all over the
+//! file. A row of the log is one write, however many keys it has. When the log has grown, what it
+//! comes to is written to the tables at once, in their order, and each key once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Revision;
+
+use super::disk::{digest, millis};
+use super::writer::Batch;
+use crate::{Change, Changes, Entry, LeaseId};
+
+/// What the rows of a log come to: the last of each key and lease, nothing where it is gone.
+#[derive(Debug, Default)]
+pub(super) struct Net {
+    pub(super) keys: BTreeMap<Arc<str>, Option<Put>>,
+    pub(super) leases: BTreeMap<LeaseId, Option<Duration>>,
+    /// The last revision, if any was made.
+    pub(super) revision: Option<Revision>,
+}
+
+/// What was last put under a key.
+#[derive(Debug)]
+pub(super) struct Put {
+    pub(super) value: Arc<[u8]>,
+    pub(super) modified: Revision,
+    pub(super) lease: Option<LeaseId>,
+}
+
+impl Net {
+    pub(super) fn add(&mut self, batch: &Batch) {
+        for Changes { revision, changes } in &batch.made {
+            self.revision = Some(*revision);
+            for Change { key, value, lease } in changes {
+                let put = |value: &Arc<[u8]>| Put {
+                    value: value.clone(),
+                    modified: *revision,
+                    lease: *lease,
+                };
+                self.keys.insert(key.clone(), value.as_ref().map(put));
+            }
+        }
+        self.leases.extend(batch.granted.iter().map(|(lease, ttl)| (*lease, Some(*ttl))));
+        self.leases.extend(batch.ended.iter().map(|lease| (*lease, None)));
+    }
+
+    /// What becomes of `entries`, which are in order of their keys.
+    pub(super) fn apply_to(&self, entries: &mut Vec<Entry>) {
+        entries.retain(|entry| !self.keys.contains_key(entry.key.as_str()));
+        entries.extend(self.keys.iter().filter_map(|(key, put)| {
+            let put = put.as_ref()?;
+            Some(Entry {
+                key: key.as_ref().to_owned(),
+                value: put.value.to_vec(),
+                modified: put.modified,
+                lease: put.lease,
+            })
+        }));
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+}
+
+/// In place of the length of a value: the key is gone.
+const GONE: u64 = u64::MAX;
+
+/// A batch as row `number`. All numbers have eight bytes, the lowest first: a checksum, the
+/// revisions with their changes, the leases granted with their milliseconds, and those that have
+/// ended. Before several of a kind stands how many there are, and before a text how long it is.
+pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
+    let mut row = vec![0; 8];
+    put(&mut row, batch.made.len() as u64);
+    for Changes { revision, changes } in &batch.made {
+        put(&mut row, revision.0);
+        put(&mut row, changes.len() as u64);
+        for Change { key, value, lease } in changes {
+            put(&mut row, lease.map_or(0, |lease| lease.0));
+            put(&mut row, key.len() as u64);
+            put(&mut row, value.as_ref().map_or(GONE, |value| value.len() as u64));
+            row.extend(key.as_bytes());
+            row.extend(value.iter().flat_map(|value| value.iter()));
+        }
+    }
+    put(&mut row, batch.granted.len() as u64);
+    for (lease, ttl) in &batch.granted {
+        put(&mut row, lease.0);
+        put(&mut row, millis(*ttl));
+    }
+    put(&mut row, batch.ended.len() as u64);
+    batch.ended.iter().for_each(|lease| put(&mut row, lease.0));
+    let sum = checksum(number, &row[8..]);
+    row[..8].copy_from_slice(&sum.to_le_bytes());
+    row
+}
+
+/// The batch in row `number`; nothing if the row is damaged.
+pub(super) fn decode(number: u64, row: &[u8]) -> Option<Batch> {
+    let mut rest = row;
+    if number_in(&mut rest)? != checksum(number, rest) {
+        return None;
+    }
+    let rest = &mut rest;
+    let made = several(rest, |rest| {
+        let revision = Revision(number_in(rest)?);
+        Some(Changes { revision, changes: several(rest, change)? })
+    })?;
+    let granted = several(rest, |rest| {
+        Some((LeaseId(number_in(rest)?), Duration::from_millis(number_in(rest)?)))
+    })?;
+    let ended = several(rest, |rest| number_in(rest).map(LeaseId))?;
+    rest.is_empty().then_some(Batch { made, granted, ended })
+}
+
+fn change(rest: &mut &[u8]) -> Option<Change> {
+    let lease = number_in(rest)?;
+    let (key, value) = (number_in(rest)?, number_in(rest)?);
+    let key = std::str::from_utf8(bytes(rest, key)?).ok()?.into();
+    let value = if value == GONE { None } else { Some(bytes(rest, value)?.into()) };
+    Some(Change { key, value, lease: (lease != 0).then_some(LeaseId(lease)) })
+}
+
+fn several<T>(rest: &mut &[u8], mut one: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
+    let count = number_in(rest)?;
+    (0..count).map(|_| one(rest)).collect()
+}
+
+fn number_in(rest: &mut &[u8]) -> Option<u64> {
+    let (number, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*number))
+}
+
+fn bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
+    let (bytes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(bytes)
+}
+
+fn put(row: &mut Vec<u8>, number: u64) {
+    row.extend(number.to_le_bytes());
+}
+
+/// Eight bytes that tell a damaged row, or one in another's place.
+fn checksum(number: u64, rest: &[u8]) -> u64 {
+    digest(&[&number.to_le_bytes(), rest])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Batch {
+        let change = |key: &str, value: Option<&[u8]>, lease| Change {
+            key: key.into(),
+            value: value.map(Into::into),
+            lease,
+        };
+        let first = vec![change("a", Some(b"1"), None), change("b", Some(b""), Some(LeaseId(7)))];
+        let second = vec![change("a", None, None)];
+        let made = vec![
+            Changes { revision: Revision(4), changes: first },
+            Changes { revision: Revision(5), changes: second },
+        ];
+        let ttl = Duration::from_secs(3);
+        Batch { made, granted: vec![(LeaseId(7), ttl)], ended: vec![LeaseId(2)] }
+    }
+
+    #[test]
+    fn a_row_comes_back_and_a_damaged_one_is_told() {
+        for batch in [batch(), Batch::default()] {
+            let row = encode(9, &batch);
+            assert_eq!(decode(9, &row), Some(batch));
+            assert_eq!(decode(8, &row), None, "in another's place");
+            for at in 0..row.len() {
+                let mut bad = row.clone();
+                bad[at] ^= 0x55;
+                assert_eq!(decode(9, &bad), None, "byte {at}");
+                assert_eq!(decode(9, &row[..at]), None, "cut off at {at}");
+            }
+            assert_eq!(decode(9, &[&row[..], b"x"].concat()), None);
+        }
+    }
+
+    #[test]
+    fn of_each_key_and_lease_the_last_counts() {
+        let mut net = Net::default();
+        net.add(&batch());
+        net.add(&Batch { ended: vec![LeaseId(7)], ..Batch::default() });
+        assert_eq!(net.revision, Some(Revision(5)));
+        assert_eq!(net.leases, [(LeaseId(2), None), (LeaseId(7), None)].into());
+        let entry = |key: &str, modified| Entry {
+            key: key.to_owned(),
+            value: Vec::new(),
+            modified: Revision(modified),
+            lease: (key == "b").then_some(LeaseId(7)),
+        };
+        let mut entries = vec![entry("a", 1), entry("c", 2)];
+        net.apply_to(&mut entries);
+        assert_eq!(entries, [entry("b", 4), entry("c", 2)]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Whatever is written, and whenever the file is opened anew: it holds what a keyspace holds.
+
+use fleet_core::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::embedded::writer::Batch;
+use crate::{EndedLease, Keyspace};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put {
+        key: u8,
+        size: usize,
+        bound: bool,
+    },
+    Delete(u8),
+    Grant,
+    /// The lease that was granted before so many others.
+    Revoke(u64),
+    /// What came since the last of these is one write of the file.
+    Write,
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let put = (0..20u8, 0..400usize, any::<bool>());
+    let step = prop_oneof![
+        6 => put.prop_map(|(key, size, bound)| Step::Put { key, size, bound }),
+        2 => (0..20u8).prop_map(Step::Delete),
+        2 => Just(Step::Grant),
+        1 => (0..3u64).prop_map(Step::Revoke),
+        4 => Just(Step::Write),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+const NOW: Timestamp = Timestamp::from_millis(0);
+const TTL: Duration = Duration::from_secs(9);
+
+/// A keyspace, and what of it is not written yet.
+struct Twin {
+    keyspace: Keyspace,
+    last: LeaseId,
+    granted: Vec<LeaseId>,
+    batch: Batch,
+}
+
+impl Twin {
+    fn new() -> Self {
+        let (keyspace, granted) = (Keyspace::new(), Vec::new());
+        Self { keyspace, last: LeaseId(0), granted, batch: Batch::default() }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Put { key, size, bound } => {
+                let (key, value) = (format!("key/{key}"), vec![b'v'; *size]);
+                let put = match self.granted.last().filter(|_| *bound) {
+                    Some(lease) => Transaction::new().put_leased(key, value, *lease),
+                    None => Transaction::new().put(key, value),
+                };
+                self.apply(&put);
+            }
+            Step::Delete(key) => self.apply(&Transaction::new().delete(format!("key/{key}"))),
+            Step::Grant => {
+                self.last = self.keyspace.grant(NOW, TTL);
+                self.granted.push(self.last);
+                self.batch.granted.push((self.last, TTL));
+            }
+            Step::Revoke(before) => self.revoke(LeaseId(self.last.0.saturating_sub(*before))),
+            Step::Write | Step::Reopen => {}
+        }
+    }
+
+    fn apply(&mut self, transaction: &Transaction) {
+        self.batch.made.extend(self.keyspace.apply(NOW, transaction).unwrap().changes);
+    }
+
+    fn revoke(&mut self, lease: LeaseId) {
+        let Some(EndedLease { lease, changes }) = self.keyspace.revoke(lease) else { return };
+        self.granted.retain(|granted| *granted != lease);
+        self.batch.ended.push(lease);
+        self.batch.made.extend(changes);
+    }
+
+    fn check(&self, kept: Kept) {
+        let leases = self.granted.iter().map(|lease| (*lease, TTL)).collect::<Vec<_>>();
+        assert_eq!(kept.leases, leases);
+        assert_eq!(kept.last_lease, self.last);
+        assert_eq!(kept.revision, self.keyspace.revision());
+        assert_eq!(kept.entries, self.keyspace.read("").entries);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_file_holds_what_a_keyspace_holds(steps in steps(), most_logged in 0..2000usize) {
+        let file = Frail::new();
+        let (disk, _) = Disk::on(file.clone(), true);
+        let (mut disk, mut twin) = (disk.with_log(most_logged), Twin::new());
+        for step in steps.iter().chain([&Step::Write, &Step::Reopen]) {
+            twin.step(step);
+            if let Step::Write = step {
+                disk.write(&std::mem::take(&mut twin.batch)).unwrap();
+            }
+            if let Step::Reopen = step {
+                disk.write(&std::mem::take(&mut twin.batch)).unwrap();
+                drop(disk);
+                let (opened, kept) = Disk::on(file.clone(), false);
+                twin.check(kept);
+                disk = opened.with_log(most_logged);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_log_begins_again_when_it_would_have_too_many_bytes() {
+    let (disk, _) = Disk::on(Frail::new(), true);
+    let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+    let mut bytes = Vec::new();
+    for size in [300, 300, 300, 300, 2000, 300] {
+        twin.step(&Step::Put { key: 0, size, bound: false });
+        disk.write(&std::mem::take(&mut twin.batch)).unwrap();
+        bytes.push(disk.logged());
+    }
+    let row = bytes[0];
+    assert!((300..400).contains(&row), "{row}");
+    assert_eq!(bytes, [row, 2 * row, 0, row, 0, row]);
+}
+
+/// The file is cut off after each of its writes in turn, also while the log becomes the tables.
+#[test]
+fn nothing_acknowledged_is_lost_wherever_writing_ends() {
+    for writes in 0.. {
+        let file = Frail::new();
+        let (disk, _) = Disk::on(file.clone(), true);
+        let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+        file.left.store(writes, Ordering::SeqCst);
+        let mut acknowledged = 0;
+        let mut asked = (0..12u8).map(|key| {
+            twin.step(&Step::Put { key: key % 3, size: 300, bound: false });
+            disk.write(&std::mem::take(&mut twin.batch))
+        });
+        let failed = asked.any(|done| {
+            acknowledged += u64::from(done.is_ok());
+            done.is_err()
+        });
+        drop(disk);
+        file.left.store(u64::MAX, Ordering::SeqCst);
+        let (_, kept) = Disk::on(file, false);
+        // What failed may be there as a whole.
+        let unknown = u64::from(failed);
+        let revision = kept.revision.0;
+        assert!((acknowledged..=acknowledged + unknown).contains(&revision), "after {writes}");
+        let keys = kept.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
+        let last = (1..=revision).rev().take(3).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(keys.into_iter().collect::<std::collections::BTreeSet<_>>(), last);
+        if !failed {
+            return;
+        }
+    }
+}
