@@ -1,6 +1,7 @@
 //! The store that a daemon's configuration names, opened without the daemon.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fleet_core::Strictness;
@@ -26,8 +27,13 @@ pub(crate) struct Offline {
 /// A store in the making, in a folder that goes when it is dropped.
 struct Made {
     folder: TempDir,
+    /// Held for as long as somebody works in the folder.
+    _lock: File,
     data_dir: PathBuf,
 }
+
+/// How the names of folders begin in which a store is made.
+const MAKING: &str = ".fleet-import-";
 
 /// What is to be done with a store that is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +67,7 @@ impl Offline {
     /// Gives a store that was made its place; what it holds is on the disk. Without this nothing is
     /// left of it.
     pub(crate) fn keep(self) -> Result<(), StartError> {
-        let Some(Made { folder, data_dir }) = self.made else { return Ok(()) };
+        let Some(Made { folder, data_dir, .. }) = self.made else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
         let what = || format!("cannot make the store {}", to.display());
         std::fs::create_dir_all(&data_dir).context(what)?;
@@ -91,11 +97,31 @@ fn embedded(config: &Config, missing: Missing) -> Result<(StoreKind, Option<Made
             // On the same file system as the place that it is to get.
             let beside = nearest_folder(&config.data_dir);
             let what = || format!("cannot make a store in {}", beside.display());
-            let folder = tempfile::Builder::new().prefix(".fleet-import-").tempdir_in(beside);
-            let (folder, data_dir) = (folder.context(what)?, config.data_dir.clone());
-            Ok((StoreKind::Embedded, Some(Made { folder, data_dir })))
+            let (folder, lock) = folder_in(beside).context(what)?;
+            let made = Made { folder, _lock: lock, data_dir: config.data_dir.clone() };
+            Ok((StoreKind::Embedded, Some(made)))
         }
     }
+}
+
+/// A folder to make a store in, and its lock. What an import has left that was killed is cleared
+/// away: it is known by its name, and by that nobody has its lock.
+fn folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
+    // Nobody else takes a folder for a left one before it is locked.
+    let all = File::open(beside)?;
+    all.lock()?;
+    for entry in beside.read_dir()?.filter_map(Result::ok) {
+        let is_left = entry.file_name().to_string_lossy().starts_with(MAKING)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
+        if is_left && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::warn!(folder = %entry.path().display(), %error, "a left folder stays");
+        }
+    }
+    let folder = tempfile::Builder::new().prefix(MAKING).tempdir_in(beside)?;
+    let lock = File::open(folder.path())?;
+    lock.lock()?;
+    Ok((folder, lock))
 }
 
 /// The folder itself, or the first one above it that is there.

@@ -220,6 +220,29 @@ async fn an_import_that_is_refused_leaves_no_store_behind() {
     assert_eq!((left.len(), cluster.folder().read_dir().unwrap().count()), (1, before + 1));
 }
 
+/// An import that is killed cannot clear away the store that it was making.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_clears_away_what_a_killed_one_left_and_nothing_else() {
+    let cluster = source().await;
+    cluster.write("data.toml", "data_dir = \"data\"\n");
+    let folder = |name: &str| {
+        let folder = cluster.folder().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("store.redb"), "").unwrap();
+        folder
+    };
+    let left = folder(".fleet-import-left");
+    let stay = [folder(".fleet-import-at-work"), folder(".fleet-imported")];
+    let lock = std::fs::File::open(&stay[0]).unwrap();
+    lock.lock().unwrap();
+    let file = cluster.folder().join(".fleet-import-file");
+    std::fs::write(&file, "").unwrap();
+
+    cluster.run("import --config data.toml cluster.jsonl").await.ok();
+    assert!(!left.exists());
+    assert!(stay.iter().all(|folder| folder.join("store.redb").exists()) && file.exists());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_use_is_named_once() {
     let cluster = Cluster::start(&[]).await;
