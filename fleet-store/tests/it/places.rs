@@ -169,3 +169,21 @@ async fn a_placement_does_not_count_beside_one_that_nobody_understands() {
     assert_eq!(snapshot.placement(a).unwrap().machine, id(MACHINES[0]));
     assert!(snapshot.fault(a).is_none());
 }
+
+/// One that nobody understands harms its own unit, be it there before a mirror is or come later.
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_starts_on_an_unreadable_placement_shows_all_others() {
+    let registry = registry();
+    for unit in UNITS {
+        submit(&registry, unit).await;
+    }
+    let follower = mirror(&registry).await;
+    write(&vec![((0, 0), Wrote::Nonsense), ((1, 1), Wrote::Epoch(2))], &registry).await;
+    for mirror in [follower, mirror(&registry).await] {
+        let snapshot = caught_up(&mirror, &registry).await;
+        assert!(snapshot.fault(UNITS[0]).is_some() && snapshot.fault(UNITS[1]).is_none());
+        let placed = Placement { machine: id(MACHINES[1]), epoch: Epoch(2) };
+        assert_eq!(snapshot.placement(UNITS[1]), Some(&placed));
+        assert_eq!(snapshot.placements().count(), 1);
+    }
+}
