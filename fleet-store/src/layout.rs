@@ -43,7 +43,9 @@ impl ContentId {
 
 impl fmt::Display for ContentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let digits = digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]));
+        f.write_str(&digits.collect::<String>())
     }
 }
 

@@ -142,13 +142,11 @@ fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     let mut meta = transaction.open_table(META)?;
     let mut keys = transaction.open_table(KEYS)?;
     let mut leases = transaction.open_table(LEASES)?;
-    for (key, put) in &net.keys {
-        match put {
-            Some(put) => {
-                let lease = put.lease.map_or(0, |lease| lease.0);
-                insert(&mut keys, key, put.modified.0, lease, &put.value)?;
-            }
-            None => drop(keys.remove(&**key)?),
+    for (key, (modified, change)) in net.keys() {
+        let lease = change.lease.map_or(0, |lease| lease.0);
+        match &change.value {
+            Some(value) => insert(&mut keys, key, modified.0, lease, value)?,
+            None => drop(keys.remove(key)?),
         }
     }
     for (lease, ttl) in &net.leases {

@@ -5,7 +5,6 @@
 //! comes to is written to the tables at once, in their order, and each key once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
@@ -14,51 +13,40 @@ use super::disk::{digest, millis};
 use super::writer::Batch;
 use crate::{Change, Changes, Entry, LeaseId};
 
-/// What the rows of a log come to: the last of each key and lease, nothing where it is gone.
+/// What the rows of a log come to.
 #[derive(Debug, Default)]
 pub(super) struct Net {
-    pub(super) keys: BTreeMap<Arc<str>, Option<Put>>,
+    /// All changes in their order, of which the last of each key counts.
+    changes: Vec<(Revision, Change)>,
+    /// The time to live of each lease, nothing where it has ended.
     pub(super) leases: BTreeMap<LeaseId, Option<Duration>>,
     /// The last revision, if any was made.
     pub(super) revision: Option<Revision>,
-}
-
-/// What was last put under a key.
-#[derive(Debug)]
-pub(super) struct Put {
-    pub(super) value: Arc<[u8]>,
-    pub(super) modified: Revision,
-    pub(super) lease: Option<LeaseId>,
 }
 
 impl Net {
     pub(super) fn add(&mut self, batch: &Batch) {
         for Changes { revision, changes } in &batch.made {
             self.revision = Some(*revision);
-            for Change { key, value, lease } in changes {
-                let put = |value: &Arc<[u8]>| Put {
-                    value: value.clone(),
-                    modified: *revision,
-                    lease: *lease,
-                };
-                self.keys.insert(key.clone(), value.as_ref().map(put));
-            }
+            self.changes.extend(changes.iter().map(|change| (*revision, change.clone())));
         }
         self.leases.extend(batch.granted.iter().map(|(lease, ttl)| (*lease, Some(*ttl))));
         self.leases.extend(batch.ended.iter().map(|lease| (*lease, None)));
     }
 
+    /// The last change of each key, with the revision that made it.
+    pub(super) fn keys(&self) -> BTreeMap<&str, (Revision, &Change)> {
+        let changes = self.changes.iter();
+        changes.map(|(revision, change)| (&*change.key, (*revision, change))).collect()
+    }
+
     /// What becomes of `entries`, which are in order of their keys.
     pub(super) fn apply_to(&self, entries: &mut Vec<Entry>) {
-        entries.retain(|entry| !self.keys.contains_key(entry.key.as_str()));
-        entries.extend(self.keys.iter().filter_map(|(key, put)| {
-            let put = put.as_ref()?;
-            Some(Entry {
-                key: key.as_ref().to_owned(),
-                value: put.value.to_vec(),
-                modified: put.modified,
-                lease: put.lease,
-            })
+        let keys = self.keys();
+        entries.retain(|entry| !keys.contains_key(entry.key.as_str()));
+        entries.extend(keys.into_iter().filter_map(|(key, (modified, change))| {
+            let value = change.value.as_ref()?.to_vec();
+            Some(Entry { key: key.to_owned(), value, modified, lease: change.lease })
         }));
         entries.sort_by(|a, b| a.key.cmp(&b.key));
     }

@@ -34,7 +34,7 @@ impl Shown {
         self.locked(|(keyspace, watchers)| {
             for changes in made {
                 watchers.publish(&changes);
-                keyspace.absorb(&changes);
+                keyspace.absorb(changes);
             }
         });
     }

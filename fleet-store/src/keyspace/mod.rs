@@ -156,9 +156,10 @@ impl Keyspace {
 
     /// Takes over a revision that another keyspace made from the same state as this one has. No
     /// lease is needed: when the leases of that other keyspace end, it tells by further changes.
-    pub fn absorb(&mut self, changes: &Changes) {
+    pub fn absorb(&mut self, changes: Changes) {
         self.revision = changes.revision;
-        self.write(changes);
+        self.write(&changes);
+        self.history.push(changes);
     }
 
     /// Makes a lease that ends unless renewed within `ttl`, which is lengthened to a millisecond.
@@ -255,6 +256,7 @@ impl Keyspace {
         self.revision = self.revision.next();
         let changes = Changes { revision: self.revision, changes };
         self.write(&changes);
+        self.history.push(changes.clone());
         Some(changes)
     }
 
@@ -269,7 +271,6 @@ impl Keyspace {
             };
             self.leases.rebind(key, before.and_then(|stored| stored.lease), lease);
         }
-        self.history.push(changes.clone());
     }
 }
 

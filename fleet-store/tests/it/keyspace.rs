@@ -240,7 +240,7 @@ proptest! {
         let mut follower = Keyspace::new();
         for step in &steps {
             take(step, &mut keyspace, &mut twin, &mut made);
-            made.drain(..).for_each(|changes| follower.absorb(&changes));
+            made.drain(..).for_each(|changes| follower.absorb(changes));
             prop_assert_eq!(follower.read(""), keyspace.read(""));
         }
     }
