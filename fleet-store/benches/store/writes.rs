@@ -104,14 +104,19 @@ async fn many_writers(registry: &Registry) -> f64 {
     let writers = (1..=WRITERS).map(|writer| {
         let registry = registry.clone();
         tokio::spawn(async move {
+            let mut longest = Duration::ZERO;
             for number in 0..WRITES {
-                let unit = unit(writer * WRITES + number);
+                let (unit, begin) = (unit(writer * WRITES + number), Instant::now());
                 registry.put_unit(unit, ExpectUnit::Absent).await.expect("a write");
+                longest = longest.max(begin.elapsed());
             }
+            longest
         })
     });
+    let mut longest = Duration::ZERO;
     for writer in writers.collect::<Vec<_>>() {
-        writer.await.expect("a writer");
+        longest = longest.max(writer.await.expect("a writer"));
     }
+    report("embedded_64_writers_longest_wait_ms", longest.as_secs_f64() * 1e3);
     (WRITERS * WRITES) as f64 / begin.elapsed().as_secs_f64()
 }
