@@ -217,8 +217,7 @@ impl Bus {
     {
         let _permit = self.calls.acquire().await;
         let destination = (!self.private).then_some(NAME);
-        let reply =
-            self.connection.call_method(destination, path, Some(interface), method, body);
+        let reply = self.connection.call_method(destination, path, Some(interface), method, body);
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 
