@@ -1,22 +1,26 @@
 //! A connection to systemd, and the calls that are made over it.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 use zbus::connection::Builder;
 use zbus::message::Sequence;
 use zbus::wire::{OwnedVariant, Type};
-use zbus::{Connection, DBusError as _, DynamicType, MessageStream, OwnedObjectPath};
+use zbus::{Connection, DBusError as _, DynamicType, Message, MessageStream, OwnedObjectPath};
 
 use super::config::SystemdConfig;
 use super::private::PrivateSocket;
+use crate::Clock;
 
 const NAME: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
 const BUS: &str = "org.freedesktop.DBus";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 pub(crate) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(crate) const JOB: &str = "org.freedesktop.systemd1.Job";
 
@@ -38,7 +42,7 @@ const SIGNALS: [&str; 3] = [
 ];
 
 /// Why a call did not succeed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum CallError {
     /// systemd has refused.
     Refused {
@@ -62,12 +66,13 @@ impl CallError {
 }
 
 /// A connection to one systemd.
-#[derive(Debug)]
 pub(crate) struct Bus {
     connection: Connection,
+    clock: Arc<dyn Clock>,
     /// Without a bus there is nobody but systemd at the other end.
     private: bool,
     calls: Semaphore,
+    unit_path: OnceCell<Vec<PathBuf>>,
 }
 
 /// A unit as systemd lists it: name, description, load, active and sub state, the unit that it
@@ -99,10 +104,15 @@ impl Bus {
             true => Builder::socket(PrivateSocket(socket)).p2p(),
             false => Builder::unix_stream(socket.into_std().map_err(lost)?),
         };
-        let builder = builder.method_timeout(LONGEST_CALL);
         let connection = builder.build().await.map_err(failed)?;
         let signals = MessageStream::from(&connection);
-        let bus = Self { connection, private: config.private, calls: Semaphore::new(AT_ONCE) };
+        let bus = Self {
+            connection,
+            clock: Arc::clone(&config.clock),
+            private: config.private,
+            calls: Semaphore::new(AT_ONCE),
+            unit_path: OnceCell::new(),
+        };
         bus.ask_for_signals().await?;
         Ok((bus, signals))
     }
@@ -113,7 +123,7 @@ impl Bus {
                 let path = "/org/freedesktop/DBus";
                 let sent =
                     self.connection.call_method(Some(BUS), path, Some(BUS), "AddMatch", &rule);
-                sent.await.map_err(failed)?;
+                self.answer(sent).await?;
             }
         }
         match self.manager::<_, ()>("Subscribe", &()).await {
@@ -130,7 +140,7 @@ impl Bus {
         B: Serialize + DynamicType,
         R: DeserializeOwned + Type,
     {
-        self.call(OBJECT, "org.freedesktop.systemd1.Manager", method, body).await
+        self.call(OBJECT, MANAGER, method, body).await
     }
 
     /// One property of an object.
@@ -147,6 +157,15 @@ impl Bus {
         let value: OwnedVariant = self.call(path, method, "Get", &(interface, name)).await?;
         let odd = || CallError::Lost(format!("{name} of {path} has another type than it should"));
         value.try_into().map_err(|_| odd())
+    }
+
+    /// The folders in which systemd looks for unit files.
+    pub(crate) async fn unit_path(&self) -> Result<&[PathBuf], CallError> {
+        let folders = self.unit_path.get_or_try_init(async || {
+            let folders: Vec<String> = self.property(OBJECT, MANAGER, "UnitPath").await?;
+            Ok(folders.into_iter().map(PathBuf::from).collect())
+        });
+        folders.await.map(Vec::as_slice)
     }
 
     /// The three states of units, which systemd reads if it does not have them in memory.
@@ -181,8 +200,8 @@ impl Bus {
     pub(crate) async fn present(&self) -> Result<Sequence, CallError> {
         let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
-        let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &()).await;
-        pong.map(|pong| pong.recv_position()).map_err(failed)
+        let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &());
+        self.answer(pong).await.map(|pong| pong.recv_position())
     }
 
     async fn call<B, R>(
@@ -198,9 +217,23 @@ impl Bus {
     {
         let _permit = self.calls.acquire().await;
         let destination = (!self.private).then_some(NAME);
-        let reply =
-            self.connection.call_method(destination, path, Some(interface), method, body).await;
-        reply.map_err(failed)?.body().deserialize().map_err(failed)
+        let reply = self.connection.call_method(destination, path, Some(interface), method, body);
+        self.answer(reply).await?.body().deserialize().map_err(failed)
+    }
+
+    /// Waits for an answer, not for ever. The library's own limit has a timer of the kernel for
+    /// each call.
+    async fn answer(
+        &self,
+        reply: impl Future<Output = zbus::Result<Message>>,
+    ) -> Result<Message, CallError> {
+        tokio::select! {
+            biased;
+            reply = reply => reply.map_err(failed),
+            () = self.clock.sleep(LONGEST_CALL) => {
+                Err(CallError::Lost(format!("there is no answer after {LONGEST_CALL:?}")))
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tells units that the machine has by itself from fleet's own, which alone are touched.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{UnitName, UnitType};
 
@@ -79,6 +79,9 @@ async fn on_disk(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<Result<Place, String>, CallError> {
+    if !is_on_disk(machine, unit, bus.unit_path().await?) {
+        return Ok(Ok(Place::New));
+    }
     match bus.manager::<_, String>("GetUnitFileState", &unit.as_str()).await {
         Ok(_) if leads_to_own(machine, unit, &machine.config.links.join(unit.as_str())) => {
             Ok(Ok(Place::New))
@@ -87,6 +90,19 @@ async fn on_disk(
         Err(CallError::Refused { .. }) => Ok(Ok(Place::New)),
         Err(error) => Err(error),
     }
+}
+
+/// Whether there is anything at all under the name of a unit, or of its template, where systemd
+/// looks for files. For most units there is not, and systemd need not be asked what it is.
+fn is_on_disk(machine: &Machine, unit: &UnitName, folders: &[PathBuf]) -> bool {
+    let is_there = |file: &Path| file.symlink_metadata().is_ok();
+    let template = unit.template();
+    folders.iter().any(|folder| {
+        let file = folder.join(unit.as_str());
+        let is_own = *folder == machine.config.links && leads_to_own(machine, unit, &file);
+        (!is_own && is_there(&file))
+            || template.as_ref().is_some_and(|it| is_there(&folder.join(it.as_str())))
+    })
 }
 
 /// Whether a definition in memory is one that fleet gave, and may have taken away since.

@@ -1,12 +1,14 @@
 //! Hands unit files to systemd by links that last until the machine is booted again, and takes
 //! them back.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::bus::{Bus, CallError, Change, UNIT};
 use super::foreign;
+use super::gather::Part;
 use super::machine::{Machine, io_error, unavailable};
 use crate::ServiceError;
 
@@ -22,14 +24,40 @@ pub(crate) async fn install(
     file: &UnitFile,
 ) -> Result<(), ServiceError> {
     let text = machine.files.text(unit);
-    let path = text.to_string_lossy();
-    let link = (&[&*path][..], ONLY_TILL_BOOT, OVER_OTHERS);
-    let linked: Result<Vec<Change>, _> = bus.manager("LinkUnitFiles", &link).await;
+    let linked = link(machine, bus, &text.to_string_lossy()).await;
     linked.map_err(|error| refused(unit, 0, "link the unit's file", error))?;
     if file.has_section("Install") {
         enable(machine, bus, unit, file).await?;
     }
     Ok(())
+}
+
+/// Has a file linked, together with those of other units.
+async fn link(machine: &Machine, bus: &Bus, file: &str) -> Result<(), CallError> {
+    let batch = match machine.links.join(file).await {
+        Part::Told(linked) => return linked,
+        Part::Ask(batch) => batch,
+    };
+    let files = batch.about();
+    let mut refused = BTreeMap::new();
+    // systemd links all of them or none, and does not say whose fault it is.
+    if let Err(error) = link_all(bus, &files).await {
+        for file in &files {
+            let alone = match &error {
+                CallError::Refused { .. } if files.len() > 1 => link_all(bus, &[file]).await,
+                _ => Err(error.clone()),
+            };
+            if let Err(error) = alone {
+                refused.insert((*file).to_owned(), error);
+            }
+        }
+    }
+    batch.answer(|file| refused.get(file).map_or(Ok(()), |error| Err(error.clone())))
+}
+
+async fn link_all(bus: &Bus, files: &[&str]) -> Result<(), CallError> {
+    let order = (files, ONLY_TILL_BOOT, OVER_OTHERS);
+    bus.manager::<_, Vec<Change>>("LinkUnitFiles", &order).await.map(drop)
 }
 
 async fn enable(

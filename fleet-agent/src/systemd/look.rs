@@ -1,5 +1,6 @@
 //! Looks at units by asking systemd, where its signals are not enough.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_unitfile::{UnitName, UnitType};
@@ -7,6 +8,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use zbus::wire::OwnedVariant;
 
 use super::bus::{Bus, CallError, JOB, States, UNIT, unit_path};
+use super::gather::Part;
 use super::machine::Machine;
 use super::state::{Properties, Seen, details};
 use super::units::told;
@@ -53,14 +55,37 @@ pub(crate) async fn look_at(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<Option<States>, CallError> {
-    let news = machine.units.news(unit);
-    let states = bus.states(&[unit.as_str()]).await?.into_iter().next();
+    let (news, states) = states(machine, bus, unit).await?;
     if let Some(states) = &states
         && take_in(machine, unit, news, states)
     {
         look_closer(machine, bus, unit).await?;
     }
     Ok(states)
+}
+
+/// The three states of a unit, asked for together with those of others; and how much systemd had
+/// told of the unit before.
+async fn states(
+    machine: &Machine,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(u64, Option<States>), CallError> {
+    let news = machine.units.news(unit);
+    let batch = match machine.looks.join(unit.as_str()).await {
+        Part::Told(states) => return Ok((news, states?)),
+        Part::Ask(batch) => batch,
+    };
+    let answer = bus.states(&batch.about()).await;
+    let mut found = match &answer {
+        Ok(all) => all.iter().map(|states| (states.name.as_str(), states)).collect(),
+        Err(_) => BTreeMap::new(),
+    };
+    let states = batch.answer(|unit| match &answer {
+        Ok(_) => Ok(found.remove(unit).cloned()),
+        Err(error) => Err(error.clone()),
+    });
+    Ok((news, states?))
 }
 
 /// Asks for what the three states do not tell.

@@ -7,10 +7,11 @@ use fleet_unitfile::UnitName;
 use tokio::sync::{Notify, watch};
 use zbus::message::Sequence;
 
-use super::bus::{Bus, CallError};
+use super::bus::{Bus, CallError, States};
 use super::config::SystemdConfig;
 use super::files::UnitFiles;
 use super::gates::Gates;
+use super::gather::Gather;
 use super::jobs::Jobs;
 use super::record::Record;
 use super::reload::Reload;
@@ -24,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) units: Units,
     pub(crate) jobs: Jobs,
     pub(crate) gates: Gates,
+    pub(crate) looks: Gather<Option<States>>,
+    pub(crate) links: Gather<()>,
     pub(crate) reload: Reload,
     pub(crate) feed: StateFeed,
     pub(crate) session: watch::Sender<Session>,
@@ -34,7 +37,7 @@ pub(crate) struct Machine {
 }
 
 /// Whether systemd can be reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Session {
     /// Nobody has tried yet.
     New,
@@ -52,6 +55,8 @@ impl Machine {
             units: Units::default(),
             jobs: Jobs::default(),
             gates: Gates::default(),
+            looks: Gather::default(),
+            links: Gather::default(),
             reload: Reload::default(),
             feed: StateFeed::default(),
             session: watch::Sender::new(Session::New),

@@ -3,6 +3,7 @@
 //! ```text
 //! manager ── load, install ──> files, record     unit files and what was asked of them
 //!    │           └───────────> bus               calls to systemd
+//!    │           └─ gather ──┘                   one call about many units
 //!    ├───── order, jobs ─────> bus               start, stop, restart; the ends of jobs
 //!    ├───── journal                              journalctl as a child process
 //!    └ link: one task ── dispatch ──> state, jobs    systemd's signals, in their order
@@ -17,6 +18,7 @@ mod config;
 mod files;
 mod foreign;
 mod gates;
+mod gather;
 mod install;
 mod jobs;
 mod journal;

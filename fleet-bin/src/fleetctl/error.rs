@@ -94,6 +94,18 @@ impl CliError {
         }
     }
 
+    /// All results, or else all errors in one.
+    pub(crate) fn all_or_none<T>(results: Vec<Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut all, mut errors) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(one) => all.push(one),
+                Err(error) => errors.push(error),
+            }
+        }
+        Self::of_all(errors).map(|()| all)
+    }
+
     /// The same error, ending the program in another way.
     pub(crate) fn ends_in(mut self, exit: Exit) -> Self {
         self.exit = exit;

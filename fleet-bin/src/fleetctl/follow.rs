@@ -6,13 +6,13 @@ use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::context::Context;
 use super::error::CliError;
 use super::pending::{Awaited, Ending, Pending};
 use super::report::{Outcome, Report};
 use super::settings::Patience;
+use super::sights::Sights;
 use super::wait::Sight;
 use super::words::Machines;
 
@@ -20,9 +20,6 @@ use super::words::Machines;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-
-/// How many units are looked at at the same moment.
-const LOOKS: usize = 8;
 
 /// How many journal lines are shown of a unit that failed.
 const LAST_LINES: u32 = 10;
@@ -116,6 +113,7 @@ impl Whole {
 struct Following<'a> {
     context: &'a mut Context,
     machines: Vec<wire::Machine>,
+    sights: Sights,
     left: Vec<Pending>,
     count: usize,
     missed: usize,
@@ -125,7 +123,7 @@ impl<'a> Following<'a> {
     fn new(context: &'a mut Context, awaited: Vec<Awaited>) -> Self {
         let count = awaited.len();
         let left = awaited.into_iter().map(Pending::new).collect();
-        Self { context, machines: Vec::new(), left, count, missed: 0 }
+        Self { context, machines: Vec::new(), sights: Sights::default(), left, count, missed: 0 }
     }
 
     /// Returns how many units did not get there.
@@ -148,12 +146,8 @@ impl<'a> Following<'a> {
 
     /// Looks at every unit that is left once, and takes out those whose wait is over.
     async fn round(&mut self, is_late: bool) -> Result<(), CliError> {
-        let (session, machines) = (self.context.session.clone(), self.machines.clone());
-        let looks = self.left.iter().map(|it| it.awaited.name.clone()).map(|name| {
-            let (session, machines) = (&session, &machines);
-            async move { session.sight(&name, machines).await }
-        });
-        let sights: Vec<Sight> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
+        let units: Vec<&UnitName> = self.left.iter().map(|it| &it.awaited.name).collect();
+        let sights = self.sights.look(&self.context.session, &units, &self.machines).await?;
         for (mut pending, sight) in std::mem::take(&mut self.left).into_iter().zip(sights) {
             pending.look(&sight, self.context.clock.now(), is_late);
             match pending.ending() {

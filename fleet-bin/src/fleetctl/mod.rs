@@ -4,13 +4,14 @@
 //! |---|---|
 //! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
-//! | ask the cluster, or look into its store | `session`, `target`, `offline` |
+//! | ask the cluster, or look into its store | `session`, `at_once`, `sights`, `target`, `offline` |
 //! | decide what to do (pure) | `resolve`, `wait`, `pending` |
 //! | do it | `commands`, `follow` |
 //! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
 //! | tell how it goes | `progress`, `error` |
 
 mod args;
+mod at_once;
 mod columns;
 mod commands;
 mod context;
@@ -27,6 +28,7 @@ mod report;
 mod resolve;
 mod session;
 mod settings;
+mod sights;
 mod spelling;
 mod table;
 mod target;

@@ -42,6 +42,16 @@ pub(crate) fn legend(id: &str, address: &str, full: bool) -> String {
     if address.is_empty() { shown } else { format!("{shown}/{address}") }
 }
 
+/// For how long nothing has been known of a unit.
+pub(crate) fn unknown_for(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match (hours, minutes) {
+        (0, 0) => format!("for {seconds}s"),
+        (0, _) => format!("for {minutes}min"),
+        _ => format!("for {hours}h"),
+    }
+}
+
 /// The start of a machine's ID, with dots for the rest if there is one.
 pub(crate) fn short_machine(id: &str) -> String {
     let shown = start(id, SHORT_ID);
@@ -78,6 +88,8 @@ mod tests {
         ] {
             assert_eq!(machines.legend(id, full), expected);
         }
+        let spans = [0, 59, 60, 3599, 3600, 200_000].map(unknown_for);
+        assert_eq!(spans, ["for 0s", "for 59s", "for 1min", "for 59min", "for 1h", "for 55h"]);
         assert_eq!((short_hash("0123456789"), short_hash("ab")), ("0123456".into(), "ab".into()));
     }
 }

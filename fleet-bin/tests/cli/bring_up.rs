@@ -53,6 +53,24 @@ async fn several_units_are_started_at_once_without_being_submitted_before() {
     assert_eq!(names, ["a.service", "b.service", "c.timer"]);
 }
 
+/// They are sent side by side, but for those among which there may be a circle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_that_lead_in_a_circle_are_refused_however_many_are_sent_at_once() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["c.service", "d.service"]);
+    let beside =
+        |peer: &str| format!("[Service]\nExecStart=/bin/a\n[X-Fleet]\nMachineOf={peer}.service\n");
+    cluster.write("a.service", &beside("b"));
+    cluster.write("b.service", &beside("a"));
+    insta::assert_snapshot!(cluster.run("start a b c d").await, @r"
+    exit 1
+    ---
+    fleetctl: cannot submit b.service: MachineOf leads in a circle: b.service -> a.service -> b.service
+    help: c.service, d.service, a.service was submitted, and not started
+    ");
+    assert_eq!(cluster.desired("c.service").await, "inactive");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_block_only_triggers() {
     let cluster = Cluster::start(&[]).await;

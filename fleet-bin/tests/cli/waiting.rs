@@ -46,6 +46,33 @@ async fn one_unit_that_fails_does_not_hide_another_that_runs() {
     "#);
 }
 
+/// So many are looked at in lists, in which a unit for every machine does not show where it may run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_units_each_is_told_of_as_if_it_were_alone() {
+    let cluster = cluster(Role::FailingBefore(u64::MAX)).await;
+    let names: Vec<_> = (10..60).map(|number| format!("many{number}.service")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    cluster.write_sleepers(&names);
+    cluster.write("all.service", "[Service]\nExecStart=/bin/a\n[X-Fleet]\nGlobal=true\n");
+    cluster.play.cast("many40.service", Role::Unplaceable);
+    let run = cluster.run(&format!("start -o name all web {}", names.join(" "))).await;
+    let mut told: Vec<_> = run.stdout.lines().collect();
+    told.sort_unstable();
+    let mut all = names.clone();
+    all.extend(["all.service", "web.service"]);
+    all.sort_unstable();
+    assert_eq!(told, all, "{run}");
+    insta::assert_snapshot!(run.stderr, @r#"
+    many40.service: waiting: no machine is present
+    web.service: failed on m1: exited with status 3, result exit-code
+      | web.service on m1: 1
+      | web.service on m1: 2
+      | web.service on m1: 3
+    fleetctl: 2 of 52 units are not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_its_machine_cannot_do_is_told() {
     insta::assert_snapshot!(cluster(Role::Unsupported).await.run("start web").await, @r#"

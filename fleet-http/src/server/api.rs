@@ -16,6 +16,10 @@ use super::page::Token;
 /// How long a write waits until reads on this server see it.
 const SEEN: Duration = Duration::from_secs(5);
 
+/// How long a request waits for the store to be read for the first time: whoever makes systemd
+/// start the daemon, by asking its socket, is not to be told that there is no store.
+const BEGINNING: Duration = Duration::from_secs(2);
+
 /// All that the API needs to answer.
 pub struct Api {
     /// Where writes go.
@@ -56,6 +60,14 @@ impl std::ops::Deref for Shared {
 }
 
 impl Shared {
+    /// Waits a while for the first look at the store; after that, for nothing.
+    pub(super) async fn begin(&self) {
+        if self.mirror.snapshot().revision == Revision::ZERO && !self.mirror.is_current() {
+            // Who needs what is known is told soon enough that it is not.
+            drop(tokio::time::timeout(BEGINNING, self.mirror.wait_current()).await);
+        }
+    }
+
     /// What is known. Before the store was read once nothing is, and that is not the same as that
     /// there is nothing.
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {

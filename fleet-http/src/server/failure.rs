@@ -2,10 +2,14 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use fleet_store::{RegistryError, StoreError};
 
 use crate::wire::{ErrorBody, ErrorDetail, ErrorEntity};
+
+/// In how many seconds to try again what cannot be done now.
+const SOON: u64 = 1;
 
 /// An answer of the 400s or 500s. There is always a message.
 #[derive(Debug)]
@@ -94,6 +98,10 @@ impl IntoResponse for Failure {
             tracing::warn!(status = status.as_u16(), message, "request failed");
         }
         let error = ErrorEntity { code: status.as_u16(), details, message };
-        (status, Json(ErrorBody { error })).into_response()
+        let mut response = (status, Json(ErrorBody { error })).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(SOON));
+        }
+        response
     }
 }

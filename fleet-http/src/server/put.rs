@@ -41,14 +41,19 @@ async fn change_state(
     create_only: bool,
 ) -> Result<StatusCode, Failure> {
     let snapshot = api.view()?;
-    let known = snapshot.unit(name.as_str()).is_some() || snapshot.fault(name.as_str()).is_some();
+    let unit = snapshot.unit(name.as_str());
+    let known = unit.is_some() || snapshot.fault(name.as_str()).is_some();
     if create_only {
         return Err(if known { Failure::taken() } else { nothing_to_create() });
     }
     let Some(desired) = desired else {
         return Err(if known { no_state() } else { nothing_to_create() });
     };
-    match api.registry.set_desired(name, desired).await {
+    let set = match unit {
+        Some(unit) => api.registry.set_desired_of(unit, desired).await,
+        None => api.registry.set_desired(name, desired).await,
+    };
+    match set {
         Ok(revision) => api.settle(revision).await,
         Err(RegistryError::NotFound { .. }) => return Err(nothing_to_create()),
         Err(error) => return Err(error.into()),

@@ -27,17 +27,16 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/readyz", only_get(get(health::ready)));
     PREFIXES
         .into_iter()
-        .fold(root, |router, prefix| router.merge(version_1(prefix)))
+        .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
         .fallback(elsewhere)
         .layer(from_fn_with_state((server, api.clone()), frame))
         .with_state(api)
 }
 
-fn version_1(prefix: &str) -> Router<Shared> {
+fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
     let unit = put(put::put).get(units::get).delete(units::delete);
     let at = |path: &str| format!("{prefix}{path}");
     Router::new()
-        .route(prefix, nothing())
         .route(&at("/units"), only_get(get(units::list)))
         .route(
             &at("/units/{name}"),
@@ -62,6 +61,8 @@ fn version_1(prefix: &str) -> Router<Shared> {
         .route(&at("/export"), only_get(get(export::export)))
         .route(&at("/import"), only_post(post(import::import)))
         .merge(machine(&at("/machines/{id}")))
+        .route_layer(from_fn_with_state(api.clone(), begin))
+        .route(prefix, nothing())
         .route(&at("/version"), only_get(get(health::version)))
         .route(&at("/discovery"), discovery_only())
 }
@@ -162,6 +163,12 @@ fn cleaned(path: &str) -> Option<String> {
     let last = if path.ends_with('/') && !segments.is_empty() { "/" } else { "" };
     let clean = format!("/{}{last}", segments.join("/"));
     (clean != path).then_some(clean)
+}
+
+/// Lets a request wait that comes before anything is known.
+async fn begin(State(api): State<Shared>, request: Request, next: Next) -> Response {
+    api.begin().await;
+    next.run(request).await
 }
 
 /// What holds for every request and answer, whichever resource it is about.

@@ -17,11 +17,15 @@ pub(super) async fn list(
 ) -> Result<Json<UnitStatePage>, Failure> {
     let listing = api.listing(&params)?;
     let (machine, unit) = (params.given("machineID"), params.given("unitName"));
-    let wanted = |state: &&std::sync::Arc<fleet_core::UnitState>| {
+    let states = &listing.snapshot;
+    let on_it = |state: &&std::sync::Arc<fleet_core::UnitState>| {
         machine.is_none_or(|machine| state.machine.as_str() == machine)
-            && unit.is_none_or(|unit| state.unit.as_str() == unit)
     };
-    let (page, next_page_token) = api.page(&listing, listing.snapshot.states().filter(wanted));
+    let (page, next_page_token) = match unit {
+        // Who waits for a unit asks again and again.
+        Some(unit) => api.page(&listing, states.states_of(unit).filter(on_it)),
+        None => api.page(&listing, states.states().filter(on_it)),
+    };
     let states = page.into_iter().map(|state| wire::state(state)).collect();
     Ok(Json(UnitStatePage { next_page_token, states }))
 }

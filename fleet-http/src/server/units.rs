@@ -22,7 +22,7 @@ pub(super) async fn list(
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
     let (entries, next_page_token) = api.page(&listing, entries(snapshot));
-    let units = entries.into_iter().map(|entry| entry.show(snapshot)).collect();
+    let units = entries.into_iter().map(|entry| dated(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn get(
 ) -> Result<Json<Unit>, Failure> {
     let snapshot = api.view()?;
     if let Some(unit) = snapshot.unit(&name) {
-        return Ok(Json(wire::unit_with_source(&snapshot, unit)));
+        return Ok(Json(dated(&api, wire::unit_with_source(&snapshot, unit))));
     }
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
     let fault = snapshot.fault(name.as_str()).ok_or_else(Failure::no_unit)?;
@@ -70,6 +70,15 @@ pub(super) async fn restart(
     let (revision, generation) = api.registry.request_restart(&name).await?;
     api.settle(revision).await;
     Ok((StatusCode::ACCEPTED, Json(Restarted { generation: generation.0 })))
+}
+
+/// Says of a unit whose machine is not present that nothing is known of it, and for how long.
+fn dated(api: &Shared, mut unit: Unit) -> Unit {
+    if !unit.machine_id.is_empty() {
+        let absent = api.mirror.absent_for(&unit.machine_id);
+        unit.unknown_for = absent.map(|absent| absent.as_secs());
+    }
+    unit
 }
 
 /// A unit, understood or not.

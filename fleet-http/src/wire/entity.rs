@@ -50,6 +50,10 @@ pub struct Unit {
     /// Its unit file in base64, instead of [`source`](Self::source) when it is not UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
+    /// For how many seconds, at least, nothing has been known of it, where its machine is not
+    /// present: what it does there nobody can say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_for: Option<u64>,
 }
 
 impl Unit {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::harness::{Server, whole_store};
 
 #[tokio::test]
@@ -9,15 +11,32 @@ async fn before_anything_is_known_nothing_is_claimed() {
     let store = whole_store();
     store.set_away(true);
     let server = Server::start_unread(store, |_| {}).await;
-    for path in ["units", "units/a.service", "state", "state/a.service", "machines"] {
-        let answer = server.get(&format!("/fleet/v1/{path}")).await;
+    let paths = ["units", "units/a.service", "state", "state/a.service", "machines"];
+    let answers = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
+    for (path, answer) in paths.iter().zip(join_all(answers).await) {
         assert_eq!(answer.status, 503, "{path}: unknown is not absent");
         assert_eq!(answer.message(), "fleet server unable to communicate with its store");
+        assert_eq!(answer.header("retry-after"), Some("1"));
     }
     assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     let answer = server.get("/readyz").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.message(), "the mirror of the store is not current");
+}
+
+/// It was told that there is no store, and systemd had started the daemon for it.
+#[tokio::test]
+async fn who_asks_before_the_store_was_read_waits_for_that() {
+    let store = whole_store();
+    store.set_away(true);
+    let server = Server::start_unread(store.clone(), |_| {}).await;
+    let asking = server.get("/fleet/v1/units");
+    let (answer, ()) = tokio::join!(asking, async {
+        // What needs no store is answered meanwhile.
+        assert_eq!(server.get("/fleet/v1/version").await.status, 200);
+        store.set_away(false);
+    });
+    assert_eq!(answer.status, 200);
 }
 
 #[tokio::test]

@@ -39,6 +39,28 @@ async fn a_unit_without_a_machine_says_why() {
 }
 
 #[tokio::test]
+async fn of_a_unit_whose_machine_is_gone_nothing_is_known_and_that_has_an_age() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service", "b.service"], "launched").await;
+    let presence = server.machine("m1", &[]).await;
+    // Nobody here ever saw the machine of the other one.
+    server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
+    server.publish(&presence, running("a.service", "m1")).await;
+    let shown = async |unit: &str| server.get(&format!("/fleet/v1/units/{unit}")).await.json();
+    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is there");
+    presence.leave().await.unwrap();
+    server.sleepers(&["c.service"], "inactive").await; // What this shows came after that.
+    assert_eq!(server.get("/fleet/v1/state/a.service").await.status, 404);
+    assert!(shown("a.service").await["unknownFor"].is_u64(), "{}", shown("a.service").await);
+    assert!(shown("b.service").await["unknownFor"].is_u64(), "{}", shown("b.service").await);
+    let listed = server.get("/fleet/v1/units").await.json();
+    let unknown = |at: usize| listed["units"][at]["unknownFor"].is_u64();
+    assert_eq!([unknown(0), unknown(1), unknown(2)], [true, true, false], "{listed:#}");
+    let _back = server.machine("m1", &[]).await;
+    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is back");
+}
+
+#[tokio::test]
 async fn every_kind_of_reason_has_a_form_of_its_own() {
     let server = Server::start().await;
     let group = vec![name("a.service"), name("b.service")];

@@ -116,7 +116,8 @@ impl Follower {
                 return setback;
             }
             *pause = FIRST_PAUSE;
-            self.shared.change(|state| state.view.apply(&changes));
+            let now = self.shared.clock.now();
+            self.shared.change(|state| state.apply(&changes, now));
         }
     }
 }

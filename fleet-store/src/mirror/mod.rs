@@ -1,5 +1,6 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
+mod absent;
 mod concern;
 mod contents;
 mod demands;
@@ -17,7 +18,8 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
+use crate::{Changes, Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
+use absent::Absent;
 use concern::Followers;
 use view::View;
 
@@ -106,6 +108,8 @@ struct State {
     current_since: Timestamp,
     /// How often it has become current.
     gaps: u64,
+    began: Timestamp,
+    absent: Absent,
     /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
     /// current again.
     tell: Option<signal::Sender<Progress>>,
@@ -133,7 +137,15 @@ impl Mirror {
         let (tell, progress) = signal::channel(Progress::default());
         let now = clock.now();
         let tell = Some(tell);
-        let state = State { view, behind_since: Some(now), current_since: now, gaps: 0, tell };
+        let state = State {
+            view,
+            behind_since: Some(now),
+            current_since: now,
+            gaps: 0,
+            began: now,
+            absent: Absent::default(),
+            tell,
+        };
         let followers = Mutex::default();
         let shared = Arc::new(Shared { clock, state: RwLock::new(state), followers });
         let follower = follow::Follower::new(registry.clone(), shared.clone());
@@ -190,6 +202,19 @@ impl Mirror {
         let now = self.shared.clock.now();
         self.shared
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
+    }
+
+    /// For how long, at least, nothing has been known of a machine that is not present: since the
+    /// mirror last saw it there, or else as long as the mirror has been looking. Nothing while it
+    /// is present.
+    #[must_use]
+    pub fn absent_for(&self, machine: &str) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        self.shared.read(|state| {
+            let is_present = state.view.snapshot().machine(machine).is_some();
+            let seen = state.absent.last_seen(machine).unwrap_or(state.began);
+            (!is_present).then(|| now.since(seen))
+        })
     }
 
     /// How often the mirror has found its store, for the first time or again: as long as this
@@ -363,12 +388,22 @@ impl Shared {
 impl State {
     /// Takes over a view that is complete and watched from now on.
     fn resume(&mut self, view: View, now: Timestamp) {
+        let lost = self.behind_since.unwrap_or(now);
+        self.absent.compare(self.view.snapshot(), view.snapshot(), lost);
         self.view = view;
         if self.tell.is_some() {
             self.behind_since = None;
             self.current_since = now;
             self.gaps += 1;
         }
+    }
+
+    /// Takes over what one revision changed.
+    fn apply(&mut self, changes: &Changes, now: Timestamp) {
+        for (machine, is_present) in self.view.machines_in(changes) {
+            self.absent.note(machine, is_present, now);
+        }
+        self.view.apply(changes);
     }
 
     fn progress(&self) -> Progress {

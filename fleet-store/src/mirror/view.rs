@@ -122,6 +122,16 @@ impl View {
         }
     }
 
+    /// The machines whose claims one revision changed, and whether they are there now.
+    pub(super) fn machines_in(&self, changes: &Changes) -> Vec<(MachineId, bool)> {
+        let machines =
+            changes.changes.iter().filter_map(|change| match self.layout.parse(&change.key)? {
+                Key::Machine(machine) => Some((machine, change.value.is_some())),
+                _ => None,
+            });
+        machines.collect()
+    }
+
     /// Takes over what one revision changed.
     pub(super) fn apply(&mut self, changes: &Changes) {
         let mut touched = Difference::default();

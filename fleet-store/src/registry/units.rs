@@ -1,6 +1,6 @@
 //! Units: submitting, wanting, restarting and destroying them.
 
-use fleet_core::{Generation, Revision, TargetState};
+use fleet_core::{Generation, Revision, TargetState, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::{Registry, RegistryError, unchanged};
@@ -63,17 +63,13 @@ impl Registry {
         unit: NewUnit,
         expect: ExpectUnit,
     ) -> Result<Revision, RegistryError> {
+        if expect == ExpectUnit::Absent {
+            return self.create_unit(unit).await;
+        }
         for _ in 0..MOST_TRIES {
             let (entry, _) = self.get(&Key::Unit(unit.name.clone())).await?;
-            let name = || unit.name.clone();
-            match (expect, &entry) {
-                (ExpectUnit::Absent, Some(_)) => {
-                    return Err(RegistryError::AlreadyExists { name: name() });
-                }
-                (ExpectUnit::Present, None) => {
-                    return Err(RegistryError::NotFound { name: name() });
-                }
-                _ => {}
+            if expect == ExpectUnit::Present && entry.is_none() {
+                return Err(RegistryError::NotFound { name: unit.name });
             }
             let transaction = self.putting(&unit, entry.as_ref())?;
             if let Commit::Applied(revision) = self.store.commit(transaction).await? {
@@ -81,6 +77,39 @@ impl Registry {
             }
         }
         Err(RegistryError::Conflict)
+    }
+
+    /// Nothing has to be read for it: the refusal tells that there is one.
+    async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
+        match self.store.commit(self.putting(&unit, None)?).await? {
+            Commit::Applied(revision) => Ok(revision),
+            Commit::Refused { .. } => Err(RegistryError::AlreadyExists { name: unit.name }),
+        }
+    }
+
+    /// Sets the state that a unit is to be in, which a mirror has shown: it is read only where it
+    /// is not as it was seen. If it is in that state already, nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_desired`](Self::set_desired).
+    pub async fn set_desired_of(
+        &self,
+        seen: &Unit,
+        desired: TargetState,
+    ) -> Result<Revision, RegistryError> {
+        let content = ContentId::of(seen.file.source());
+        let before = UnitRecord { content, desired: seen.desired, generation: seen.generation };
+        if before.desired != desired {
+            let key = self.key(&Key::Unit(seen.name.clone()));
+            let after = UnitRecord { desired, ..before };
+            let same = Condition::value(&key, encode_unit(&before));
+            let put = Transaction::new().when(same).put(key, encode_unit(&after));
+            if let Commit::Applied(revision) = self.store.commit(put).await? {
+                return Ok(revision);
+            }
+        }
+        self.set_desired(&seen.name, desired).await
     }
 
     /// Sets the state that a unit is to be in. If it is that already, nothing is written.

@@ -54,6 +54,28 @@ async fn the_desired_state_is_set_and_an_unchanged_one_writes_nothing() {
     assert_eq!(registry.store().read("").await.unwrap().revision, set);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_desired_state_is_set_whatever_has_become_of_the_unit_since_it_was_seen() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    submit(&registry, "a.service").await;
+    let submitted = registry.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
+    let snapshot = soon(mirror.wait_for(submitted)).await.unwrap();
+    let seen = snapshot.unit("a.service").unwrap();
+    let set = |desired| registry.set_desired_of(seen, desired);
+    assert_eq!(set(TargetState::Inactive).await.unwrap(), submitted, "it is so already");
+    set(TargetState::Loaded).await.unwrap();
+    let (_, generation) = registry.request_restart(&name("a.service")).await.unwrap();
+    let last = set(TargetState::Launched).await.unwrap();
+    assert_eq!(set(TargetState::Launched).await.unwrap(), last, "it is so by now");
+    let snapshot = soon(mirror.wait_for(last)).await.unwrap();
+    let unit = snapshot.unit("a.service").unwrap();
+    assert_eq!((unit.desired, unit.generation), (TargetState::Launched, generation));
+    registry.destroy(&name("a.service"), &mirror).await.unwrap();
+    let gone = set(TargetState::Loaded).await;
+    assert!(matches!(gone, Err(RegistryError::NotFound { .. })), "{gone:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_of_a_unit_is_lost_among_many_writers() {
     let registry = registry();

@@ -3,12 +3,13 @@
 //! All that can be checked is checked before anything is sent. Then all contents are sent, and only
 //! when the cluster has taken each of them, desired states are changed.
 
-use fleet_core::{TargetState, Verb};
+use fleet_core::{Requirements, Strictness, TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::findings::check;
 use crate::fleetctl::args::CreateArgs;
+use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
@@ -66,9 +67,11 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let steps = prepare(context, verb, args).await?;
     send_contents(&context.session, &steps).await?;
+    let session = &context.session;
+    let activated = until_refused(steps.iter().map(|step| activate(session, verb, step))).await;
     let mut awaited = Vec::new();
-    for step in steps {
-        let restarted = activate(&context.session, verb, &step).await?;
+    for (step, restarted) in steps.into_iter().zip(activated) {
+        let restarted = restarted?;
         let is_settled = step.is_there() && restarted.is_none();
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
@@ -101,15 +104,10 @@ async fn prepare(
             return Err(CliError::failed(format!("nothing was sent: {n} unit files have errors")));
         }
     }
-    let (mut steps, mut errors) = (Vec::new(), Vec::new());
-    for unit in local.units {
-        match prepare_one(&context.session, verb, unit, args.replace).await {
-            Ok(step) => steps.push(step),
-            Err(error) => errors.push(error),
-        }
-    }
-    CliError::of_all(errors)?;
-    Ok(steps)
+    let session = &context.session;
+    let units = local.units.into_iter();
+    let steps = at_once(units.map(|unit| prepare_one(session, verb, unit, args.replace))).await;
+    CliError::all_or_none(steps)
 }
 
 async fn prepare_one(
@@ -162,21 +160,45 @@ fn of_template(name: &UnitName, template: &wire::Unit) -> Result<UnitFile, CliEr
 /// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
 /// takes another's place leaves the desired state as it is.
 ///
-/// When the cluster refuses one, those before it stay submitted, which harms nobody; the error
-/// says so.
+/// When the cluster refuses one, those that it has taken stay submitted, which harms nobody; the
+/// error says so.
 async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
-    let mut sent: Vec<&str> = Vec::new();
-    for step in steps {
-        let Some(file) = &step.file else { continue };
-        if let Err(error) = send(session, step, file.clone()).await {
-            return Err(match sent.as_slice() {
-                [] => error,
-                sent => error.help(format!("{} was submitted, and not started", sent.join(", "))),
-            });
+    let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
+    // Only one after the other the cluster sees whether they lead in a circle.
+    let (tied, free): (Vec<_>, Vec<_>) = new.partition(|(step, file)| is_tied(&step.name, file));
+    let sending = free.iter().map(|(step, file)| send(session, step, (*file).clone()));
+    let mut sent = until_refused(sending).await;
+    for (step, file) in &tied {
+        if sent.iter().any(Result::is_err) {
+            break;
         }
-        sent.push(step.name.as_str());
+        sent.push(send(session, step, (*file).clone()).await);
     }
-    Ok(())
+    let names = free.iter().chain(&tied).map(|(step, _)| step.name.as_str());
+    tell_sent(names.zip(sent))
+}
+
+/// The first refusal, with what was taken beside it.
+fn tell_sent<'a>(
+    sent: impl Iterator<Item = (&'a str, Result<(), CliError>)>,
+) -> Result<(), CliError> {
+    let (taken, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
+    let taken: Vec<_> = taken.into_iter().map(|(name, _)| name).collect();
+    match refused.into_iter().find_map(|(_, result)| result.err()) {
+        None => Ok(()),
+        Some(error) if taken.is_empty() => Err(error),
+        Some(error) => {
+            Err(error.help(format!("{} was submitted, and not started", taken.join(", "))))
+        }
+    }
+}
+
+/// Whether a unit names others that it goes with.
+fn is_tied(name: &UnitName, file: &UnitFile) -> bool {
+    Requirements::parse(name, file, Strictness::Warn).is_ok_and(|parsed| {
+        let Requirements { machine_of, replaces, .. } = &parsed.requirements;
+        !machine_of.is_empty() || !replaces.is_empty()
+    })
 }
 
 async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliError> {

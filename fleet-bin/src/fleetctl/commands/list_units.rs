@@ -12,7 +12,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
-use crate::fleetctl::words::{Machines, legend, short_hash};
+use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -53,6 +53,9 @@ struct Row {
     #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
     main_pid: Option<u32>,
     restarts: u32,
+    /// For how many seconds, at least, nothing has been known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_for: Option<u64>,
     /// Why it has no machine, or what its machine could not do.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
@@ -78,6 +81,7 @@ impl Row {
             exit: state.exit,
             main_pid: state.main_pid,
             restarts: state.restarts,
+            unknown_for: None,
             reason: state.problem,
         }
     }
@@ -86,10 +90,16 @@ impl Row {
     fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
         let reason = match (unit.problem.as_str(), unit.machine_id.as_str()) {
             ("", "") => unit.reason,
-            ("", _) => "its machine has not reported it yet".into(),
+            ("", _) if unit.unknown_for.is_none() => "its machine has not reported it yet".into(),
+            ("", _) if unit.reason.is_empty() => "its machine is not present".into(),
+            ("", _) => unit.reason,
             (problem, _) => problem.into(),
         };
+        let active = unit.unknown_for.map_or("", |_| "unknown");
         Self {
+            active: active.to_owned(),
+            sub: unit.unknown_for.map_or_else(String::new, unknown_for),
+            unknown_for: unit.unknown_for,
             unit: unit.name,
             ip: machines.address(&unit.machine_id).to_owned(),
             machine: unit.machine_id,
@@ -196,17 +206,24 @@ mod tests {
             unit("asleep.service", "inactive", "", ""),
             wire::Unit { problem: "cannot be read".into(), ..unit("broken.service", "", "", "") },
             unit("late.service", "loaded", "282f949fc0de", ""),
+            wire::Unit { unknown_for: Some(75), ..unit("lost.service", "launched", "m3", "") },
+            wire::Unit {
+                unknown_for: Some(3),
+                ..unit("stays.service", "launched", "m3", "Reschedule=never keeps it")
+            },
         ];
         let states = vec![state("web.service", "fd1d3e94beef", "failed", "ExecStart is missing")];
         let rows = rows(units, states, &machines());
         insta::assert_snapshot!(table(&rows, None), @r"
-        UNIT→→MACHINE→→→ACTIVE→SUB→REASON
-        alone.service→-→→→-→-→no machine is present
-        broken.service→-→→→-→-→cannot be read
-        late.service→282f949f.../10.10.20.1→-→-→its machine has not reported it yet
-        web.service→fd1d3e94.../10.0.0.1→failed→running→ExecStart is missing
+        UNIT→→MACHINE→→→ACTIVE→SUB→→REASON
+        alone.service→-→→→-→-→→no machine is present
+        broken.service→-→→→-→-→→cannot be read
+        late.service→282f949f.../10.10.20.1→-→-→→its machine has not reported it yet
+        lost.service→m3→→→unknown→for 1min→its machine is not present
+        stays.service→m3→→→unknown→for 3s→→Reschedule=never keeps it
+        web.service→fd1d3e94.../10.0.0.1→failed→running→→ExecStart is missing
         ");
-        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[3]).unwrap(), @r#"
+        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[5]).unwrap(), @r#"
         {
           "unit": "web.service",
           "machine": "fd1d3e94beef",

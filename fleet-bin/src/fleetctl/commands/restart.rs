@@ -3,6 +3,7 @@
 use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 
+use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
@@ -19,19 +20,14 @@ pub(super) async fn run(
     units: &[String],
     patience: Patience,
 ) -> Result<(), CliError> {
-    let (mut names, mut errors) = (Vec::new(), Vec::new());
-    for unit in unit_args(units)? {
-        match check(&context.session, &unit.name).await {
-            Ok(()) => names.push(unit.name),
-            Err(error) => errors.push(error),
-        }
-    }
-    CliError::of_all(errors)?;
+    let (session, units) = (&context.session, unit_args(units)?);
+    CliError::all_or_none(at_once(units.iter().map(|unit| check(session, &unit.name))).await)?;
+    let restarts = units.iter().map(|unit| session.restart(&unit.name));
+    let generations = until_refused(restarts).await;
     let mut awaited = Vec::new();
-    for name in names {
-        let generation = context.session.restart(&name).await?;
-        let (action, goal) = (Action::Restart, Goal::Active { generation });
-        awaited.push(Awaited { name, action, goal, is_settled: false });
+    for (unit, generation) in units.into_iter().zip(generations) {
+        let (action, goal) = (Action::Restart, Goal::Active { generation: generation? });
+        awaited.push(Awaited { name: unit.name, action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }

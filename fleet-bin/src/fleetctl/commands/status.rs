@@ -16,7 +16,7 @@ use crate::fleetctl::names::unit_args;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Sight;
-use crate::fleetctl::words::{Machines, legend, short_hash};
+use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
 
 /// How long the lines of one machine may take to come; the rest is shown without them.
 const JOURNAL_TIME: Duration = Duration::from_secs(3);
@@ -143,7 +143,12 @@ impl Status {
         let is_reported = on.iter().any(|on| on.machine == unit.machine_id);
         if !unit.machine_id.is_empty() && !is_reported {
             let ip = machines.address(&unit.machine_id).to_owned();
-            on.push(OnMachine { machine: unit.machine_id.clone(), ip, ..OnMachine::default() });
+            let (active, sub) = match unit.unknown_for {
+                Some(seconds) => ("unknown".to_owned(), unknown_for(seconds)),
+                None => (String::new(), String::new()),
+            };
+            let machine = unit.machine_id.clone();
+            on.push(OnMachine { machine, ip, active, sub, ..OnMachine::default() });
         }
         let reason = if unit.problem.is_empty() { &unit.reason } else { &unit.problem };
         Self {

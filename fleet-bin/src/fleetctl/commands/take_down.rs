@@ -3,6 +3,7 @@
 use fleet_core::{TargetState, Verb};
 use fleet_unitfile::UnitName;
 
+use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
@@ -21,19 +22,16 @@ pub(super) async fn run(
     units: &[String],
     patience: Patience,
 ) -> Result<(), CliError> {
-    let (mut changes, mut errors) = (Vec::new(), Vec::new());
-    for unit in unit_args(units)? {
-        match prepare(&context.session, verb, &unit.name).await {
-            Ok(goal) => changes.push((unit.name, goal)),
-            Err(error) => errors.push(error),
-        }
-    }
-    CliError::of_all(errors)?;
+    let (session, units) = (&context.session, unit_args(units)?);
+    let changes = at_once(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
+    let changes = units.iter().zip(CliError::all_or_none(changes)?);
+    let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
+    let sent = until_refused(sending).await;
     let mut awaited = Vec::new();
-    for (name, goal) in changes {
-        send(&context.session, verb, &name, goal).await?;
+    for (unit, sent) in units.iter().zip(sent) {
+        sent?;
         let (action, goal) = waits_for(verb);
-        awaited.push(Awaited { name, action, goal, is_settled: false });
+        awaited.push(Awaited { name: unit.name.clone(), action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }

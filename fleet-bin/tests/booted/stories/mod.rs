@@ -1,6 +1,7 @@
 //! What is told to clusters, a test each.
 
 mod daemons;
+mod failures;
 mod machines;
 mod outages;
 mod rules;
