@@ -121,7 +121,11 @@ impl Engine {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
                     match self.lead(leadership, &mut shutdown).await {
                         End::Shutdown => return,
-                        End::Deposed => tracing::warn!(%candidate, "no longer leading"),
+                        // Perhaps by somebody who does not lead, as an import does not.
+                        End::Deposed => {
+                            tracing::warn!(%candidate, "no longer leading");
+                            pause = pause.min(RETRY);
+                        }
                         End::Doubt => pause = RETRY,
                     }
                 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
-//! | ask the cluster, or look into its store | `session`, `at_once`, `sights`, `target`, `offline` |
+//! | ask the cluster, or look into its store | `session`, `target`, `offline` |
+//! | ask for much at a time | `at_once`, `sights` |
 //! | decide what to do (pure) | `resolve`, `wait`, `pending` |
 //! | do it | `commands`, `follow` |
 //! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |

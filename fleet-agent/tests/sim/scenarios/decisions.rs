@@ -1,7 +1,9 @@
 //! Engines: who decides, on what, and what becomes of it.
 
+use std::time::Duration;
+
 use fleet_core::TargetState;
-use fleet_store::{ExpectUnit, MetadataChange, NewUnit};
+use fleet_store::{ExpectUnit, Key, MetadataChange, NewUnit, Transaction};
 use futures_util::future::join_all;
 
 use crate::cluster::{Cluster, TTL};
@@ -32,6 +34,18 @@ async fn what_a_leader_sent_before_it_was_overtaken_is_refused() {
     assert!(cluster.leader().is_some_and(|new| new != old), "another leads");
     assert!(sent > 0 && cluster.history.now().placement("a.service").is_none());
     cluster.heal_and_rest().await;
+}
+
+/// An import deposes whoever leads, and does not lead itself.
+#[tokio::test(start_paused = true)]
+async fn who_is_deposed_and_followed_by_nobody_leads_again_soon() {
+    let mut cluster = Cluster::start(1).await;
+    let registry = &cluster.registry;
+    let depose = Transaction::new().delete(registry.layout().key(&Key::Leader));
+    registry.store().commit(depose).await.expect("the store is there");
+    cluster.submit("a.service", "", 0, TargetState::Launched).await;
+    cluster.wait(Duration::from_secs(2)).await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
 #[tokio::test(start_paused = true)]
