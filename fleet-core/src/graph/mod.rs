@@ -1,8 +1,8 @@
 //! The model of an init whose state is a computed function of its dependency graph.
 //!
 //! A [`Unit`] provides *targets*, and depends on targets of other units by [`EdgeKind`]s. One
-//! target is the *goal*; which units have to be up follows from it alone, and nobody starts or stops
-//! a unit by a command.
+//! target is the *goal*; which units have to be up follows from it alone, and nobody starts or
+//! stops a unit by a command.
 
 mod command;
 mod edge;
