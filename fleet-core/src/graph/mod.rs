@@ -6,10 +6,15 @@
 
 mod command;
 mod edge;
+mod event;
+mod flaw;
 mod name;
+mod observation;
+mod phase;
 mod restart;
 mod run;
 mod settings;
+mod shown;
 mod signal;
 mod status;
 mod surroundings;
@@ -17,10 +22,15 @@ mod unit;
 
 pub use command::Command;
 pub use edge::EdgeKind;
+pub use event::{Action, Event, Happening, Incarnation, Order};
+pub use flaw::{Circle, Contradiction, Flaw};
 pub use name::{Name, NameProblem, Target};
+pub use observation::{Observation, Observed, Starts};
+pub use phase::{Activity, Cause, Ending, Exit, Phase, StopReason};
 pub use restart::{Growth, Limit, Restart, RestartWhen};
 pub use run::{Kill, KillMode, NotifyAccess, Run};
 pub use settings::Settings;
+pub use shown::{Obstacle, Retry, Shown, State, Waiting};
 pub use signal::Signal;
 pub use status::StatusSet;
 pub use surroundings::{

@@ -21,8 +21,12 @@ pub struct Run {
     pub stop: Vec<Command>,
     /// What is run when it has ended, however it did.
     pub stop_post: Vec<Command>,
-    /// Ends of its main process, beside 0 and the usual signals, that are no failure.
+    /// All ends of its main process that are no failure, 0 too where that is none. (For a oneshot
+    /// it always is none; for a unit of systemd it is, and so are HUP, INT, TERM and PIPE.)
     pub success: StatusSet,
+    /// Whether it is not up any more when its main process has ended well, as units of systemd
+    /// without `RemainAfterExit=` are. A oneshot says this by its kind.
+    pub ends: bool,
     /// How it is ended.
     pub kill: Kill,
     /// Whom messages of its readiness are taken from.
