@@ -4,11 +4,15 @@
 //! target is the *goal*; which units have to be up follows from it alone, and nobody starts or
 //! stops a unit by a command.
 
+mod assembly;
+mod build;
+mod circle;
 mod command;
 mod edge;
 mod event;
 mod flaw;
 mod name;
+mod net;
 mod observation;
 mod phase;
 mod restart;
@@ -18,8 +22,11 @@ mod shown;
 mod signal;
 mod status;
 mod surroundings;
+mod system;
 mod unit;
+mod validity;
 
+pub use build::Graph;
 pub use command::Command;
 pub use edge::EdgeKind;
 pub use event::{Action, Event, Happening, Incarnation, Order};
@@ -36,4 +43,5 @@ pub use status::StatusSet;
 pub use surroundings::{
     Directory, EnvironmentFile, Limits, Output, Place, Resources, Surroundings,
 };
+pub use system::{NotReloadable, System};
 pub use unit::{Kind, Pattern, PatternProblem, Readiness, TimeOuts, Unit};

@@ -29,7 +29,7 @@ pub struct Observed {
     pub definition: Option<Arc<Unit>>,
     /// Whether some of its processes may be left. It is not started again before they are gone.
     pub processes: bool,
-    /// While it is up, and while it stops: since when it was.
+    /// While it is up: since when.
     pub up_since: Option<Timestamp>,
     /// While it stops: what becomes of it then.
     pub ending: Option<Ending>,
@@ -37,14 +37,18 @@ pub struct Observed {
     pub killed: bool,
     /// When what it is doing has taken too long.
     pub deadline: Option<Timestamp>,
-    /// Why it failed, if it has.
+    /// Why it last failed, until it is up again.
     pub cause: Option<Cause>,
     /// How often in a row it has ended by itself, without having been up for long in between.
     pub attempts: u32,
     /// When it is started again, if it is.
     pub retry_at: Option<Timestamp>,
+    /// Whether it would be started again, but was tried too often.
+    pub gave_up: bool,
     /// Its latest starts.
     pub starts: Starts,
+    /// Whether it is to be started anew as it is.
+    pub renew: bool,
     /// Whether it is to read its configuration again as soon as it can.
     pub reload_wanted: bool,
     /// Whether it did not when it last was to.

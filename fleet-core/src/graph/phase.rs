@@ -81,6 +81,8 @@ pub enum StopReason {
     Unneeded,
     /// It has to be started from another definition.
     Redefined,
+    /// Somebody wants it to be started anew.
+    Renewed,
     /// It depends on this target, which is not active or will not be for long.
     DependencyLost(Target),
     /// It failed, and what is left of it goes.
@@ -100,6 +102,8 @@ pub enum Ending {
     Failed(Cause),
     /// It has ended well.
     Well,
+    /// Its start was skipped, which is as good.
+    Skipped,
     /// It said that it stops, and nobody asked it to: how its main process ends decides.
     ByItself,
 }
@@ -169,6 +173,7 @@ impl fmt::Display for StopReason {
         match self {
             Self::Unneeded => f.write_str("nothing needs it"),
             Self::Redefined => f.write_str("its definition has changed"),
+            Self::Renewed => f.write_str("it is to be started anew"),
             Self::DependencyLost(target) => write!(f, "it depends on {target}, which is lost"),
             Self::Failed(cause) => cause.fmt(f),
             Self::Ended => f.write_str("its main process has ended well"),
