@@ -5,6 +5,7 @@
 //! stops a unit by a command.
 
 mod command;
+mod condition;
 mod edge;
 mod name;
 mod restart;
@@ -16,10 +17,11 @@ mod surroundings;
 mod unit;
 
 pub use command::Command;
+pub use condition::{Condition, Test, Verdict};
 pub use edge::EdgeKind;
 pub use name::{Name, NameProblem, Target};
 pub use restart::{Growth, Limit, Restart, RestartWhen};
-pub use run::{Kill, KillMode, NotifyAccess, Run};
+pub use run::{Abort, AfterExit, Kill, KillMode, NotifyAccess, Run};
 pub use settings::Settings;
 pub use signal::Signal;
 pub use status::StatusSet;
