@@ -2,7 +2,9 @@
 
 use super::System;
 use crate::Timestamp;
-use crate::graph::{Activity, Cause, Ending, Event, Exit, Happening, Kind, Phase, Restart, Unit};
+use crate::graph::{
+    Activity, AfterExit, Cause, Ending, Event, Exit, Happening, Kind, Phase, Restart, Signal, Unit,
+};
 
 impl System {
     /// Takes note of what happened, and tells whether it was heeded. What cannot happen to a unit
@@ -159,15 +161,20 @@ impl Unit {
     /// Whether this end of its main process is a good one.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
-        let is_oneshot = matches!(self.kind, Kind::Oneshot { .. });
-        self.run.success.contains(exit) || (is_oneshot && exit == Exit::Status(0))
+        let may_end = self.run.after_exit != AfterExit::Fails;
+        self.run.success.contains(exit)
+            || match exit {
+                Exit::Status(0) => may_end || matches!(self.kind, Kind::Oneshot { .. }),
+                Exit::Signal(number) => may_end && Signal::USUAL.contains(&number),
+                Exit::Status(_) | Exit::Unknown => false,
+            }
     }
 
     /// Whether it counts as up when its main process has ended well.
     fn stays_up(&self) -> bool {
         match self.kind {
             Kind::Oneshot { remain } => remain,
-            _ => !self.run.ends,
+            _ => self.run.after_exit != AfterExit::Rests,
         }
     }
 }

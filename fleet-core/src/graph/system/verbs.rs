@@ -142,7 +142,8 @@ impl System {
         if phase != Phase::Up(Activity::Running) && phase != Phase::Up(Activity::Reloading) {
             return Err(NotReloadable::NotUp);
         }
-        if node.seen.definition.as_ref().is_none_or(|definition| definition.run.reload.is_empty()) {
+        let run = node.seen.definition.as_ref().map(|definition| &definition.run);
+        if !run.is_some_and(|run| !run.reload.is_empty() || run.reload_signal.is_some()) {
             return Err(NotReloadable::NoCommand);
         }
         node.seen.reload_wanted = true;
