@@ -3,8 +3,8 @@
 //! `cargo bench -p fleet-core --bench graph`
 //!
 //! `build` makes a graph of units, `plan` finds out all that is to be started at first, `event`
-//! tells a running system of one unit that failed, takes the plan, and has it come back. `layers` is a
-//! system of which each unit depends on three of the layer below it, `chain` one in which each
+//! tells a running system of one unit that failed, takes the plan, and has it come back. `layers`
+//! is a system of which each unit depends on three of the layer below it, `chain` one in which each
 //! depends on the one before, `star` one unit that waits for all others.
 
 use divan::Bencher;

@@ -107,6 +107,8 @@ impl System {
         let seen = &mut self.node_mut(at).seen;
         seen.ending = Some(ending);
         seen.up_since = None;
+        // What is run to end it belongs to it as well, even if nothing else was left.
+        seen.processes = true;
         seen.killed = false;
         seen.reload_wanted = false;
         let most = seen.definition.as_ref().and_then(|definition| definition.time_outs.stop);
