@@ -6,6 +6,7 @@
 mod converge;
 mod cycle;
 mod expression;
+pub mod graph;
 mod intent;
 mod machine;
 mod map;

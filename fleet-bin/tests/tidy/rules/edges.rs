@@ -31,7 +31,13 @@ const ROOMS: [Room; 8] = [
     Room {
         name: "fleet-core",
         ours: &["fleet-unitfile"],
-        outside: Outside::Only(&["glob", "immutable-chunkmap", "strsim", "thiserror"]),
+        outside: Outside::Only(&[
+            "glob",
+            "immutable-chunkmap",
+            "regex-syntax",
+            "strsim",
+            "thiserror",
+        ]),
     },
     Room {
         name: "fleet-scheduler",

@@ -1,0 +1,21 @@
+//! What holds for all units of a system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use super::{Name, Target, TimeOuts};
+
+/// The central settings. The default is no goal and no limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The one target that the system is there for.
+    pub goal: Option<Target>,
+    /// How many units may be starting at once; nothing is as many as there are.
+    pub max_starting: Option<NonZeroU32>,
+    /// Which unit provides a target that several would.
+    pub alternatives: BTreeMap<Target, Name>,
+    /// Targets whose units are treated as if they could not be started.
+    pub mask: BTreeSet<Target>,
+    /// The time-outs of units that say nothing.
+    pub time_outs: TimeOuts,
+}

@@ -1,0 +1,155 @@
+//! A unit: what it provides, what it depends on, and what it runs.
+
+use std::time::Duration;
+
+use super::{EdgeKind, Name, Restart, Run, Target};
+
+/// A unit, as its stanza or its systemd unit file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name, which no other unit has.
+    pub name: Name,
+    /// What starting it means.
+    pub kind: Kind,
+    /// The targets that it provides, at least one, which no other unit does.
+    pub provides: Vec<Target>,
+    /// What it depends on; a target may come with several kinds, of which the strongest counts.
+    pub edges: Vec<(EdgeKind, Target)>,
+    /// What it is, for a person.
+    pub description: String,
+    /// How long its start, stop and reload may take.
+    pub time_outs: TimeOuts,
+    /// When it is started again.
+    pub restart: Restart,
+    /// What it runs. A virtual unit runs nothing, and all others something.
+    pub run: Run,
+}
+
+/// What starting a unit means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A process in the foreground that says by `sd_notify` when it is ready.
+    ForegroundNotified,
+    /// A process in the foreground that does not.
+    ForegroundSupervised(Readiness),
+    /// A process that goes into the background and leaves its id in a file.
+    BackgroundPidfile {
+        /// Its absolute path.
+        path: String,
+    },
+    /// Whatever its commands for start, stop and reload make of it.
+    BackgroundScripted,
+    /// Commands that end. Running is starting, and success is being up.
+    Oneshot {
+        /// Whether it stays up when they have ended well, as it does unless it comes from systemd.
+        remain: bool,
+    },
+    /// Nothing is run: it is there for its dependencies alone.
+    Virtual,
+}
+
+/// When a supervised process is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// When its program was executed.
+    Executed,
+    /// When it has been alive for so long.
+    Alive(Duration),
+    /// When a line of its output matches.
+    Line(Pattern),
+}
+
+/// A regular expression in the syntax of the `regex` crate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+/// Why a text is no regular expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PatternProblem {
+    /// What is wrong with it.
+    pub message: String,
+    /// Where that begins, in bytes from the start of the pattern.
+    pub at: usize,
+}
+
+/// How long something may take; nothing is for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeOuts {
+    /// From the moment in which it may start until it is up.
+    pub start: Option<Duration>,
+    /// Until none of its processes is left.
+    pub stop: Option<Duration>,
+    /// Until it works by its new configuration.
+    pub reload: Option<Duration>,
+}
+
+impl Unit {
+    /// A virtual unit without dependencies: what to begin a unit with that is made by hand.
+    #[must_use]
+    pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
+        Self {
+            name,
+            kind: Kind::Virtual,
+            provides: provides.into_iter().collect(),
+            edges: Vec::new(),
+            description: String::new(),
+            time_outs: TimeOuts::default(),
+            restart: Restart::default(),
+            run: Run::default(),
+        }
+    }
+
+    /// Whether it runs nothing.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.kind == Kind::Virtual
+    }
+
+    /// Whether it has to be started anew to become `other`: what it runs has changed, not only what
+    /// is known about it.
+    #[must_use]
+    pub fn runs_otherwise_than(&self, other: &Self) -> bool {
+        self.kind != other.kind || self.run != other.run
+    }
+}
+
+impl Pattern {
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with it, and where.
+    pub fn new(text: &str) -> Result<Self, PatternProblem> {
+        let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(text);
+        parsed.map(|_| Self(text.to_owned())).map_err(|error| problem(&error))
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for TimeOuts {
+    /// 90 seconds to start, as many to stop, 30 to reload.
+    fn default() -> Self {
+        Self {
+            start: Some(Duration::from_secs(90)),
+            stop: Some(Duration::from_secs(90)),
+            reload: Some(Duration::from_secs(30)),
+        }
+    }
+}
+
+fn problem(error: &regex_syntax::Error) -> PatternProblem {
+    let (message, at) = match error {
+        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
+        regex_syntax::Error::Translate(error) => {
+            (error.kind().to_string(), error.span().start.offset)
+        }
+        other => (other.to_string(), 0),
+    };
+    PatternProblem { message, at }
+}
