@@ -13,6 +13,7 @@ mod settings;
 mod signal;
 mod status;
 mod surroundings;
+pub mod text;
 mod unit;
 
 pub use command::Command;
