@@ -6,12 +6,12 @@ use std::time::Duration;
 use fleet_unitfile::Span;
 
 use super::types::TypeWord;
-use crate::graph::{EdgeKind, Kind, Name, Pattern, Restart, Run, Target, TimeOuts, Unit};
+use crate::graph::{EdgeKind, Name, Pattern, Run, Target, TimeOuts, Unit};
 
 /// What is known of a unit whose stanza is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// The unit; its kind is [`Kind::Virtual`] and its edges are none until all fields are read.
+    /// The unit; it is virtual and its edges are none until all fields are read.
     pub(super) unit: Unit,
     /// Its type.
     pub(super) type_word: Option<TypeWord>,
@@ -54,7 +54,7 @@ impl Draft {
     /// The stanza of this unit, before its first field.
     pub(super) fn new(name: Name, time_outs: TimeOuts) -> Self {
         Self {
-            unit: nothing(name, time_outs),
+            unit: Unit { time_outs, ..Unit::new_virtual(name, []) },
             type_word: None,
             edges: Vec::new(),
             provides: Vec::new(),
@@ -83,17 +83,4 @@ pub(super) fn knows_variable(run: &Run, name: &str) -> bool {
         || !around.environment_files.is_empty()
         || around.pass_environment.iter().any(|known| known == name)
         || around.environment.iter().any(|(known, _)| known == name)
-}
-
-fn nothing(name: Name, time_outs: TimeOuts) -> Unit {
-    Unit {
-        name,
-        kind: Kind::Virtual,
-        provides: Vec::new(),
-        edges: Vec::new(),
-        description: String::new(),
-        time_outs,
-        restart: Restart::default(),
-        run: Run::default(),
-    }
 }

@@ -37,6 +37,7 @@ pub(super) fn unit(draft: Draft) -> Option<Unit> {
     if !draft.given.contains_key("restart-max-delay") {
         unit.restart.max_delay = longest_delay(unit.restart.delay);
     }
+    unit.run.conditions.sort_by_key(|condition| condition.assert);
     let growth = draft.steps.map(Growth::Steps).or(draft.factor.map(Growth::Factor));
     unit.restart.growth = growth.unwrap_or(unit.restart.growth);
     Some(unit)
@@ -108,7 +109,9 @@ fn check_missing(draft: &Draft, name: Span, problems: &mut Problems) {
     need("provides", String::new());
     let Some(word) = draft.type_word else { return };
     let why = || format!(", which a unit of type {} needs", word.as_str());
-    if Types::RUNNING.contains(word) {
+    // A oneshot may be there only for what it does when it is stopped.
+    let only_stops = word == TypeWord::Oneshot && draft.given.contains_key("exec-stop");
+    if Types::RUNNING.contains(word) && !only_stops {
         need("exec-start", why());
     }
     match word {
@@ -146,7 +149,8 @@ fn check_starts(draft: &Draft, word: TypeWord, problems: &mut Problems) {
 fn check_restart(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     let longest = draft.given.get("restart-max-delay").and_then(|given| given.first());
     let Restart { delay, max_delay, .. } = draft.unit.restart;
-    if let Some(given) = longest.filter(|_| max_delay < delay) {
+    let grows = draft.factor != Some(1) && draft.steps != Some(0);
+    if let Some(given) = longest.filter(|_| grows && max_delay < delay) {
         let message = "this is less than restart-delay";
         let help = "write a longer one, or remove the line";
         problems.add(Code::BadDuration, given.value, message, help);

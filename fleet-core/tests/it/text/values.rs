@@ -7,6 +7,9 @@ use super::units;
 
 const SUPERVISED: &str = "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n";
 
+/// A delay that does not grow may be longer than the longest.
+const RESTART: &str = "restart-delay: 5s | restart-max-delay: 1s | restart-factor: 1";
+
 /// The line that a line below a supervised unit is printed as.
 fn printed(line: &str) -> String {
     let unit = units(&format!("{SUPERVISED}{line}\n")).remove(0);
@@ -26,6 +29,11 @@ fn values_are_printed_in_one_way() {
         ("waits-for: b\nwaits-for: c", "waits-for: b, c"),
         ("waits-for: b\ndepends-ms: b", "depends-ms: b"),
         ("pulls: b\nafter: b, c", "pulls: b | after: b, c"),
+        ("condition: ! path-exists  /a b", "condition: !path-exists /a b"),
+        ("assert: user 5\ncondition: |host web*", "condition: |host web* | assert: user 5"),
+        ("after-exit: rests", "after-exit: rests"),
+        ("abort-signal: KILL\nabort-timeout: 5", "abort-signal: SIGKILL | abort-timeout: 5s"),
+        ("restart-factor: 1\nrestart-delay: 5s\nrestart-max-delay: 1s", RESTART),
         ("ready-wait: 1.5", "ready-wait: 1s 500ms"),
         ("ready-grep: ^a: (b|c) $", "ready-grep: ^a: (b|c) $"),
         ("exec-stop: '/bin/kill'   -TERM  $MAINPID", "exec-stop: /bin/kill -TERM $MAINPID"),
@@ -93,6 +101,9 @@ fn values_are_printed_in_one_way() {
 #[test]
 fn values_that_keys_do_not_take_are_refused() {
     for line in [
+        "condition: path-exist /a",
+        "condition: path-exists a",
+        "condition: host",
         "restart: sometimes",
         "restart-factor: 0",
         "restart-limit: -1",
@@ -149,6 +160,8 @@ fn what_one_key_says_of_a_type_is_printed_with_it() {
         "unit: a\ntype: oneshot\nprovides: a\nremain: no\nexec-start: /a\nexec-start: /b\n",
         "unit: a\ntype: background-scripted\nprovides: a\nexec-start: /a\nexec-stop: /b\n",
         "unit: a\ntype: foreground-notified\ndescription: b\nprovides: c, a\nexec-start: /a\n",
+        "unit: a\ntype: foreground-notified\nprovides: a\nexec-start: /a\nreload-signal: SIGHUP\n",
+        "unit: a\ntype: oneshot\nprovides: a\nexec-stop: /a\n",
         "unit: a\ntype: virtual\nprovides: a\ndepends-on: b\nafter: c\n",
     ] {
         assert_eq!(print(&units(text)[0], &TimeOuts::default()).text, text);

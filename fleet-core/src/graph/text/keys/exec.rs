@@ -1,13 +1,13 @@
 //! Keys that say what a unit executes, and what to make of its ends.
 
-use super::write::{some, statuses, unless};
+use super::write::{some, statuses, unless, word};
 use super::{Form, Key, duration, duration_or_none, one_of, read};
 use crate::graph::text::command;
 use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
-use crate::graph::{Command, NotifyAccess, Run};
+use crate::graph::{AfterExit, Command, NotifyAccess, Run};
 
 /// A list of commands, each in a line of its own.
 macro_rules! commands {
@@ -33,6 +33,13 @@ pub(super) const KEYS: &[Key] = &[
     commands!("exec-start", Types::RUNNING, start),
     commands!("exec-start-post", Types::RUNNING, start_post),
     commands!("exec-reload", RELOADABLE, reload),
+    Key::new(
+        "reload-signal",
+        TypeWord::Notified.alone(),
+        Form::Line,
+        |value, draft, problems| draft.run().reload_signal = read::signal(value, problems),
+        |unit, _| some(unit.run.reload_signal),
+    ),
     commands!("exec-stop", Types::RUNNING, stop),
     commands!("exec-stop-post", Types::RUNNING, stop_post),
     Key::new(
@@ -41,6 +48,15 @@ pub(super) const KEYS: &[Key] = &[
         Form::Fold,
         |value, draft, problems| draft.run().success = read::statuses(value, problems),
         |unit, _| statuses(&unit.run.success),
+    ),
+    Key::new(
+        "after-exit",
+        WITH_ENDS.without(TypeWord::Oneshot),
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().after_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
+        },
+        |unit, _| word(&AFTER_EXIT, unit.run.after_exit),
     ),
     Key::new(
         "start-timeout",
@@ -90,11 +106,7 @@ pub(super) const KEYS: &[Key] = &[
             let access = one_of(value, problems, &ACCESS);
             draft.run().notify_access = access.unwrap_or_default();
         },
-        |unit, _| {
-            let found = ACCESS.iter().find(|(_, access)| *access == unit.run.notify_access);
-            let word = found.map_or("", |(word, _)| word);
-            unless(&unit.run.notify_access, &NotifyAccess::default(), word)
-        },
+        |unit, _| word(&ACCESS, unit.run.notify_access),
     ),
 ];
 
@@ -104,6 +116,9 @@ const ACCESS: [(&str, NotifyAccess); 4] = [
     ("exec", NotifyAccess::Exec),
     ("all", NotifyAccess::All),
 ];
+
+const AFTER_EXIT: [(&str, AfterExit); 3] =
+    [("fails", AfterExit::Fails), ("rests", AfterExit::Rests), ("remains", AfterExit::Remains)];
 
 fn read_command(
     value: &Value,

@@ -1,5 +1,6 @@
 //! The keys of a stanza: for each, which units may have it, how it is read and how it is written.
 
+mod conditions;
 mod exec;
 mod graph;
 mod read;
@@ -72,8 +73,15 @@ impl Key {
 
 /// All keys, in the order in which they are printed.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    let groups =
-        [graph::KEYS, exec::KEYS, stop::KEYS, restart::KEYS, surroundings::KEYS, resources::KEYS];
+    let groups = [
+        graph::KEYS,
+        conditions::KEYS,
+        exec::KEYS,
+        stop::KEYS,
+        restart::KEYS,
+        surroundings::KEYS,
+        resources::KEYS,
+    ];
     groups.into_iter().flatten()
 }
 

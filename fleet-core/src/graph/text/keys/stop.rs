@@ -1,10 +1,10 @@
 //! Keys that say how a unit is ended.
 
-use super::write::{unless, yes_or_no};
+use super::write::{unless, word, yes_or_no};
 use super::{Form, Key, duration, duration_or_none, one_of, read};
 use crate::graph::text::Code;
 use crate::graph::text::types::Types;
-use crate::graph::{Kill, KillMode, Signal};
+use crate::graph::{Abort, Kill, KillMode, Signal};
 
 const MODES: [(&str, KillMode); 3] = [
     ("control-group", KillMode::ControlGroup),
@@ -40,10 +40,7 @@ pub(super) const KEYS: &[Key] = &[
         |value, draft, problems| {
             draft.run().kill.mode = one_of(value, problems, &MODES).unwrap_or_default();
         },
-        |unit, _| {
-            let found = MODES.iter().find(|(_, mode)| *mode == unit.run.kill.mode);
-            unless(&unit.run.kill.mode, &KillMode::default(), found.map_or("", |(word, _)| word))
-        },
+        |unit, _| word(&MODES, unit.run.kill.mode),
     ),
     Key::new(
         "stop-signal",
@@ -76,6 +73,30 @@ pub(super) const KEYS: &[Key] = &[
             }
         },
         |unit, _| write_final(&unit.run.kill),
+    ),
+    Key::new(
+        "abort-signal",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().abort.signal = read::signal(value, problems).unwrap_or(Signal::ABRT);
+        },
+        |unit, _| {
+            let signal = unit.run.abort.signal;
+            unless(&signal, &Abort::default().signal, signal.to_string())
+        },
+    ),
+    Key::new(
+        "abort-timeout",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().abort.time_out = duration_or_none(value, problems).flatten();
+        },
+        |unit, _| {
+            let time = unit.run.abort.time_out;
+            unless(&time, &Abort::default().time_out, duration(time))
+        },
     ),
 ];
 

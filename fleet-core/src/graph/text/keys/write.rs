@@ -12,6 +12,12 @@ pub(super) fn unless<T: PartialEq>(value: &T, default: &T, text: impl Into<Strin
     if value == default { Vec::new() } else { vec![text.into()] }
 }
 
+/// The word for a value, unless it is the default.
+pub(super) fn word<T: PartialEq + Default>(words: &[(&str, T)], value: T) -> Vec<String> {
+    let found = words.iter().find(|(_, known)| *known == value && value != T::default());
+    found.map(|(word, _)| (*word).to_owned()).into_iter().collect()
+}
+
 /// A value if there is one.
 pub(super) fn some(value: Option<impl Display>) -> Vec<String> {
     value.map(|value| value.to_string()).into_iter().collect()
