@@ -19,6 +19,8 @@ pub struct Central {
     pub settings: Settings,
     /// Where the goal is named.
     pub goal: Option<Span>,
+    /// Where units are chosen for targets.
+    pub alternatives: Option<Span>,
     /// All that is wrong or odd, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -101,7 +103,10 @@ impl Reader {
                 let number = keys::number(value, problems, 1..=u32::MAX);
                 settings.max_starting = number.and_then(NonZeroU32::new);
             }
-            "alternatives" => settings.alternatives = alternatives(value, problems),
+            "alternatives" => {
+                settings.alternatives = alternatives(value, problems);
+                self.central.alternatives = Some(value.span());
+            }
             "mask" => settings.mask = mask(value, problems),
             "start-timeout" => times.start = duration_or_none(value, problems).unwrap_or(None),
             "stop-timeout" => times.stop = duration_or_none(value, problems).unwrap_or(None),

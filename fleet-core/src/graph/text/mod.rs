@@ -26,6 +26,7 @@ mod sources;
 mod stanza;
 mod types;
 mod value;
+mod whole;
 
 pub use central::{Central, read_central};
 pub use code::Code;

@@ -3,8 +3,9 @@
 use fleet_unitfile::{Severity, Span};
 
 use super::diagnostic::{Diagnostic, Problems};
+use super::whole::Whole;
 use super::{Central, Code, Stanza, read_central, read_stanzas};
-use crate::graph::{Settings, Unit};
+use crate::graph::{Graph, Settings, Unit};
 
 /// How many units a system may have.
 pub const MOST_UNITS: usize = 100_000;
@@ -45,10 +46,8 @@ pub struct File {
 /// The files of a system and what they say, before it is known whether the units fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
-    /// The central settings.
-    pub settings: Settings,
-    /// Where the goal is named: the index of a file, and the place in it.
-    pub goal: Option<(usize, Span)>,
+    /// The central settings, with the index of their file if there is one.
+    pub central: (Option<usize>, Central),
     /// All stanzas with the index of their file, in the order of the files and within them.
     pub stanzas: Vec<(usize, Stanza)>,
     /// The files.
@@ -62,18 +61,46 @@ impl Sources {
     #[must_use]
     pub fn read(mut files: Vec<File>) -> Self {
         files.sort_by(|one, other| one.name.cmp(&other.name));
-        let (settings, goal, mut diagnostics) = read_settings(&files);
+        let mut diagnostics = vec![Vec::new(); files.len()];
+        let central = read_settings(&files, &mut diagnostics);
         let mut stanzas = Vec::new();
         for (index, file) in files.iter().enumerate() {
             if file.role == Role::Units {
-                let mut read = read_stanzas(&file.source, &settings.time_outs);
+                let mut read = read_stanzas(&file.source, &central.1.settings.time_outs);
                 let room = MOST_UNITS.saturating_sub(stanzas.len());
                 diagnostics[index] = std::mem::take(&mut read.diagnostics);
                 diagnostics[index].extend(too_many(&file.source, &read.stanzas, room));
                 stanzas.extend(read.stanzas.into_iter().take(room).map(|stanza| (index, stanza)));
             }
         }
-        Self { settings, goal, stanzas, files, diagnostics }
+        Self { central, stanzas, files, diagnostics }
+    }
+
+    /// The central settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.central.1.settings
+    }
+
+    /// The graph of the units, if nothing is an error. What is wrong with the units as a whole is
+    /// added to the diagnostics, each thing in the file where it can be put right.
+    pub fn graph(&mut self) -> Option<Graph> {
+        let units = self.units().cloned();
+        let (graph, flaws) = match Graph::strict(units, self.settings()) {
+            Ok(graph) => (Some(graph), Vec::new()),
+            Err(flaws) => (None, flaws),
+        };
+        let mut whole = Whole::new(self);
+        flaws.iter().for_each(|flaw| whole.flaw(flaw));
+        if let Some(graph) = &graph {
+            whole.warn(graph);
+        }
+        for (index, problems) in whole.into_problems().into_iter().enumerate() {
+            let found = problems.locate(&self.files[index].source);
+            self.diagnostics[index].extend(found);
+            self.diagnostics[index].sort_by_key(|it| (it.span.start, it.code));
+        }
+        graph.filter(|_| self.is_sound())
     }
 
     /// The units of all sound stanzas.
@@ -88,22 +115,19 @@ impl Sources {
     }
 }
 
-/// The central settings with the place of the goal, and what is wrong with them by file.
-fn read_settings(files: &[File]) -> (Settings, Option<(usize, Span)>, Vec<Vec<Diagnostic>>) {
-    let mut diagnostics = vec![Vec::new(); files.len()];
-    let mut central = files.iter().enumerate().filter(|(_, file)| file.role == Role::Central);
-    let Some((index, file)) = central.next() else {
-        return (Settings::default(), None, diagnostics);
-    };
-    let Central { settings, goal, diagnostics: found } = read_central(&file.source);
-    diagnostics[index] = found;
-    for (other, second) in central {
+/// The central settings, and what is wrong with them by file.
+fn read_settings(files: &[File], diagnostics: &mut [Vec<Diagnostic>]) -> (Option<usize>, Central) {
+    let mut found = files.iter().enumerate().filter(|(_, file)| file.role == Role::Central);
+    let Some((index, file)) = found.next() else { return (None, Central::default()) };
+    let mut central = read_central(&file.source);
+    diagnostics[index] = std::mem::take(&mut central.diagnostics);
+    for (other, second) in found {
         let mut problems = Problems::default();
         let message = format!("the central settings are in {}", file.name);
         problems.add(Code::RepeatedKey, Span::default(), message, "keep one of the two files");
         diagnostics[other] = problems.locate(&second.source);
     }
-    (settings, goal.map(|span| (index, span)), diagnostics)
+    (Some(index), central)
 }
 
 fn too_many(source: &[u8], stanzas: &[Stanza], room: usize) -> Vec<Diagnostic> {

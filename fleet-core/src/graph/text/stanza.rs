@@ -25,6 +25,8 @@ pub struct Stanza {
     pub name: Option<Name>,
     /// Where it is named.
     pub name_span: Span,
+    /// In which line, counted from 1.
+    pub line: usize,
     /// The unit that it describes; nothing if there are errors in it.
     pub unit: Option<Unit>,
     /// What it provides, and where it says so.
@@ -86,6 +88,7 @@ struct Open {
     draft: Draft,
     name: Option<Name>,
     name_span: Span,
+    line: usize,
     /// Whether nothing is wrong with it yet.
     sound: bool,
 }
@@ -134,13 +137,14 @@ impl Reader<'_> {
         let any = || Name::new("unnamed").expect("letters alone");
         let draft = Draft::new(name.clone().unwrap_or_else(any), *self.defaults);
         let name_span = if text.is_empty() { field.key_span } else { span };
-        self.stanza = Some(Open { draft, sound: name.is_some(), name, name_span });
+        let line = field.line;
+        self.stanza = Some(Open { draft, sound: name.is_some(), name, name_span, line });
     }
 
     /// Ends the stanza that is being read, if there is one.
     fn close(&mut self) {
         let Some(open) = self.stanza.take() else { return };
-        let Open { mut draft, name, name_span, sound } = open;
+        let Open { mut draft, name, name_span, line, sound } = open;
         let before = self.problems.errors();
         finish::check(&mut draft, name_span, &mut self.problems);
         let sound = sound && self.problems.errors() == before;
@@ -148,6 +152,7 @@ impl Reader<'_> {
         self.stanzas.push(Stanza {
             name,
             name_span,
+            line,
             provides: provides.collect(),
             edges: draft.edges.clone(),
             programs: std::mem::take(&mut draft.programs),

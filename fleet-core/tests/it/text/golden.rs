@@ -30,8 +30,8 @@ fn its_units_are_printed_as_they_are_written() {
 #[test]
 fn its_settings_are_read() {
     let home = home();
-    assert_eq!(home.settings.goal.as_ref().map(Target::as_str), Some("irc-bot"));
-    assert_eq!(home.settings.max_starting.map(std::num::NonZero::get), Some(4));
+    assert_eq!(home.settings().goal.as_ref().map(Target::as_str), Some("irc-bot"));
+    assert_eq!(home.settings().max_starting.map(std::num::NonZero::get), Some(4));
 }
 
 #[test]

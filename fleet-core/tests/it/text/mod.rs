@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod laws;
 mod values;
+mod whole;
 
 use fleet_core::graph::text::{Diagnostic, read_stanzas};
 use fleet_core::graph::{TimeOuts, Unit};
