@@ -27,7 +27,8 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
     }
     let mut words = words.into_iter();
     let first = words.next().unwrap_or_default();
-    draft.programs.push((line.path().to_owned(), value.span()));
+    let length = value.text().find([' ', '\t']).unwrap_or(value.text().len());
+    draft.programs.push((line.path().to_owned(), value.part(0..length)));
     Some(Command {
         program: line.path().to_owned(),
         name: line.names_itself().then_some(first),

@@ -186,8 +186,7 @@ fn text_of(line: Line<'_>) -> Cow<'_, str> {
 /// The key that a text begins with, or nothing.
 fn first_word(text: &str) -> &str {
     let end = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
-    let lower = &text[..end];
-    if is_key(lower) && end < text.len() { lower } else { "" }
+    if is_key(&text[..end]) { &text[..end] } else { "" }
 }
 
 fn is_key(text: &str) -> bool {

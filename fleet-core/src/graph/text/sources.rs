@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{Severity, Span};
 
-use super::diagnostic::{Diagnostic, Problems};
+use super::diagnostic::{Diagnostic, Problems, short};
 use super::whole::Whole;
 use super::{Central, Code, Stanza, read_central, read_stanzas};
 use crate::graph::{Graph, Settings, Unit};
@@ -95,12 +95,31 @@ impl Sources {
         if let Some(graph) = &graph {
             whole.warn(graph);
         }
-        for (index, problems) in whole.into_problems().into_iter().enumerate() {
-            let found = problems.locate(&self.files[index].source);
-            self.diagnostics[index].extend(found);
+        let found = whole.into_problems();
+        self.tell(found);
+        graph.filter(|_| self.is_sound())
+    }
+
+    /// Adds a warning for each program that is not there, which is what the caller is asked.
+    pub fn check_programs(&mut self, is_there: impl Fn(&str) -> bool) {
+        let mut found: Vec<Problems> = self.files.iter().map(|_| Problems::default()).collect();
+        for (file, stanza) in &self.stanzas {
+            for (program, span) in stanza.programs.iter().filter(|(it, _)| !is_there(it)) {
+                let message = format!("`{}` is no executable file here", short(program));
+                let help = "install it, or correct the path";
+                found[*file].add(Code::NoProgram, *span, message, help);
+            }
+        }
+        self.tell(found);
+    }
+
+    /// Adds what was found, file by file.
+    fn tell(&mut self, found: Vec<Problems>) {
+        for (index, problems) in found.into_iter().enumerate() {
+            let located = problems.locate(&self.files[index].source);
+            self.diagnostics[index].extend(located);
             self.diagnostics[index].sort_by_key(|it| (it.span.start, it.code));
         }
-        graph.filter(|_| self.is_sound())
     }
 
     /// The units of all sound stanzas.

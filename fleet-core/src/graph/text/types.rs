@@ -26,7 +26,11 @@ impl TypeWord {
 
     /// The type of a unit.
     pub(super) fn of(unit: &Unit) -> Self {
-        match unit.kind {
+        Self::of_kind(&unit.kind)
+    }
+
+    fn of_kind(kind: &Kind) -> Self {
+        match kind {
             Kind::ForegroundNotified => Self::Notified,
             Kind::ForegroundSupervised(_) => Self::Supervised,
             Kind::BackgroundPidfile { .. } => Self::Pidfile,
@@ -51,6 +55,14 @@ impl TypeWord {
     /// The set of it alone.
     pub(super) const fn alone(self) -> Types {
         Types(1 << self as u8)
+    }
+}
+
+impl Kind {
+    /// Its word in a stanza, such as `oneshot`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        TypeWord::of_kind(self).as_str()
     }
 }
 

@@ -36,6 +36,15 @@ fn the_codes_of_stanzas_all_have_their_mistake() {
 }
 
 #[test]
+fn each_code_is_documented_with_its_meaning() {
+    let page = include_str!("../../../../docs/init.md");
+    for code in Code::ALL {
+        let row = format!("| {code} | {} |", code.meaning());
+        assert!(page.contains(&row), "write into docs/init.md: {row}");
+    }
+}
+
+#[test]
 fn each_message_names_the_place_and_what_to_write() {
     let all = BROKEN.into_iter().chain(ODD);
     let told: String =

@@ -133,3 +133,18 @@ fn the_goal_is_provided_and_everything_is_there_for_it() {
     help: choose another goal, or unmask it
     ");
 }
+
+#[test]
+fn a_program_that_is_not_there_is_a_warning() {
+    let source = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a b\nexec-stop: -/c\n";
+    let (name, source) = ("a.unit".to_owned(), source.as_bytes().to_vec());
+    let mut sources = Sources::read(vec![File { name, role: Role::Units, source }]);
+    sources.check_programs(|program| program == "/c");
+    assert!(sources.graph().is_some());
+    insta::assert_snapshot!(told(&sources.files[0].source, &sources.diagnostics[0]), @r"
+    W05 line 4, column 13: `/a` is no executable file here
+    4 | exec-start: /a b
+      |             ^^
+    help: install it, or correct the path
+    ");
+}

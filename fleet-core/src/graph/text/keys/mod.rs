@@ -89,3 +89,20 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_key_is_there_once_and_documented() {
+        let page = include_str!("../../../../../docs/init.md");
+        let mut seen = BTreeSet::new();
+        for key in all() {
+            assert!(seen.insert(key.name), "{} is there twice", key.name);
+            assert!(page.contains(&format!("`{}`", key.name)), "{} is not documented", key.name);
+        }
+    }
+}
