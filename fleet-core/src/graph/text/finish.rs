@@ -190,8 +190,7 @@ fn check_variables(draft: &Draft, problems: &mut Problems) {
     for (name, span) in draft.variables.iter().filter(|(name, _)| unknown(name)) {
         let message = format!("no variable `{name}` is given to this command");
         let help = format!(
-            "give it one by `env: {name}=…`, `pass-env: {name}` or an `env-file`, or write $$ \
-             for a dollar sign"
+            "write `env: {name}=…`, `pass-env: {name}` or an `env-file`, or $$ for a dollar sign"
         );
         problems.add(Code::UnknownVariable, *span, message, help);
     }
