@@ -10,17 +10,17 @@
 //! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
 //! | tell how it goes | `progress`, `error` |
 
-mod args;
+pub(crate) mod args;
 mod columns;
 mod commands;
 mod context;
-mod error;
+pub(crate) mod error;
 mod follow;
 mod local;
 mod machine_args;
 mod names;
 mod offline;
-mod output;
+pub(crate) mod output;
 mod pending;
 mod progress;
 mod report;
@@ -28,7 +28,7 @@ mod resolve;
 mod session;
 mod settings;
 mod spelling;
-mod table;
+pub(crate) mod table;
 mod target;
 mod wait;
 mod whole_file;
