@@ -1,9 +1,9 @@
 //! What is known of the units beside their graph: all that has to outlive whoever runs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Cause, Ending, Incarnation, Name, Phase, Unit};
+use super::{Cause, Ending, Incarnation, Name, Phase, Target, Unit};
 use crate::Timestamp;
 
 /// All that is known of the units of a system. Together with the graph and the settings it decides
@@ -12,6 +12,8 @@ use crate::Timestamp;
 pub struct Observation {
     /// What is known of each unit that was ever started or failed; the others are off.
     pub units: BTreeMap<Name, Observed>,
+    /// What was wanted beside the goal, for the time being.
+    pub beside: BTreeSet<Target>,
     /// The number of the last start of any unit.
     pub last: Incarnation,
 }

@@ -5,6 +5,7 @@ mod cycles;
 mod documents;
 mod expression_laws;
 mod expressions;
+mod init;
 mod laws;
 mod options;
 mod reasons;

@@ -89,7 +89,7 @@ impl System {
     }
 
     /// A system that goes on where another one was, which was observed. Units that ran and are not
-    /// in the graph are stopped.
+    /// in the graph are stopped, and what was wanted beside the goal counts as far as it is there.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl System {
         let mut system = Self {
             graph: Arc::new(graph),
             goal: settings.goal.clone(),
-            with: BTreeSet::new(),
+            with: seen.beside,
             mask: settings.mask.clone(),
             max_starting: settings.max_starting,
             nodes: Vec::new(),
@@ -124,7 +124,7 @@ impl System {
     pub fn observation(&self) -> Observation {
         let known = self.nodes.iter().filter(|node| !node.seen.is_nothing());
         let units = known.map(|node| (node.unit.name.clone(), node.seen.clone())).collect();
-        Observation { units, last: self.last }
+        Observation { units, beside: self.with.clone(), last: self.last }
     }
 
     /// When to ask for what is owed again, if nothing happens before; never if there is nothing to

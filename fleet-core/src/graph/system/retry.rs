@@ -87,6 +87,7 @@ impl Restart {
                 millis.map_or(self.max_delay, Duration::from_millis).min(self.max_delay)
             }
             Growth::Steps(steps) if before >= steps => self.max_delay.max(self.delay),
+            Growth::Steps(_) if before == 0 => self.delay,
             Growth::Steps(steps) => self.step(f64::from(before) / f64::from(steps)),
         }
     }
@@ -96,8 +97,8 @@ impl Restart {
     fn step(&self, part: f64) -> Duration {
         let least = self.delay.max(Duration::from_millis(1)).as_secs_f64();
         let ratio = (self.max_delay.as_secs_f64() / least).max(1.0);
-        let delay = if part == 0.0 { self.delay.as_secs_f64() } else { least * ratio.powf(part) };
-        let delay = Duration::try_from_secs_f64(delay).unwrap_or(self.max_delay);
+        let delay = Duration::try_from_secs_f64(least * ratio.powf(part));
+        let delay = delay.unwrap_or(self.max_delay);
         delay.clamp(self.delay, self.max_delay.max(self.delay))
     }
 

@@ -35,9 +35,10 @@ impl System {
             && !self.nodes.iter().any(|node| in_flux(node.seen.phase))
     }
 
-    /// Takes what no start waits for, until there is no more of it, and then starts units while
-    /// there is room. None of these steps makes another one of them wrong, so it does not matter
-    /// which one comes first.
+    /// Takes what needs no room, until there is no more of it, and then starts units while there is
+    /// room. Ends come before the starts of virtual units, since such a start may make good what
+    /// another unit would stop for; among ends, and among starts, it does not matter which one
+    /// comes first.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.propagate();
         while self.step(now, actions) {

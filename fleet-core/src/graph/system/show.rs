@@ -14,6 +14,12 @@ impl System {
         &self.graph
     }
 
+    /// What the system is there for.
+    #[must_use]
+    pub fn goal(&self) -> Option<&Target> {
+        self.goal.as_ref()
+    }
+
     /// What the system is there for, and what beside it for the time being.
     pub fn goals(&self) -> impl Iterator<Item = &Target> {
         self.goal.iter().chain(&self.with)

@@ -30,15 +30,17 @@ impl System {
     ///
     /// # Errors
     ///
-    /// What is wrong with one of the targets; then nothing has changed.
+    /// What is wrong with one of the targets; then nothing has changed. A target beside the goal
+    /// may be masked, and is then as if it could not be started.
     pub fn set_goal(
         &mut self,
         goal: Option<Target>,
         with: BTreeSet<Target>,
         now: Timestamp,
     ) -> Result<(), Flaw> {
-        let flaw = goal.iter().chain(&with).find_map(|one| self.graph.goal_flaw(one, &self.mask));
-        if let Some(flaw) = flaw {
+        let of_goal = goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &self.mask));
+        let beside = || with.iter().find_map(|one| self.graph.goal_flaw(one, &BTreeSet::new()));
+        if let Some(flaw) = of_goal.or_else(beside) {
             return Err(flaw);
         }
         if (&self.goal, &self.with) != (&goal, &with) {

@@ -1,0 +1,71 @@
+//! How many systems the properties are tested with, and what tables are written in.
+
+use fleet_core::graph::{Command, EdgeKind, Kind, Name, Readiness, Run, Target, Unit};
+use proptest::test_runner::Config;
+
+/// So many thousand systems, or as many as `PROPTEST_CASES` says.
+#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
+pub(super) fn cases(thousands: u32) -> Config {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return config;
+    }
+    Config { cases: thousands * 1000, ..config }
+}
+
+pub(super) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+pub(super) fn target(text: &str) -> Target {
+    text.parse().unwrap()
+}
+
+/// A unit by its name, its kind and what it depends on, as in `a oneshot on:b ms:c wf:d`.
+pub(super) fn unit(text: &str) -> Unit {
+    let mut words = text.split_whitespace();
+    let called = words.next().unwrap();
+    let mut unit = Unit::new_virtual(name(called), [target(called)]);
+    for word in words {
+        match word.split_once(':') {
+            None => unit.kind = kind(word),
+            Some(("also", also)) => unit.provides.push(target(also)),
+            Some((kind, on)) => unit.edges.push((edge_kind(kind), target(on))),
+        }
+    }
+    if unit.kind != Kind::Virtual {
+        let command = || vec![Command::new("/bin/it", [])];
+        let stop = if unit.kind == Kind::BackgroundScripted { command() } else { Vec::new() };
+        unit.run = Run { start: command(), reload: command(), stop, ..Run::default() };
+    }
+    unit
+}
+
+/// One unit a line.
+pub(super) fn units(text: &str) -> Vec<Unit> {
+    text.lines().filter(|line| !line.trim().is_empty()).map(unit).collect()
+}
+
+fn kind(word: &str) -> Kind {
+    match word {
+        "virtual" => Kind::Virtual,
+        "notified" => Kind::ForegroundNotified,
+        "supervised" => Kind::ForegroundSupervised(Readiness::Executed),
+        "pidfile" => Kind::BackgroundPidfile { path: "/run/it.pid".to_owned() },
+        "scripted" => Kind::BackgroundScripted,
+        "oneshot" => Kind::Oneshot { remain: true },
+        "passing" => Kind::Oneshot { remain: false },
+        other => panic!("no kind {other}"),
+    }
+}
+
+fn edge_kind(word: &str) -> EdgeKind {
+    match word {
+        "on" => EdgeKind::DependsOn,
+        "ms" => EdgeKind::DependsMs,
+        "wf" => EdgeKind::WaitsFor,
+        "pulls" => EdgeKind::Pulls,
+        "after" => EdgeKind::After,
+        other => panic!("no kind of edge {other}"),
+    }
+}

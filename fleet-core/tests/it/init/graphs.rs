@@ -1,0 +1,226 @@
+//! Which units make a graph, and what is told of those that do not.
+
+use fleet_core::graph::strategies::{tangled_units, units};
+use fleet_core::graph::{EdgeKind, Flaw, Graph, Happening, Name, Settings, System, Unit};
+use proptest::prelude::*;
+
+use super::config::{cases, name, target};
+use super::twin::is_acyclic;
+
+fn settings(goal: &str) -> Settings {
+    Settings { goal: Some(target(goal)), ..Settings::default() }
+}
+
+fn flaws(units: &[Unit], settings: &Settings) -> String {
+    let flaws = Graph::strict(units.to_vec(), settings).err().unwrap_or_default();
+    flaws.iter().map(|flaw| format!("{flaw}\n")).collect()
+}
+
+#[test]
+fn all_flaws_are_told_at_once() {
+    let mut bad = super::config::units(
+        "a notified on:b wf:bb also:x
+         f oneshot
+         b virtual on:d also:x
+         c supervised ms:a
+         d virtual wf:b pulls:d
+         e virtual after:missing after:e
+         a oneshot",
+    );
+    bad[0].provides.push(target("a"));
+    bad[1].provides.clear();
+    bad[2].run.start = bad[0].run.start.clone();
+    bad[3].run.start.clear();
+    bad[3].restart.max_delay = std::time::Duration::ZERO;
+    let mut settings = settings("gaol");
+    settings.alternatives = [(target("x"), name("c"))].into();
+    insta::assert_snapshot!(flaws(&bad, &settings), @"
+    2 units are called a; give each a name of its own
+    f provides nothing; name at least one target that it provides
+    a provides a twice; name it once
+    x is provided by a, b; choose one of them as its alternative
+    c was chosen to provide x, and does not
+    a waits-for bb, which no unit provides
+    b -depends-on-> d -waits-for-> b; take one of these dependencies out
+    e -after-> e; take one of these dependencies out
+    b: a virtual unit runs nothing; give it a type, or take its commands out
+    c: it has nothing to start; name a command, or make it virtual
+    c: its longest delay is shorter than its first
+    no unit provides the goal gaol
+    ");
+}
+
+#[test]
+fn the_shortest_circle_is_told_from_its_smallest_name_on() {
+    for (text, expected) in [
+        (
+            "c virtual on:b\nb virtual ms:a\na virtual wf:c",
+            "a -waits-for-> c -depends-on-> b -depends-ms-> a",
+        ),
+        ("a virtual on:b\nb virtual on:c\nc virtual on:a wf:b", "b -depends-on-> c -waits-for-> b"),
+        ("a virtual after:a also:b", "a -after-> a"),
+        ("b virtual on:a\na virtual pulls:b", ""),
+        ("a virtual on:b2\nb virtual wf:a also:b2", "a -depends-on-> b -waits-for-> a"),
+    ] {
+        let units = super::config::units(text);
+        let found = Graph::strict(units, &Settings::default()).err().unwrap_or_default();
+        let circles = found.iter().filter_map(|flaw| match flaw {
+            Flaw::Circle(circle) => Some(circle.to_string()),
+            _ => None,
+        });
+        assert_eq!(circles.collect::<Vec<_>>().join(", "), expected, "{text}");
+    }
+}
+
+#[test]
+fn of_several_providers_the_chosen_one_provides() {
+    let units = super::config::units("a virtual also:mail\nb virtual also:mail\nc virtual on:mail");
+    let mut settings = settings("c");
+    insta::assert_snapshot!(
+        flaws(&units, &settings),
+        @"mail is provided by a, b; choose one of them as its alternative"
+    );
+    settings.alternatives = [(target("mail"), name("b"))].into();
+    let graph = Graph::strict(units, &settings).unwrap();
+    assert_eq!(graph.provider(&target("mail")).unwrap().name, name("b"));
+}
+
+#[test]
+fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
+    let mut units = super::config::units(
+        "bad oneshot
+         hard virtual on:bad
+         soft virtual wf:bad
+         goal virtual wf:hard wf:soft wf:other
+         other virtual
+         x virtual on:y
+         y virtual on:x",
+    );
+    units[0].run.start.clear();
+    let (graph, flaws) = Graph::lenient(units, &settings("goal"));
+    let told: Vec<String> = flaws.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    hard depends-on bad, which no unit provides
+    soft waits-for bad, which no unit provides
+    x -depends-on-> y -depends-on-> x; take one of these dependencies out
+    bad: it has nothing to start; name a command, or make it virtual
+    ");
+    let names: Vec<&str> = graph.units().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(names, ["goal", "hard", "other", "soft"]);
+    let mut system = System::new(graph, &settings("goal")).unwrap();
+    system.next_actions(Default::default());
+    let shown = |unit| format!("{:?}", system.state(&name(unit)).unwrap().what);
+    assert_eq!(shown("hard"), "Waiting(Doomed([(Target(\"bad\"), Missing)]))");
+    assert_eq!((shown("soft"), shown("goal")), (shown("other"), shown("other")));
+}
+
+/// Nothing is done by calling oneself: a chain is longer than a stack is deep.
+#[test]
+fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
+    const COUNT: usize = 100_000;
+    let called = |at: usize| format!("unit-{at:06}");
+    let chain = |at: usize| {
+        let unit = Unit::new_virtual(name(&called(at)), [target(&called(at))]);
+        let on = at.checked_sub(1).map(|on| (EdgeKind::DependsOn, target(&called(on))));
+        Unit { edges: on.into_iter().collect(), ..unit }
+    };
+    let mut units: Vec<Unit> = (0..COUNT).map(chain).collect();
+    let settings = settings(&called(COUNT - 1));
+    let now = fleet_core::Timestamp::default();
+    units[0] = super::config::unit("unit-000000 notified");
+    let graph = Graph::strict(units.clone(), &settings).unwrap();
+    let mut system = System::new(graph, &settings).unwrap();
+    let start = system.next_actions(now).remove(0);
+    let event = |what| fleet_core::graph::Event {
+        unit: start.unit.clone(),
+        incarnation: start.incarnation,
+        what,
+    };
+    system.on_event(&event(Happening::Ready), now);
+    assert_eq!(system.next_actions(now), []);
+    let last = name(&called(COUNT - 1));
+    assert_eq!(system.state(&last).unwrap().incarnation, None);
+    assert!(system.is_settled());
+    system.on_event(&event(Happening::AllGone), now);
+    assert_eq!(system.next_actions(now), []);
+    let doomed = format!("{:?}", system.state(&last).unwrap().what);
+    assert_eq!(doomed, "Waiting(Doomed([(Target(\"unit-099998\"), Doomed)]))");
+    units[0].edges = vec![(EdgeKind::WaitsFor, target(&called(COUNT - 1)))];
+    let flaws = Graph::strict(units, &settings).unwrap_err();
+    assert!(matches!(&flaws[..], [Flaw::Circle(circle)] if circle.steps.len() == COUNT));
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    /// What the strict way takes has no flaw that can be found by looking, and the lenient way
+    /// takes the same.
+    #[test]
+    fn units_make_a_graph_if_nothing_is_wrong_with_them(units in tangled_units(6)) {
+        let settings = Settings::default();
+        let strict = Graph::strict(units.0.clone(), &settings);
+        let (lenient, flaws) = Graph::lenient(units.0.clone(), &settings);
+        let provider = |it| units.0.iter().filter(move |unit| unit.provides.contains(it));
+        let edges = || units.0.iter().flat_map(|unit| unit.edges.iter().map(move |it| (unit, it)));
+        let mut provided = units.0.iter().flat_map(|it| &it.provides);
+        let one_each = provided.all(|it| provider(it).count() == 1);
+        let all_there = edges().all(|(_, (kind, it))| {
+            !kind.requires() || provider(it).next().is_some()
+        });
+        let named: Vec<(Name, EdgeKind, Name)> = edges()
+            .flat_map(|(unit, (kind, it))| {
+                provider(it).map(move |on| (unit.name.clone(), *kind, on.name.clone()))
+            })
+            .collect();
+        // With several providers it is not known who depends on whom.
+        let sound = one_each && all_there && is_acyclic(&named);
+        prop_assert_eq!(strict.is_ok(), sound, "{:?}", strict.err());
+        prop_assert_eq!(flaws.is_empty(), sound);
+        if let Ok(strict) = strict {
+            prop_assert!(strict.units().eq(lenient.units()));
+        }
+    }
+
+    /// Whatever the units, the lenient way makes a graph of some, in whatever order they come.
+    #[test]
+    fn the_lenient_way_takes_the_same_units_in_any_order(units in tangled_units(6)) {
+        let settings = Settings::default();
+        let (graph, flaws) = Graph::lenient(units.0.clone(), &settings);
+        let (turned, same) = Graph::lenient(units.0.into_iter().rev(), &settings);
+        prop_assert!(graph.units().eq(turned.units()));
+        prop_assert_eq!(flaws, same);
+        let kept = graph.units().map(|unit| Unit::clone(unit));
+        let again = Graph::lenient(kept, &settings).0;
+        prop_assert!(again.units().eq(graph.units()));
+    }
+
+    /// A circle that is told is one, and no shorter one is.
+    #[test]
+    fn a_circle_that_is_told_is_one(units in units(6), extra in prop::collection::vec(
+        (any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..3,
+    )) {
+        let mut units = units.0;
+        for (from, to) in extra {
+            let to = to.get(&units).provides[0].clone();
+            let from = from.index(units.len());
+            units[from].edges.push((EdgeKind::WaitsFor, to));
+        }
+        let flaws = Graph::strict(units.clone(), &Settings::default()).err().unwrap_or_default();
+        for flaw in &flaws {
+            let Flaw::Circle(circle) = flaw else { panic!("{flaw}") };
+            let steps = &circle.steps;
+            let nexts = steps.iter().cycle().skip(1);
+            for ((from, kind), (to, _)) in steps.iter().zip(nexts) {
+                let unit = units.iter().find(|unit| unit.name == *from).unwrap();
+                let on = units.iter().find(|unit| unit.name == *to).unwrap();
+                let by = |it: &&(EdgeKind, _)| on.provides.contains(&it.1);
+                // To require and to order are two dependencies in a file and one in a graph.
+                let one_of_two = *kind == EdgeKind::WaitsFor;
+                let named = |found: &EdgeKind| found <= kind || (one_of_two && found.requires());
+                prop_assert!(kind.orders());
+                prop_assert!(unit.edges.iter().filter(by).any(|(found, _)| named(found)));
+            }
+            prop_assert_eq!(steps.iter().map(|(name, _)| name).min(), Some(&steps[0].0));
+        }
+    }
+}

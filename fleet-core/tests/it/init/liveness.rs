@@ -1,0 +1,202 @@
+//! What becomes of a system in the end, once nothing more befalls it than what its units do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fleet_core::graph::strategies::{Units, units};
+use fleet_core::graph::{
+    Limit, Name, Order, Phase, RestartWhen, Shown, State, StopReason, Waiting,
+};
+use proptest::prelude::*;
+
+use super::config::cases;
+use super::script::{Move, moves};
+use super::world::World;
+
+/// How often each unit fails to start before it does start; none stays up for so long that its
+/// failures are forgotten.
+type Failures = Vec<u8>;
+
+fn failures() -> impl Strategy<Value = Failures> {
+    prop::collection::vec(prop_oneof![3 => Just(0), 1 => 0..4u8], 7)
+}
+
+/// Units of which each comes up in the end, or is given up.
+fn patient(most: usize) -> impl Strategy<Value = Units> {
+    units(most).prop_map(|mut units| {
+        for unit in &mut units.0 {
+            unit.restart.reset = Some(Duration::from_secs(36_000));
+            if matches!(unit.restart.limit, Limit::Starts { .. }) {
+                unit.restart.limit = Limit::None;
+            }
+        }
+        units
+    })
+}
+
+/// A world that is left to itself until nothing is under way. Which of the units that have
+/// something to say says it first is up to `order`.
+struct Drain {
+    world: World,
+    failures: BTreeMap<Name, u8>,
+    order: u64,
+}
+
+impl Drain {
+    fn new(world: &World, failures: &Failures, order: u64) -> Self {
+        let mut world = world.clone();
+        world.compared = false;
+        let names: Vec<Name> = world.system.units().cloned().collect();
+        let failures = names.into_iter().zip(failures.iter().copied()).collect();
+        Self { world, failures, order }
+    }
+
+    fn run(mut self) -> World {
+        // So many events are bounded by the units and their failures; this is far beyond.
+        for _ in 0..2_000 {
+            self.world.plan();
+            let pending = self.world.pending();
+            if pending.is_empty() {
+                let Some(due) = self.world.system.due() else { return self.world };
+                self.world.now = due.max(self.world.now);
+            } else {
+                let name = &pending[self.draw(pending.len())];
+                self.answer(name);
+            }
+        }
+        panic!("a system does not come to rest");
+    }
+
+    /// Anything, but always the same for the same seed.
+    fn draw(&mut self, most: usize) -> usize {
+        self.order = self.order.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(self.order >> 33).unwrap() % most
+    }
+
+    fn answer(&mut self, name: &Name) {
+        if self.world.seen(name).phase != Phase::Starting {
+            self.world.all_gone(name);
+            return;
+        }
+        let left = self.failures.entry(name.clone()).or_default();
+        let well = *left == 0;
+        *left = left.saturating_sub(1);
+        self.world.answer_for(name, well);
+    }
+}
+
+/// What is shown of all units, but for moments and numbers.
+fn shown(world: &World) -> BTreeMap<Name, State> {
+    let states = world.system.units().map(|name| {
+        let state = world.system.state(name).unwrap();
+        let since = fleet_core::Timestamp::default();
+        (name.clone(), State { since, incarnation: None, attempts: 0, ..state })
+    });
+    states.collect()
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    /// Whatever befell a system, it comes to rest, and then all is up that can be.
+    #[test]
+    fn a_system_comes_to_rest_and_all_is_up_that_can_be(
+        units in patient(7),
+        moves in moves(10),
+        failures in failures(),
+    ) {
+        let world = Drain::new(&World::after(&units, &moves), &failures, 1).run();
+        let twin = world.twin();
+        for name in twin.units.keys() {
+            let phase = twin.phase(name);
+            if twin.needed.contains(name) {
+                let over = phase.is_active() || matches!(phase, Phase::Failed | Phase::Ended);
+                prop_assert!(over || twin.doomed(name), "{name} is {phase}");
+            } else {
+                let kept = matches!(phase, Phase::Off | Phase::Failed);
+                prop_assert!(kept, "{name} is not needed and {phase}");
+            }
+        }
+    }
+
+    /// Neither the order in which things happen nor how many may start at once makes a difference
+    /// in the end.
+    #[test]
+    fn the_order_of_events_makes_no_difference_in_the_end(
+        units in patient(7),
+        moves in moves(10),
+        failures in failures(),
+    ) {
+        let world = World::after(&units, &moves);
+        let first = shown(&Drain::new(&world, &failures, 1).run());
+        for (order, room) in [(2, None), (3, Some(1)), (5, Some(2))] {
+            let mut drain = Drain::new(&world, &failures, order);
+            drain.world.make_room(room);
+            prop_assert_eq!(&shown(&drain.run()), &first);
+        }
+    }
+
+    /// Where every unit comes up, everything that is needed does, and nothing is degraded; also
+    /// after some have failed a few times, if they are tried again.
+    #[test]
+    fn where_failures_end_all_is_up_and_nothing_is_degraded(
+        mut units in patient(7),
+        mut moves in moves(10),
+        failures in failures(),
+    ) {
+        for unit in &mut units.0 {
+            unit.restart.limit = Limit::None;
+            unit.restart.when = RestartWhen::OnFailure;
+        }
+        moves.retain(|it| !matches!(it, Move::Reload(_) | Move::Mask(_)));
+        let mut world = World::after(&units, &moves);
+        // Who ended for good before would be tried for ever.
+        let ended: Vec<Name> = world.system.units().cloned().collect();
+        for name in ended {
+            let target = world.twin().units[&name].provides[0].clone();
+            world.system.reset(&target, world.now);
+        }
+        let world = Drain::new(&world, &failures, 7).run();
+        let twin = world.twin();
+        for name in &twin.needed {
+            let phase = twin.phase(name);
+            let ended = phase == Phase::Ended || twin.doomed(name);
+            prop_assert!(phase.is_active() || ended, "{name} is {phase}");
+            prop_assert!(!twin.degraded(name) || ends_somewhere(&world), "{name} is degraded");
+        }
+    }
+
+    /// Without a goal everything stops, and each unit after all that ordered themselves after it.
+    #[test]
+    fn without_a_goal_all_stops_in_order(units in patient(7), moves in moves(10)) {
+        let mut world = World::after(&units, &moves);
+        world.system.set_goal(None, BTreeSet::new(), world.now).unwrap();
+        world.log.clear();
+        let mut drain = Drain::new(&world, &Vec::new(), 3);
+        let twin = world.twin();
+        drain.world.plan();
+        let world = drain.run();
+        let stopped = |name: &Name| {
+            world.log.iter().position(|it| {
+                let unneeded = Order::Stop { reason: StopReason::Unneeded, was_up: true };
+                it.unit == *name && it.what == unneeded
+            })
+        };
+        for (from, kind, to) in twin.edges.iter().filter(|(_, kind, _)| kind.orders()) {
+            if let Some((from, to)) = stopped(from).zip(stopped(to)) {
+                prop_assert!(from < to, "{kind}");
+            }
+        }
+        for name in world.system.units() {
+            let state = world.system.state(name).unwrap();
+            let off = matches!(state.what, Shown::Disabled | Shown::Masked | Shown::Failed { .. });
+            prop_assert!(off, "{name} is {:?}", state.what);
+        }
+    }
+}
+
+/// Whether some unit ended well and is not up because of it, so that others never start.
+fn ends_somewhere(world: &World) -> bool {
+    let mut states = world.system.units().map(|name| world.system.state(name).unwrap().what);
+    states.any(|it| matches!(it, Shown::Ended(_) | Shown::Waiting(Waiting::Doomed(_))))
+}

@@ -1,0 +1,16 @@
+//! The model of an init, as whoever runs the units sees it.
+
+mod config;
+mod graphs;
+mod liveness;
+mod naive;
+mod need;
+mod policy;
+mod reloads;
+mod safety;
+mod same;
+mod script;
+mod shown;
+mod table;
+mod twin;
+mod world;

@@ -1,0 +1,297 @@
+//! The planner by its definitions: it looks at all units for each step, and takes the steps in
+//! another order than the one that is tested.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Activity, Cause, Ending, Incarnation, Limit, Name, Observed, Order, Phase, Starts, StopReason,
+};
+
+use super::twin::Twin;
+
+/// What a plan says, by name; starts in their order.
+pub(super) type Said = Vec<(Name, Order)>;
+
+/// A twin that plans.
+pub(super) struct Naive {
+    pub(super) twin: Twin,
+    pub(super) last: Incarnation,
+    pub(super) max_starting: usize,
+    pub(super) now: Timestamp,
+    pub(super) said: Said,
+}
+
+impl Naive {
+    /// What is owed now, and what is known of the units then.
+    pub(super) fn plan(mut self) -> (Said, BTreeMap<Name, Observed>) {
+        loop {
+            let retries = self.expire();
+            while self.step() {}
+            self.fill();
+            if retries.is_empty() {
+                break;
+            }
+            retries.iter().for_each(|name| self.retry(name));
+        }
+        self.said.sort_by_key(|(name, order)| match order {
+            Order::Kill => (0, Some(name.clone())),
+            Order::Stop { .. } => (1, Some(name.clone())),
+            Order::Reload => (2, Some(name.clone())),
+            Order::Start => (3, None),
+        });
+        (self.said, self.twin.seen)
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.twin.units.keys().rev().cloned().collect()
+    }
+
+    fn expire(&mut self) -> Vec<Name> {
+        let names = self.names();
+        let is_due = |name: &&Name| {
+            let seen = &self.twin.seen[*name];
+            let over = matches!(seen.phase, Phase::Failed | Phase::Ended);
+            let at = if over { seen.retry_at } else { seen.deadline };
+            let waits = over && (!self.twin.needed.contains(*name) || seen.processes);
+            !waits && at.is_some_and(|at| at <= self.now)
+        };
+        let due: Vec<Name> = names.iter().filter(is_due).cloned().collect();
+        let over = |name: &Name| matches!(self.twin.phase(name), Phase::Failed | Phase::Ended);
+        let (retries, late): (Vec<Name>, Vec<Name>) = due.into_iter().partition(over);
+        late.iter().for_each(|name| self.escalate(name));
+        retries
+    }
+
+    fn escalate(&mut self, name: &Name) {
+        match self.twin.phase(name) {
+            Phase::Starting => self.end(name, Ending::Failed(Cause::StartTimeOut)),
+            Phase::Up(_) => {
+                let seen = self.seen(name);
+                seen.reload_failed = true;
+                seen.phase = Phase::Up(Activity::Running);
+                seen.deadline = None;
+                self.seen(name).since = self.now;
+            }
+            Phase::Stopping if self.twin.seen[name].killed => {
+                self.over(name, Phase::Failed);
+                let attempts = self.twin.seen[name].attempts + 1;
+                let policy = self.twin.units[name].restart.clone();
+                let limited = matches!(policy.limit, Limit::Failures(most) if attempts > most);
+                let again = policy.applies(Some(Cause::Unkillable), None);
+                let now = self.now;
+                let seen = self.seen(name);
+                seen.cause = Some(Cause::Unkillable);
+                seen.attempts = attempts;
+                seen.gave_up = again && limited;
+                seen.retry_at = (again && !limited).then(|| now.after(policy.delay_of(attempts)));
+            }
+            _ => {
+                let now = self.now;
+                let seen = self.seen(name);
+                seen.killed = true;
+                seen.deadline = Some(now.after(Duration::from_secs(10)));
+                if !matches!(seen.ending, Some(Ending::Failed(_))) {
+                    seen.ending = Some(Ending::Failed(Cause::StopTimeOut));
+                }
+                self.said.push((name.clone(), Order::Kill));
+            }
+        }
+    }
+
+    /// One step that needs no room, if there is one. Ends come before starts.
+    fn step(&mut self) -> bool {
+        let kinds = [Self::reload, Self::stop, Self::reset, Self::start_virtual];
+        kinds.iter().any(|kind| self.names().iter().any(|name| kind(self, name)))
+    }
+
+    fn start_virtual(&mut self, name: &Name) -> bool {
+        let startable = self.twin.units[name].is_virtual() && self.twin.startable(name);
+        if startable {
+            let definition = Arc::new(self.twin.units[name].clone());
+            let now = self.now;
+            let seen = self.seen(name);
+            seen.phase = Phase::Up(Activity::Running);
+            (seen.since, seen.up_since) = (now, Some(now));
+            (seen.cause, seen.incarnation) = (None, None);
+            seen.definition = Some(definition);
+        }
+        startable
+    }
+
+    fn reload(&mut self, name: &Name) -> bool {
+        let seen = &self.twin.seen[name];
+        let runs = seen.phase == Phase::Up(Activity::Running);
+        if !seen.reload_wanted || !runs || self.twin.must_stop(name) {
+            return false;
+        }
+        let most = seen.definition.as_ref().and_then(|it| it.time_outs.reload);
+        let now = self.now;
+        let seen = self.seen(name);
+        seen.reload_wanted = false;
+        seen.phase = Phase::Up(Activity::Reloading);
+        seen.since = now;
+        seen.deadline = most.map(|most| now.after(most));
+        self.said.push((name.clone(), Order::Reload));
+        true
+    }
+
+    fn stop(&mut self, name: &Name) -> bool {
+        if !self.twin.must_stop(name) || self.twin.blocked(name) {
+            return false;
+        }
+        let seen = &self.twin.seen[name];
+        let definition = seen.definition.clone().unwrap();
+        let no_commands = definition.run.stop.is_empty() && definition.run.stop_post.is_empty();
+        let exited = seen.phase == Phase::Up(Activity::Exited);
+        if definition.is_virtual() || (exited && !seen.processes && no_commands) {
+            self.forgive(name);
+            self.over(name, Phase::Off);
+            return true;
+        }
+        let reason = self.reason(name);
+        self.end(name, Ending::Off(reason));
+        true
+    }
+
+    fn reason(&self, name: &Name) -> StopReason {
+        let seen = &self.twin.seen[name];
+        let unit = &self.twin.units[name];
+        if !self.twin.needed.contains(name) {
+            return StopReason::Unneeded;
+        }
+        if seen.renew {
+            return StopReason::Renewed;
+        }
+        if seen.definition.as_deref().is_some_and(|it| it.runs_otherwise_than(unit)) {
+            return StopReason::Redefined;
+        }
+        let is_lost = |target: &&fleet_core::graph::Target| {
+            let by = self.twin.provider(target);
+            by.is_none_or(|on| !self.twin.active(on) || self.twin.must_stop(on))
+        };
+        let on = unit.edges.iter().filter(|(kind, _)| kind.as_str() == "depends-on");
+        let lost = on.map(|(_, target)| target).filter(is_lost).min();
+        StopReason::DependencyLost(lost.expect("there is no other reason").clone())
+    }
+
+    fn reset(&mut self, name: &Name) -> bool {
+        let seen = &self.twin.seen[name];
+        let kept = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+        let over = match seen.phase {
+            Phase::Failed => !kept,
+            Phase::Ended => true,
+            Phase::Off => seen.attempts > 0,
+            _ => false,
+        };
+        if self.twin.needed.contains(name) || !over {
+            return false;
+        }
+        if seen.phase != Phase::Off {
+            self.over(name, Phase::Off);
+        }
+        let seen = self.seen(name);
+        (seen.attempts, seen.cause, seen.starts) = (0, None, Starts::default());
+        true
+    }
+
+    /// Starts units while there is room: who has the most above it first.
+    fn fill(&mut self) {
+        loop {
+            let startable = |name: &&Name| self.twin.startable(name);
+            let names = self.names();
+            let first = (names.iter().filter(startable).cloned())
+                .min_by_key(|name| (usize::MAX - self.twin.height(name), name.clone()));
+            let starting = names.iter().filter(|it| self.twin.phase(it) == Phase::Starting);
+            match first {
+                Some(name) if starting.count() < self.max_starting => self.start(&name),
+                _ => return,
+            }
+        }
+    }
+
+    fn start(&mut self, name: &Name) {
+        let definition = Arc::new(self.twin.units[name].clone());
+        self.last = Incarnation(self.last.0 + 1);
+        let (now, last) = (self.now, self.last);
+        let seen = self.seen(name);
+        if let Limit::Starts { interval, .. } = definition.restart.limit {
+            let over = seen.starts.count == 0 || now.since(seen.starts.since) >= interval;
+            let starts = if over { Starts { since: now, count: 0 } } else { seen.starts };
+            seen.starts = Starts { count: starts.count + 1, ..starts };
+        }
+        seen.phase = Phase::Starting;
+        seen.since = now;
+        seen.incarnation = Some(last);
+        seen.processes = true;
+        seen.deadline = definition.time_outs.start.map(|most| now.after(most));
+        seen.definition = Some(definition);
+        self.said.push((name.clone(), Order::Start));
+    }
+
+    fn retry(&mut self, name: &Name) {
+        let now = self.now;
+        let limit = self.twin.units[name].restart.limit;
+        let starts = self.twin.seen[name].starts;
+        let too_often = matches!(limit, Limit::Starts { burst, interval }
+            if starts.count >= burst && now.since(starts.since) < interval);
+        if too_often {
+            let seen = self.seen(name);
+            (seen.retry_at, seen.gave_up) = (None, true);
+        } else {
+            self.over(name, Phase::Off);
+        }
+    }
+
+    fn end(&mut self, name: &Name, ending: Ending) {
+        let was_up = self.twin.active(name);
+        self.forgive(name);
+        let reason = match &ending {
+            Ending::Off(reason) => reason.clone(),
+            Ending::Failed(cause) => StopReason::Failed(*cause),
+            _ => unreachable!("a plan ends nothing well"),
+        };
+        let now = self.now;
+        let seen = self.seen(name);
+        let most = seen.definition.as_ref().and_then(|it| it.time_outs.stop);
+        (seen.phase, seen.processes) = (Phase::Stopping, true);
+        (seen.since, seen.up_since) = (now, None);
+        (seen.ending, seen.killed, seen.reload_wanted) = (Some(ending), false, false);
+        seen.deadline = most.map(|most| now.after(most));
+        self.said.push((name.clone(), Order::Stop { reason, was_up }));
+    }
+
+    fn forgive(&mut self, name: &Name) {
+        let restart = self.twin.units[name].restart.clone();
+        let now = self.now;
+        let seen = self.seen(name);
+        let twice = restart.delay_of(seen.attempts) * 2;
+        let most = restart.reset.unwrap_or(twice.max(Duration::from_secs(10)));
+        if seen.up_since.is_some_and(|since| now.since(since) >= most) {
+            seen.attempts = 0;
+        }
+    }
+
+    /// It is over: what is kept is how it came to that.
+    fn over(&mut self, name: &Name, phase: Phase) {
+        let now = self.now;
+        let seen = self.seen(name);
+        *seen = Observed {
+            phase,
+            since: now,
+            incarnation: seen.incarnation,
+            definition: if seen.processes { seen.definition.take() } else { None },
+            processes: seen.processes,
+            cause: seen.cause,
+            attempts: seen.attempts,
+            starts: seen.starts,
+            ..Observed::default()
+        };
+    }
+
+    fn seen(&mut self, name: &Name) -> &mut Observed {
+        self.twin.seen.get_mut(name).unwrap()
+    }
+}

@@ -1,0 +1,90 @@
+//! Which units a goal needs.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::strategies::{Units, units};
+use fleet_core::graph::{EdgeKind, Graph, Name, Settings, System, Target};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::config::cases;
+
+fn system(units: &Units, goal: &Target) -> System {
+    let settings = Settings { goal: Some(goal.clone()), ..Settings::default() };
+    System::new(Graph::strict(units.0.clone(), &settings).unwrap(), &settings).unwrap()
+}
+
+fn needed(system: &System) -> BTreeSet<Name> {
+    let needed = system.units().filter(|name| system.state(name).unwrap().needed);
+    needed.cloned().collect()
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    /// What is needed holds the goal's unit and all that its units require, and no less would do.
+    #[test]
+    fn what_is_needed_is_the_least_that_will_do(units in units(8), goal in any::<Index>()) {
+        let goal = goal.get(&units.0).provides[0].clone();
+        let system = system(&units, &goal);
+        let graph = system.graph();
+        let needed = needed(&system);
+        let first = &graph.provider(&goal).unwrap().name;
+        prop_assert!(needed.contains(first));
+        let required = |name: &Name| -> Vec<Name> {
+            let all = graph.dependencies(name).into_iter();
+            all.filter(|(kind, _)| kind.requires()).map(|(_, unit)| unit.name.clone()).collect()
+        };
+        prop_assert!(needed.iter().all(|name| required(name).iter().all(|it| needed.contains(it))));
+        for without in needed.iter().filter(|name| *name != first) {
+            let mut reached = BTreeSet::from([first.clone()]);
+            let mut next = vec![first.clone()];
+            while let Some(name) = next.pop() {
+                let more = required(&name).into_iter().filter(|it| it != without);
+                next.extend(more.filter(|it| reached.insert(it.clone())));
+            }
+            let closed = !reached.iter().any(|name| required(name).contains(without));
+            prop_assert!(!closed, "{without} could be left out");
+        }
+    }
+
+    /// Another dependency makes nothing unneeded.
+    #[test]
+    fn more_dependencies_need_no_less(
+        units in units(8),
+        goal in any::<Index>(),
+        (from, to) in (any::<Index>(), any::<Index>()),
+    ) {
+        let goal = goal.get(&units.0).provides[0].clone();
+        let before = needed(&system(&units, &goal));
+        let mut more = units.clone();
+        let to = to.get(&units.0).provides[0].clone();
+        more.0[from.index(units.0.len())].edges.push((EdgeKind::Pulls, to));
+        prop_assert!(needed(&system(&more, &goal)).is_superset(&before));
+    }
+
+    /// A target is coincidental if nobody needs it, and something else of its unit is needed.
+    #[test]
+    fn a_coincidental_target_is_one_that_nobody_asked_for(
+        units in units(8),
+        goal in any::<Index>(),
+    ) {
+        let goal = goal.get(&units.0).provides[0].clone();
+        let system = system(&units, &goal);
+        let needed = needed(&system);
+        let of_needed = || units.0.iter().filter(|unit| needed.contains(&unit.name));
+        let asked: BTreeSet<&Target> = of_needed()
+            .flat_map(|unit| unit.edges.iter().filter(|(kind, _)| kind.requires()))
+            .map(|(_, target)| target)
+            .chain([&goal])
+            .collect();
+        for unit in &units.0 {
+            for target in &unit.provides {
+                let expected = needed.contains(&unit.name) && !asked.contains(target);
+                // A unit asks nothing of itself.
+                let own = unit.edges.iter().any(|(_, it)| unit.provides.contains(it));
+                prop_assert!(own || system.is_coincidental(target) == expected, "{target}");
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! When units are tried again.
+
+use std::time::Duration;
+
+use fleet_core::graph::{Cause, Exit, Growth, Restart, RestartWhen, StatusSet};
+use proptest::prelude::*;
+
+use super::config::cases;
+
+fn restart() -> impl Strategy<Value = Restart> {
+    let growth = prop_oneof![
+        (0..5u32).prop_map(Growth::Factor),
+        any::<u32>().prop_map(Growth::Factor),
+        (0..20u32).prop_map(Growth::Steps),
+        any::<u32>().prop_map(Growth::Steps),
+    ];
+    let time = || prop_oneof![0..100_000u64, any::<u64>()].prop_map(Duration::from_millis);
+    (growth, time(), time()).prop_map(|(growth, delay, max_delay)| Restart {
+        growth,
+        delay,
+        max_delay: max_delay.max(delay),
+        ..Restart::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    #[test]
+    fn delays_grow_up_to_the_longest(restart in restart(), attempts in any::<u32>()) {
+        let delay = restart.delay_of(attempts);
+        prop_assert!(delay <= restart.delay_of(attempts.saturating_add(1)));
+        prop_assert!(restart.delay_of(0) <= delay);
+        prop_assert!(delay <= restart.max_delay && delay >= restart.delay);
+        prop_assert_eq!(restart.delay_of(1), restart.delay);
+    }
+}
+
+#[test]
+fn delays_are_as_written_down() {
+    let seconds = |growth, attempts: &[u32]| -> Vec<u64> {
+        let delay = Duration::from_secs(1);
+        let restart =
+            Restart { growth, delay, max_delay: Duration::from_secs(81), ..Restart::default() };
+        attempts.iter().map(|it| restart.delay_of(*it).as_secs()).collect()
+    };
+    let all = [1, 2, 3, 4, 5, 6, 7, 8, u32::MAX];
+    assert_eq!(seconds(Growth::Factor(2), &all), [1, 2, 4, 8, 16, 32, 64, 81, 81]);
+    assert_eq!(seconds(Growth::Factor(1), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(seconds(Growth::Steps(4), &all), [1, 3, 9, 27, 81, 81, 81, 81, 81]);
+    assert_eq!(seconds(Growth::Steps(0), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn each_policy_follows_the_ends_that_it_names() {
+    let ends = [
+        ("well", None, Some(Exit::Status(0))),
+        ("status", Some(Cause::Exit(Exit::Status(1))), Some(Exit::Status(1))),
+        ("signal", Some(Cause::Exit(Exit::Signal(11))), Some(Exit::Signal(11))),
+        ("late", Some(Cause::StartTimeOut), None),
+        ("watchdog", Some(Cause::Watchdog), None),
+        ("pidfile", Some(Cause::Pidfile), None),
+    ];
+    let followed = |restart: &Restart| -> String {
+        let ends = ends.iter().filter(|(_, cause, exit)| restart.applies(*cause, *exit));
+        ends.map(|(name, ..)| *name).collect::<Vec<_>>().join(" ")
+    };
+    for (when, expected) in [
+        (RestartWhen::Never, ""),
+        (RestartWhen::OnSuccess, "well"),
+        (RestartWhen::OnFailure, "status signal late watchdog pidfile"),
+        (RestartWhen::OnAbnormal, "signal late watchdog pidfile"),
+        (RestartWhen::OnAbort, "signal"),
+        (RestartWhen::OnWatchdog, "watchdog"),
+        (RestartWhen::Always, "well status signal late watchdog pidfile"),
+    ] {
+        assert_eq!(followed(&Restart { when, ..Restart::default() }), expected, "{when:?}");
+    }
+    let one = || StatusSet { codes: [1].into(), ..StatusSet::default() };
+    let never = Restart { when: RestartWhen::Never, force: one(), ..Restart::default() };
+    assert_eq!(followed(&never), "status");
+    let always = Restart { when: RestartWhen::Always, prevent: one(), ..Restart::default() };
+    assert_eq!(followed(&always), "well signal late watchdog pidfile");
+}

@@ -1,0 +1,18 @@
+//! What holds at each moment of a system, whatever befalls it.
+
+use fleet_core::graph::strategies::units;
+use proptest::prelude::*;
+
+use super::config::cases;
+use super::script::moves;
+use super::world::World;
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    /// Each plan is that of the definitions and does what it may: the world looks after it.
+    #[test]
+    fn each_plan_is_that_of_the_definitions(units in units(7), moves in moves(18)) {
+        World::after(&units, &moves);
+    }
+}

@@ -1,0 +1,116 @@
+//! What may befall a system, drawn at random and meant for whatever units there are.
+
+use std::time::Duration;
+
+use fleet_core::graph::{Cause, Exit, Happening};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+/// Something that befalls a system.
+#[derive(Debug, Clone)]
+pub(super) enum Move {
+    /// One that is starting comes up, or fails if it has to.
+    Answer {
+        who: Index,
+        well: bool,
+    },
+    /// One that was told to end has ended.
+    Gone {
+        who: Index,
+    },
+    /// Anything is told of anybody: of this start, or of one long ago.
+    Tell {
+        who: Index,
+        what: Happening,
+        late: bool,
+    },
+    /// Time passes.
+    Pass(Duration),
+    /// So many milliseconds after the next thing falls due.
+    Due(u64),
+    /// Another goal, and something beside it.
+    Goal(Option<Index>, Option<Index>),
+    /// Something is masked, or nothing is.
+    Mask(Option<Index>),
+    /// So many may be starting.
+    Room(Option<u32>),
+    Reset(Index),
+    Renew(Index),
+    Reread(Index),
+    /// The directory is read again.
+    Reload(Edit),
+}
+
+/// What has changed in the directory.
+#[derive(Debug, Clone)]
+pub(super) enum Edit {
+    Nothing,
+    /// One runs something else.
+    Runs(Index),
+    /// More is known of one.
+    Live(Index),
+    Remove(Index),
+    /// A target moves from one to another.
+    Hand(Index, Index),
+    /// All is as it was at first.
+    Restore,
+}
+
+pub(super) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
+    prop::collection::vec(a_move(), 0..=most)
+}
+
+fn a_move() -> impl Strategy<Value = Move> {
+    let who = any::<Index>;
+    prop_oneof![
+        12 => (who(), prop::bool::weighted(0.75))
+            .prop_map(|(who, well)| Move::Answer { who, well }),
+        8 => who().prop_map(|who| Move::Gone { who }),
+        8 => (who(), happening(), prop::bool::weighted(0.1))
+            .prop_map(|(who, what, late)| Move::Tell { who, what, late }),
+        2 => select(vec![0, 1, 999, 10_000, 90_000]).prop_map(|it| {
+            Move::Pass(Duration::from_millis(it))
+        }),
+        5 => (0..2u64).prop_map(Move::Due),
+        4 => (prop::option::weighted(0.9, who()), prop::option::weighted(0.4, who()))
+            .prop_map(|(goal, with)| Move::Goal(goal, with)),
+        1 => prop::option::of(who()).prop_map(Move::Mask),
+        1 => prop::option::of(1..3u32).prop_map(Move::Room),
+        1 => who().prop_map(Move::Reset),
+        1 => who().prop_map(Move::Renew),
+        1 => who().prop_map(Move::Reread),
+        2 => edit().prop_map(Move::Reload),
+    ]
+}
+
+pub(super) fn edit() -> impl Strategy<Value = Edit> {
+    let who = any::<Index>;
+    prop_oneof![
+        Just(Edit::Nothing),
+        who().prop_map(Edit::Runs),
+        who().prop_map(Edit::Live),
+        who().prop_map(Edit::Remove),
+        (who(), who()).prop_map(|(from, to)| Edit::Hand(from, to)),
+        Just(Edit::Restore),
+    ]
+}
+
+pub(super) fn happening() -> impl Strategy<Value = Happening> {
+    select(vec![
+        Happening::Ready,
+        Happening::Failed(Cause::Spawn),
+        Happening::Failed(Cause::Watchdog),
+        Happening::Skipped,
+        Happening::Reloading,
+        Happening::ReloadEnded { well: true },
+        Happening::ReloadEnded { well: false },
+        Happening::Stopping,
+        Happening::MainExited(Exit::Status(0)),
+        Happening::MainExited(Exit::Status(1)),
+        Happening::MainExited(Exit::Status(3)),
+        Happening::MainExited(Exit::Signal(15)),
+        Happening::MainExited(Exit::Signal(11)),
+        Happening::Extend(Duration::from_secs(100)),
+        Happening::AllGone,
+    ])
+}

@@ -1,0 +1,280 @@
+//! Systems that are known by name: the cases that the rules were made for, told as stories.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Event, Exit, Graph, Happening, Settings, Shown, System};
+
+use super::config::{name, target, units};
+
+/// A story of a system.
+struct Story {
+    system: System,
+    now: Timestamp,
+}
+
+impl Story {
+    fn new(text: &str, goal: &str) -> Self {
+        let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
+        let graph = Graph::strict(units(text), &settings).unwrap();
+        let now = Timestamp::from_millis(0);
+        Self { system: System::new(graph, &settings).unwrap(), now }
+    }
+
+    /// What is owed now, in few words.
+    fn plan(&mut self) -> String {
+        let actions = self.system.next_actions(self.now);
+        actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    fn tell(&mut self, unit: &str, what: Happening) -> String {
+        let incarnation = self.system.state(&name(unit)).unwrap().incarnation.unwrap();
+        let event = Event { unit: name(unit), incarnation, what };
+        assert!(self.system.on_event(&event, self.now), "{what:?} of {unit} is not heeded");
+        self.plan()
+    }
+
+    fn ready(&mut self, unit: &str) -> String {
+        self.tell(unit, Happening::Ready)
+    }
+
+    fn gone(&mut self, unit: &str) -> String {
+        self.tell(unit, Happening::AllGone)
+    }
+
+    fn fails(&mut self, unit: &str) -> String {
+        let said = self.tell(unit, Happening::MainExited(Exit::Status(1)));
+        let gone = self.gone(unit);
+        [said, gone].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    fn goal(&mut self, goal: &str, with: &[&str]) -> String {
+        let with = with.iter().map(|it| target(it)).collect();
+        self.system.set_goal(Some(target(goal)), with, self.now).unwrap();
+        self.plan()
+    }
+
+    fn mask(&mut self, mask: &[&str]) -> String {
+        let mask = mask.iter().map(|it| target(it)).collect();
+        self.system.set_mask(mask, self.now).unwrap();
+        self.plan()
+    }
+
+    fn shown(&self, unit: &str) -> String {
+        let state = self.system.state(&name(unit)).unwrap();
+        let flag = if state.degraded { ", degraded" } else { "" };
+        format!("{:?}{flag}", state.what).replace("Target(", "(")
+    }
+}
+
+/// A dependency that crashed takes down what depends on it, though it has to wait for those that
+/// depend on that in turn: all of them have to know that they must go.
+#[test]
+fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
+    let mut story = Story::new("a notified\nb notified on:a\nc notified on:b", "c");
+    assert_eq!(story.plan(), "start a");
+    assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), "start c".into()));
+    story.ready("c");
+    let crash = Happening::MainExited(Exit::Signal(11));
+    let said = story.tell("a", crash);
+    assert_eq!(
+        said,
+        "stop a: its main process ended with SIGSEGV; stop c: it depends on b, which is lost"
+    );
+    assert_eq!(story.gone("a"), "");
+    assert_eq!(story.gone("c"), "stop b: it depends on a, which is lost");
+    assert_eq!(story.gone("b"), "");
+    story.now = Timestamp::from_millis(1000);
+    assert_eq!(story.plan(), "start a");
+    assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), "start c".into()));
+}
+
+/// Who waits for a unit that can never start does not wait for ever.
+#[test]
+fn who_waits_for_a_unit_that_cannot_start_goes_on() {
+    let mut story = Story::new("a notified\nb notified on:a\nc notified wf:b", "c");
+    assert_eq!(story.plan(), "start a");
+    let said = story.fails("a");
+    assert_eq!(said, "stop a: its main process ended with status 1; start c");
+    assert_eq!(story.shown("b"), "Waiting(Doomed([((\"a\"), Failed)]))");
+    story.ready("c");
+    assert_eq!(story.shown("c"), "Active(Running), degraded");
+    story.now = Timestamp::from_millis(1000);
+    story.plan();
+    assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), String::new()));
+    assert_eq!(story.shown("c"), "Active(Running)");
+}
+
+/// One that is tried again without delay is seen to have failed all the same.
+#[test]
+fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
+    let mut all = units("a notified\nb notified wf:a");
+    all[0].restart.delay = Duration::ZERO;
+    let settings = Settings { goal: Some(target("b")), ..Settings::default() };
+    let graph = Graph::strict(all, &settings).unwrap();
+    let system = System::new(graph, &settings).unwrap();
+    let mut story = Story { system, now: Timestamp::default() };
+    story.plan();
+    let said = story.fails("a");
+    assert_eq!(said, "stop a: its main process ended with status 1; start b; start a");
+}
+
+#[test]
+fn a_target_that_becomes_the_goal_restarts_nothing() {
+    let mut story = Story::new("mail notified also:imap also:smtp\nother virtual", "imap");
+    story.plan();
+    story.ready("mail");
+    assert!(story.system.is_coincidental(&target("smtp")));
+    assert!(!story.system.is_coincidental(&target("imap")));
+    assert_eq!(story.goal("smtp", &[]), "");
+    assert!(story.system.is_coincidental(&target("imap")));
+    assert_eq!(story.goal("other", &[]), "stop mail: nothing needs it");
+    assert!(!story.system.is_coincidental(&target("imap")));
+}
+
+#[test]
+fn targets_beside_the_goal_come_and_go_with_it() {
+    let mut story = Story::new("a notified\nb notified wf:a\ndebug notified", "b");
+    assert_eq!(story.plan(), "start a");
+    assert_eq!(story.goal("b", &["debug"]), "start debug");
+    assert_eq!((story.ready("debug"), story.ready("a")), (String::new(), "start b".into()));
+    assert_eq!(story.goal("b", &[]), "stop debug: nothing needs it");
+    let flaw = story.system.set_goal(None, [target("debuf")].into(), story.now).unwrap_err();
+    assert_eq!(flaw.to_string(), "no unit provides the goal debuf; did you mean debug?");
+}
+
+#[test]
+fn what_is_masked_is_as_if_it_could_not_start() {
+    let mut story = Story::new(
+        "goal virtual wf:hard wf:soft wf:later\nhard notified on:db\nsoft notified wf:db\n\
+         later notified ms:db\ndb notified ms:disk\ndisk oneshot",
+        "goal",
+    );
+    assert_eq!(story.mask(&["db"]), "start soft");
+    assert_eq!((story.shown("db"), story.shown("disk")), ("Masked".into(), "Disabled".into()));
+    assert_eq!(story.shown("hard"), "Waiting(Doomed([((\"db\"), Masked)]))");
+    story.ready("soft");
+    assert_eq!(story.shown("goal"), "Active(Running), degraded");
+    assert_eq!(story.mask(&[]), "start disk");
+    assert_eq!(story.tell("disk", Happening::MainExited(Exit::Status(0))), "start db");
+    assert_eq!(story.ready("db"), "start hard; start later");
+    story.ready("later");
+    assert_eq!(story.mask(&["db"]), "stop hard: it depends on db, which is lost");
+    assert_eq!(story.gone("hard"), "stop db: nothing needs it");
+    assert_eq!(story.gone("db"), "stop disk: nothing needs it");
+    assert_eq!(story.shown("later"), "Active(Running), degraded");
+    let refused = story.system.set_mask(BTreeSet::from([target("goal")]), story.now);
+    assert!(refused.is_err());
+}
+
+/// Losing a milestone stops nobody, but who is to start needs it again.
+#[test]
+fn a_milestone_counts_at_each_start() {
+    let mut story = Story::new("net notified\napp notified ms:net", "app");
+    story.plan();
+    story.ready("net");
+    story.ready("app");
+    assert_eq!(story.fails("net"), "stop net: its main process ended with status 1");
+    assert_eq!(story.shown("app"), "Active(Running), degraded");
+    assert_eq!(story.fails("app"), "stop app: its main process ended with status 1");
+    story.now = Timestamp::from_millis(1000);
+    assert_eq!(story.plan(), "start net");
+    assert_eq!(story.shown("app"), "Waiting(Dependencies([(\"net\")]))");
+    assert_eq!(story.ready("net"), "start app");
+}
+
+/// The stronger kind counts where a unit depends on another one twice.
+#[test]
+fn of_two_dependencies_on_one_unit_the_stronger_counts() {
+    for edges in ["wf:two on:one", "on:one wf:two", "ms:one on:one", "pulls:one on:two"] {
+        let text = format!("a notified also:one also:two\nb notified {edges}");
+        let mut story = Story::new(&text, "b");
+        story.plan();
+        story.ready("a");
+        story.ready("b");
+        let crash = Happening::MainExited(Exit::Status(1));
+        let said = story.tell("a", crash);
+        assert!(said.contains("stop b: it depends on "), "{edges}: {said}");
+    }
+}
+
+#[test]
+fn as_many_start_as_may_and_those_first_that_most_wait_for() {
+    let text = "z notified\ny notified wf:z\nx notified wf:y\na notified\nb notified\n\
+                goal virtual wf:a wf:b wf:x";
+    let mut story = Story::new(text, "goal");
+    story.system.set_max_starting(NonZeroU32::new(2));
+    assert_eq!(story.plan(), "start z; start a");
+    assert_eq!(story.shown("b"), "Waiting(Slot)");
+    assert_eq!(story.ready("z"), "start y");
+    assert_eq!(story.ready("a"), "start b");
+}
+
+#[test]
+fn a_change_of_mind_finishes_the_stop_first() {
+    let mut story = Story::new("a notified\nb virtual", "a");
+    story.plan();
+    story.ready("a");
+    assert_eq!(story.goal("b", &[]), "stop a: nothing needs it");
+    assert_eq!(story.goal("a", &[]), "", "it is stopping");
+    assert_eq!(story.gone("a"), "start a");
+    assert_eq!(story.goal("b", &[]), "stop a: nothing needs it", "it was starting");
+}
+
+#[test]
+fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
+    let mut story = Story::new("a notified\nb virtual\nc virtual", "a");
+    story.plan();
+    story.ready("a");
+    story.goal("b", &[]);
+    story.now = Timestamp::from_millis(90_000);
+    assert_eq!(story.plan(), "kill a");
+    story.gone("a");
+    let failed = matches!(story.system.state(&name("a")).unwrap().what, Shown::Failed { .. });
+    assert!(failed);
+    story.goal("c", &[]);
+    assert_eq!(story.shown("a"), "Disabled");
+}
+
+#[test]
+fn a_unit_without_its_definition_stops_by_the_one_that_it_was_started_from() {
+    let mut story = Story::new("a notified\nb notified on:a\nc virtual wf:b", "c");
+    story.plan();
+    story.ready("a");
+    story.ready("b");
+    let (graph, _) = Graph::lenient(units("c virtual\nd virtual"), &Settings::default());
+    story.system.reload(graph, story.now).unwrap();
+    assert_eq!(story.plan(), "stop b: nothing needs it");
+    assert_eq!(story.gone("b"), "stop a: nothing needs it", "in the order of before");
+    story.gone("a");
+    assert_eq!(story.system.units().collect::<Vec<_>>(), [&name("c"), &name("d")]);
+}
+
+#[test]
+fn a_target_that_moves_to_another_unit_takes_its_dependents_with_it() {
+    let mut story = Story::new("a notified also:db\nb notified\nc notified on:db", "c");
+    story.plan();
+    story.ready("a");
+    story.ready("c");
+    let moved = units("a notified\nb notified also:db\nc notified on:db");
+    let graph = Graph::strict(moved, &Settings::default()).unwrap();
+    story.system.reload(graph, story.now).unwrap();
+    assert_eq!(
+        story.plan(),
+        "stop a: nothing needs it; stop c: it depends on db, which is lost; start b"
+    );
+    assert_eq!((story.gone("c"), story.ready("b")), (String::new(), "start c".into()));
+}
+
+#[test]
+fn what_may_be_shown_otherwise_is_told_once() {
+    let mut story = Story::new("a notified\nb notified on:a\nother virtual", "b");
+    story.system.take_changed();
+    story.plan();
+    assert_eq!(story.system.take_changed(), [name("a")]);
+    story.ready("a");
+    assert_eq!(story.system.take_changed(), [name("a"), name("b")]);
+    assert_eq!(story.system.take_changed(), []);
+}

@@ -1,0 +1,299 @@
+//! The table of transitions: what each event makes of a unit in each phase.
+
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Limit, Observed, Order, Phase,
+    RestartWhen, Settings, System, Unit,
+};
+
+use super::config::{name, target, unit};
+
+/// A system of one unit, which is its goal, and was started.
+struct One {
+    system: System,
+    now: Timestamp,
+    start: Action,
+}
+
+impl One {
+    fn new(unit: &Unit) -> Self {
+        let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+        let graph = Graph::strict([unit.clone()], &settings).unwrap();
+        let mut system = System::new(graph, &settings).unwrap();
+        let now = Timestamp::from_millis(0);
+        let start = system.next_actions(now).remove(0);
+        Self { system, now, start }
+    }
+
+    fn tell(&mut self, what: Happening) -> bool {
+        let Action { unit, incarnation, .. } = self.start.clone();
+        self.system.on_event(&Event { unit, incarnation, what }, self.now)
+    }
+
+    fn seen(&self) -> Observed {
+        self.system.observation().units.remove(&name("a")).unwrap_or_default()
+    }
+
+    fn plan(&mut self) -> String {
+        let actions = self.system.next_actions(self.now);
+        actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    fn pass(&mut self, seconds: u64) -> String {
+        self.now = self.now.after(Duration::from_secs(seconds));
+        self.plan()
+    }
+}
+
+fn told(one: &One) -> String {
+    let seen = one.seen();
+    match seen.ending {
+        Some(Ending::Failed(cause)) => format!("{}: {cause}", seen.phase),
+        Some(ending) => format!("{}: {ending:?}", seen.phase),
+        None => match seen.cause {
+            Some(cause) => format!("{}: {cause}", seen.phase),
+            None => seen.phase.to_string(),
+        },
+    }
+}
+
+const READY: Happening = Happening::Ready;
+const GONE: Happening = Happening::AllGone;
+const RELOADING: Happening = Happening::Reloading;
+
+fn exits(status: u8) -> Happening {
+    Happening::MainExited(Exit::Status(status))
+}
+
+#[test]
+fn each_event_makes_of_a_unit_what_the_table_says() {
+    let rows: &[(&str, &[Happening], &str)] = &[
+        ("a notified", &[], "starting"),
+        ("a notified", &[READY], "running"),
+        (
+            "a notified",
+            &[Happening::Failed(Cause::Spawn), GONE],
+            "failed: its program could not be executed",
+        ),
+        ("a notified", &[exits(0)], "stopping: its main process ended with status 0"),
+        ("a notified", &[exits(0), GONE], "failed: its main process ended with status 0"),
+        ("a notified", &[GONE], "failed: its main process ended with a status that nobody saw"),
+        ("a notified", &[Happening::Skipped], "stopping: Skipped"),
+        ("a notified", &[Happening::Skipped, GONE], "ended"),
+        ("a notified", &[READY, RELOADING], "reloading"),
+        ("a notified", &[READY, RELOADING, READY], "running"),
+        ("a notified", &[READY, RELOADING, Happening::ReloadEnded { well: false }], "running"),
+        ("a notified", &[READY, Happening::Stopping], "stopping: ByItself"),
+        (
+            "a notified",
+            &[READY, Happening::Stopping, exits(0)],
+            "stopping: its main process ended with status 0",
+        ),
+        (
+            "a notified",
+            &[READY, Happening::Stopping, GONE],
+            "failed: its main process ended with a status that nobody saw",
+        ),
+        ("a notified", &[READY, exits(1), GONE], "failed: its main process ended with status 1"),
+        (
+            "a notified",
+            &[READY, Happening::Failed(Cause::Watchdog)],
+            "stopping: it did not say in time that it works",
+        ),
+        ("a supervised", &[exits(0), GONE], "failed: its main process ended with status 0"),
+        ("a supervised", &[exits(3)], "exited"),
+        ("a supervised", &[READY, exits(3)], "exited"),
+        ("a supervised", &[READY, exits(3), GONE], "exited"),
+        ("a pidfile", &[exits(3)], "stopping: its main process ended with status 3"),
+        ("a pidfile", &[READY, exits(3)], "exited"),
+        ("a scripted", &[READY, GONE], "running"),
+        (
+            "a scripted",
+            &[Happening::Failed(Cause::Script(Exit::Status(2))), GONE],
+            "failed: a command of it ended with status 2",
+        ),
+        ("a oneshot", &[READY], "starting"),
+        ("a oneshot", &[exits(0)], "exited"),
+        ("a oneshot", &[exits(0), GONE], "exited"),
+        ("a oneshot", &[exits(1), GONE], "failed: its main process ended with status 1"),
+        ("a passing", &[exits(0)], "stopping: Well"),
+        ("a passing", &[exits(0), GONE], "ended"),
+    ];
+    for (text, events, expected) in rows {
+        let mut unit = unit(text);
+        unit.run.success.codes = [3].into();
+        unit.restart.when = RestartWhen::Never;
+        let mut one = One::new(&unit);
+        events.iter().for_each(|event| {
+            one.tell(*event);
+            one.plan();
+        });
+        assert_eq!(told(&one), *expected, "{text}, {events:?}");
+    }
+}
+
+#[test]
+fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
+    let mut one = One::new(&unit("a notified"));
+    for what in [RELOADING, Happening::ReloadEnded { well: true }] {
+        assert!(!one.tell(what), "{what:?} of a unit that starts");
+    }
+    assert!(one.tell(READY));
+    assert!(!one.tell(READY) && !one.tell(Happening::Skipped));
+    assert_eq!(one.system.stale(), 0);
+    one.tell(exits(1));
+    one.tell(GONE);
+    one.plan();
+    assert_eq!(one.pass(1), "start a");
+    for what in [READY, exits(0), GONE] {
+        assert!(!one.tell(what), "{what:?} of the start before");
+    }
+    assert_eq!(
+        (one.system.stale(), told(&one).as_str()),
+        (3, "starting: its main process ended with status 1")
+    );
+}
+
+#[test]
+fn what_takes_too_long_is_ended_then_killed_then_given_up() {
+    let mut one = One::new(&unit("a notified"));
+    assert_eq!(one.pass(89), "");
+    assert_eq!(one.pass(1), "stop a: it was not up in time");
+    assert!(!one.tell(READY), "it is too late");
+    assert_eq!(one.pass(90), "kill a");
+    assert_eq!(one.pass(10), "");
+    assert_eq!(told(&one), "failed: it did not even end when it was killed");
+    assert_eq!(one.pass(1000), "", "it is not started while it is there");
+    one.tell(GONE);
+    assert_eq!(one.plan(), "start a");
+}
+
+#[test]
+fn a_kill_that_works_is_a_failed_stop() {
+    let mut one = One::new(&unit("a notified"));
+    one.tell(READY);
+    one.system.renew(&target("a"));
+    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert_eq!(one.pass(90), "kill a");
+    one.tell(GONE);
+    assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "failed: it did not end in time"));
+    assert_eq!(one.pass(1), "start a");
+}
+
+#[test]
+fn more_time_is_given_where_it_is_asked_for() {
+    let mut one = One::new(&unit("a notified"));
+    one.now = Timestamp::from_millis(80_000);
+    assert!(one.tell(Happening::Extend(Duration::from_secs(60))));
+    assert_eq!(one.pass(59), "");
+    assert_eq!(one.pass(1), "stop a: it was not up in time");
+}
+
+#[test]
+fn a_unit_that_runs_for_too_long_has_failed() {
+    let mut unit = unit("a notified");
+    unit.run.runtime_max = Some(Duration::from_secs(5));
+    unit.time_outs.reload = None;
+    let mut one = One::new(&unit);
+    one.tell(READY);
+    one.pass(4);
+    one.tell(RELOADING);
+    assert_eq!(one.pass(1), "stop a: it ran for longer than it may");
+}
+
+#[test]
+fn a_reload_that_takes_too_long_is_told_and_harms_nobody() {
+    let mut one = One::new(&unit("a supervised"));
+    one.tell(READY);
+    one.plan();
+    one.system.request_reload(&target("a")).unwrap();
+    assert_eq!(one.plan(), "reload a");
+    one.system.request_reload(&target("a")).unwrap();
+    assert_eq!(one.plan(), "", "one at a time");
+    assert_eq!(one.pass(30), "reload a", "the one that was asked for meanwhile");
+    one.tell(Happening::ReloadEnded { well: false });
+    assert!(one.system.state(&name("a")).unwrap().reload_failed);
+    assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "running"));
+}
+
+#[test]
+fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
+    for (limit, starts) in [
+        (Limit::Failures(2), 3),
+        (Limit::Starts { burst: 4, interval: Duration::from_secs(1000) }, 4),
+    ] {
+        let mut unit = unit("a notified");
+        unit.restart.limit = limit;
+        let mut one = One::new(&unit);
+        let mut started = 1;
+        for _ in 0..10 {
+            one.start.incarnation = one.seen().incarnation.unwrap();
+            one.tell(exits(1));
+            one.tell(GONE);
+            one.plan();
+            started += usize::from(one.pass(100) == "start a");
+        }
+        assert_eq!((started, one.seen().gave_up), (starts, true), "{limit:?}");
+        assert!(one.system.reset(&target("a"), one.now));
+        assert_eq!(one.plan(), "start a");
+    }
+}
+
+#[test]
+fn who_was_up_for_long_is_forgiven() {
+    let mut one = One::new(&unit("a notified"));
+    for (up, attempts) in [(1, 1), (9, 2), (10, 1), (1, 2)] {
+        one.start.incarnation = one.seen().incarnation.unwrap();
+        one.tell(READY);
+        one.pass(up);
+        one.tell(exits(1));
+        one.tell(GONE);
+        one.plan();
+        assert_eq!(one.seen().attempts, attempts, "after {up} seconds");
+        assert_eq!(one.pass(60), "start a");
+    }
+}
+
+#[test]
+fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
+    for (when, expected) in [(RestartWhen::OnFailure, ""), (RestartWhen::Always, "start a")] {
+        let mut unit = unit("a supervised");
+        unit.run.after_exit = AfterExit::Rests;
+        unit.restart.when = when;
+        let mut one = One::new(&unit);
+        one.tell(READY);
+        one.tell(Happening::MainExited(Exit::Signal(15)));
+        assert_eq!(one.plan(), "stop a: its main process has ended well");
+        one.tell(GONE);
+        assert_eq!((one.plan().as_str(), one.seen().phase), ("", Phase::Ended));
+        assert_eq!(one.pass(1), expected);
+    }
+}
+
+/// A scripted unit may be up with no process; what ends it is a process again.
+#[test]
+fn what_a_unit_runs_to_end_is_waited_for_too() {
+    let mut one = One::new(&unit("a scripted"));
+    one.tell(READY);
+    one.tell(GONE);
+    assert!(!one.seen().processes);
+    one.tell(Happening::Stopping);
+    assert!(one.seen().processes);
+    assert_eq!(one.pass(90), "kill a");
+    assert_eq!(one.pass(10), "");
+    one.system.reset(&target("a"), one.now);
+    assert_eq!(one.plan(), "", "it is not started while its commands run");
+}
+
+#[test]
+fn who_never_was_up_is_not_asked_by_its_commands_to_stop() {
+    for (events, expected) in [(&[][..], false), (&[READY][..], true)] {
+        let mut one = One::new(&unit("a notified"));
+        events.iter().for_each(|event| assert!(one.tell(*event)));
+        one.system.set_goal(None, Default::default(), one.now).unwrap();
+        let actions = one.system.next_actions(one.now);
+        assert!(matches!(actions[0].what, Order::Stop { was_up, .. } if was_up == expected));
+    }
+}

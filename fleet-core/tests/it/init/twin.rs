@@ -1,0 +1,257 @@
+//! The graph of a system by its definitions: each question is answered by looking at everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::graph::{EdgeKind, Name, Observed, Phase, System, Target, Unit};
+
+/// A dependency: of whom, how, on whom.
+pub(super) type Edge = (Name, EdgeKind, Name);
+
+/// A system, as plainly as can be.
+#[derive(Debug, Clone)]
+pub(super) struct Twin {
+    pub(super) units: BTreeMap<Name, Unit>,
+    pub(super) orphans: BTreeSet<Name>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) needed: BTreeSet<Name>,
+    pub(super) masked: BTreeSet<Name>,
+    pub(super) seen: BTreeMap<Name, Observed>,
+    providers: BTreeMap<Target, Name>,
+}
+
+impl Twin {
+    /// The twin of a system in which so much is left over of the graphs before.
+    pub(super) fn of(system: &System, mask: &BTreeSet<Target>, left: &[Edge]) -> Self {
+        let mut twin = Self::without_left_over(system, mask);
+        twin.edges.extend(left.iter().cloned());
+        let there = |name: &Name| twin.units.contains_key(name);
+        let edges = std::mem::take(&mut twin.edges);
+        twin.edges = edges.into_iter().filter(|(from, _, to)| there(from) && there(to)).collect();
+        twin.needed = twin.closure(system.goals());
+        twin
+    }
+
+    /// What is left over in a system whose graph has just been exchanged.
+    pub(super) fn left_over(system: &System) -> Vec<Edge> {
+        let twin = Self::without_left_over(system, &BTreeSet::new());
+        twin.find_left_over()
+    }
+
+    fn without_left_over(system: &System, mask: &BTreeSet<Target>) -> Self {
+        let graph = system.graph();
+        let mut seen = system.observation().units;
+        let mut units: BTreeMap<Name, Unit> =
+            graph.units().map(|unit| (unit.name.clone(), Unit::clone(unit))).collect();
+        let mut orphans = BTreeSet::new();
+        for name in system.units().filter(|name| graph.unit(name).is_none()) {
+            let definition = seen[name].definition.as_deref().unwrap().clone();
+            units.insert(name.clone(), definition);
+            orphans.insert(name.clone());
+        }
+        seen.retain(|name, _| units.contains_key(name));
+        units.keys().for_each(|name| {
+            seen.entry(name.clone()).or_default();
+        });
+        let provided = |unit: &Unit| -> Vec<(Target, Name)> {
+            let all = unit.provides.iter().filter(|it| graph.provider(it).is_some());
+            all.map(|it| (it.clone(), graph.provider(it).unwrap().name.clone())).collect()
+        };
+        let providers: BTreeMap<Target, Name> =
+            graph.units().flat_map(|unit| provided(unit)).collect();
+        let masked = mask.iter().filter_map(|it| providers.get(it)).cloned().collect();
+        let (edges, needed) = (Vec::new(), BTreeSet::new());
+        let mut twin = Self { units, orphans, edges, needed, masked, seen, providers };
+        twin.edges = twin.strongest();
+        twin
+    }
+
+    /// Of all kinds by which one unit depends on another, the strongest; requiring and ordering
+    /// together are `waits-for`.
+    fn strongest(&self) -> Vec<Edge> {
+        let mut kinds: BTreeMap<(Name, Name), BTreeSet<EdgeKind>> = BTreeMap::new();
+        for unit in self.units.values().filter(|unit| !self.orphans.contains(&unit.name)) {
+            for (kind, target) in &unit.edges {
+                let Some(on) = self.providers.get(target) else { continue };
+                if *on != unit.name {
+                    kinds.entry((unit.name.clone(), on.clone())).or_default().insert(*kind);
+                }
+            }
+        }
+        let strongest = |kinds: BTreeSet<EdgeKind>| {
+            if kinds == BTreeSet::from([EdgeKind::Pulls, EdgeKind::After]) {
+                return EdgeKind::WaitsFor;
+            }
+            *kinds.first().unwrap()
+        };
+        kinds.into_iter().map(|((from, to), kinds)| (from, strongest(kinds), to)).collect()
+    }
+
+    /// What is left over of an earlier graph keeps the order of stops, if that makes no circle.
+    fn find_left_over(&self) -> Vec<Edge> {
+        let mut of_them = Vec::new();
+        let mut on_them = Vec::new();
+        for (name, seen) in &self.seen {
+            let Some(definition) = &seen.definition else { continue };
+            let orders = definition.edges.iter().filter(|(kind, _)| kind.orders());
+            for target in orders.map(|(_, target)| target) {
+                let of_name = self.orphans.contains(name);
+                let orphan =
+                    self.orphans.iter().rfind(|it| self.units[*it].provides.contains(target));
+                let provider = self.providers.get(target).filter(|_| of_name);
+                for to in orphan.into_iter().chain(provider).filter(|to| *to != name) {
+                    let edges = if of_name { &mut of_them } else { &mut on_them };
+                    edges.push((name.clone(), EdgeKind::After, to.clone()));
+                }
+            }
+        }
+        let both = || of_them.iter().chain(&on_them).cloned().collect();
+        let mut tries = [both(), of_them.clone(), Vec::new()].into_iter();
+        let fits = |left: &Vec<Edge>| {
+            is_acyclic(&self.edges.iter().chain(left).cloned().collect::<Vec<_>>())
+        };
+        tries.find(fits).unwrap_or_default()
+    }
+
+    fn closure<'a>(&self, goals: impl Iterator<Item = &'a Target>) -> BTreeSet<Name> {
+        let mut needed: BTreeSet<Name> =
+            goals.filter_map(|goal| self.providers.get(goal)).cloned().collect();
+        needed.retain(|name| !self.masked.contains(name));
+        loop {
+            let requires = |from: &Name, kind: &EdgeKind, to: &Name| {
+                needed.contains(from) && kind.requires() && !self.masked.contains(to)
+            };
+            let more: Vec<Name> = (self.edges.iter())
+                .filter(|(from, kind, to)| requires(from, kind, to) && !needed.contains(to))
+                .map(|(.., to)| to.clone())
+                .collect();
+            if more.is_empty() {
+                return needed;
+            }
+            needed.extend(more);
+        }
+    }
+
+    pub(super) fn on<'a>(
+        &'a self,
+        name: &'a Name,
+        kinds: &'a [EdgeKind],
+    ) -> impl Iterator<Item = &'a Name> {
+        let from = move |it: &&Edge| it.0 == *name && kinds.contains(&it.1);
+        self.edges.iter().filter(from).map(|(.., to)| to)
+    }
+
+    pub(super) fn by<'a>(
+        &'a self,
+        name: &'a Name,
+        kinds: &'a [EdgeKind],
+    ) -> impl Iterator<Item = &'a Name> {
+        let to = move |it: &&Edge| it.2 == *name && kinds.contains(&it.1);
+        self.edges.iter().filter(to).map(|(from, ..)| from)
+    }
+
+    /// Whether it depends, by one of these kinds, on what nobody provides.
+    pub(super) fn lacks(&self, name: &Name, kinds: &[EdgeKind]) -> bool {
+        let missing = |(kind, target): &(EdgeKind, Target)| {
+            kinds.contains(kind) && !self.providers.contains_key(target)
+        };
+        !self.orphans.contains(name) && self.units[name].edges.iter().any(missing)
+    }
+
+    pub(super) fn provider(&self, target: &Target) -> Option<&Name> {
+        self.providers.get(target)
+    }
+
+    pub(super) fn phase(&self, name: &Name) -> Phase {
+        self.seen[name].phase
+    }
+
+    pub(super) fn active(&self, name: &Name) -> bool {
+        self.phase(name).is_active()
+    }
+
+    pub(super) fn must_stop(&self, name: &Name) -> bool {
+        let seen = &self.seen[name];
+        let redefined = || {
+            let differs = |it: &Unit| it.runs_otherwise_than(&self.units[name]);
+            seen.renew || seen.definition.as_deref().is_some_and(differs)
+        };
+        let lost = |on: &Name| !self.active(on) || self.must_stop(on);
+        (seen.phase == Phase::Starting || seen.phase.is_active())
+            && (!self.needed.contains(name)
+                || redefined()
+                || self.lacks(name, &[EdgeKind::DependsOn])
+                || self.on(name, &[EdgeKind::DependsOn]).any(lost))
+    }
+
+    pub(super) fn doomed(&self, name: &Name) -> bool {
+        use EdgeKind::{DependsMs, DependsOn};
+        let dooms = |on: &Name| {
+            self.phase(on) == Phase::Failed || self.masked.contains(on) || self.doomed(on)
+        };
+        let ended = |on: &Name| self.phase(on) == Phase::Ended;
+        self.needed.contains(name)
+            && self.phase(name) == Phase::Off
+            && (self.lacks(name, &[DependsOn, DependsMs])
+                || self.on(name, &[DependsOn, DependsMs]).any(dooms)
+                || self.on(name, &[DependsOn]).any(ended))
+    }
+
+    pub(super) fn settled(&self, name: &Name) -> bool {
+        (self.active(name) && !self.must_stop(name))
+            || matches!(self.phase(name), Phase::Failed | Phase::Ended)
+            || self.masked.contains(name)
+            || self.doomed(name)
+    }
+
+    pub(super) fn degraded(&self, name: &Name) -> bool {
+        use EdgeKind::{DependsMs, DependsOn, Pulls, WaitsFor};
+        let works = |on: &Name| self.active(on) || self.phase(on) == Phase::Ended;
+        self.active(name)
+            && (self.lacks(name, &[DependsOn, DependsMs, WaitsFor, Pulls])
+                || self.on(name, &[DependsOn, DependsMs, WaitsFor, Pulls]).any(|on| !works(on))
+                || self.on(name, &[DependsOn, DependsMs, WaitsFor]).any(|on| self.degraded(on)))
+    }
+
+    pub(super) fn startable(&self, name: &Name) -> bool {
+        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
+        let stays = |on: &Name| self.active(on) && !self.must_stop(on);
+        self.needed.contains(name)
+            && self.phase(name) == Phase::Off
+            && !self.seen[name].processes
+            && !self.lacks(name, &[DependsOn, DependsMs])
+            && self.on(name, &[DependsOn]).all(stays)
+            && self.on(name, &[DependsMs]).all(|on| stays(on) || self.phase(on) == Phase::Ended)
+            && self.on(name, &[WaitsFor]).all(|on| self.settled(on))
+            && self.on(name, &[After]).all(|on| !self.needed.contains(on) || self.settled(on))
+    }
+
+    /// Whether somebody has to be gone before this one stops.
+    pub(super) fn blocked(&self, name: &Name) -> bool {
+        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
+        self.by(name, &[DependsOn]).any(|by| self.phase(by).is_busy())
+            || self
+                .by(name, &[DependsOn, DependsMs, WaitsFor, After])
+                .any(|by| self.must_stop(by) || self.phase(by) == Phase::Stopping)
+    }
+
+    /// How many needed units the longest chain above it has.
+    pub(super) fn height(&self, name: &Name) -> usize {
+        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
+        let above = self.by(name, &[DependsOn, DependsMs, WaitsFor, After]);
+        let above = above.filter(|by| self.needed.contains(*by));
+        above.map(|by| self.height(by) + 1).max().unwrap_or(0)
+    }
+}
+
+/// Whether the dependencies that order can all be taken away from their ends.
+pub(super) fn is_acyclic(edges: &[Edge]) -> bool {
+    let mut left: Vec<_> = edges.iter().filter(|(_, kind, _)| kind.orders()).collect();
+    loop {
+        let before = left.len();
+        let froms: BTreeSet<Name> = left.iter().map(|(from, ..)| from.clone()).collect();
+        left.retain(|(.., to)| froms.contains(to));
+        if left.is_empty() || left.len() == before {
+            return left.is_empty();
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A system and whoever runs its units: actions become processes that are there or gone, and what
+//! must always hold is looked at after each plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::strategies::Units;
+use fleet_core::graph::{
+    Action, EdgeKind, Ending, Event, Exit, Graph, Happening, Incarnation, Kind, Name, Observation,
+    Observed, Order, Phase, Settings, StopReason, System, Target, Unit,
+};
+use proptest::sample::Index;
+
+use super::naive::{Naive, Said};
+use super::script::{Edit, Move};
+use super::twin::{Edge, Twin};
+
+/// A system, and what is really there of its units.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) system: System,
+    pub(super) now: Timestamp,
+    pub(super) mask: BTreeSet<Target>,
+    pub(super) room: Option<u32>,
+    /// Whether each plan is compared with that of the definitions.
+    pub(super) compared: bool,
+    /// All that was to be done so far.
+    pub(super) log: Vec<Action>,
+    first: Vec<Unit>,
+    units: Vec<Unit>,
+    live: BTreeMap<Name, Incarnation>,
+    left: Vec<Edge>,
+    owed: Said,
+}
+
+impl World {
+    /// A system whose goal is the last of these units.
+    pub(super) fn new(units: &Units) -> Self {
+        let goal = units.0.last().map(|unit| unit.provides[0].clone());
+        let settings = Settings { goal, ..Settings::default() };
+        let graph = Graph::strict(units.0.clone(), &settings).expect("they are valid");
+        let mut world = Self {
+            system: System::new(graph, &settings).expect("the goal is there"),
+            now: Timestamp::from_millis(1000),
+            mask: BTreeSet::new(),
+            room: None,
+            compared: true,
+            log: Vec::new(),
+            first: units.0.clone(),
+            units: units.0.clone(),
+            live: BTreeMap::new(),
+            left: Vec::new(),
+            owed: Vec::new(),
+        };
+        world.plan();
+        world
+    }
+
+    pub(super) fn after(units: &Units, moves: &[Move]) -> Self {
+        let mut world = Self::new(units);
+        moves.iter().for_each(|it| world.make(it));
+        world
+    }
+
+    pub(super) fn seen(&self, name: &Name) -> Observed {
+        self.system.observation().units.remove(name).unwrap_or_default()
+    }
+
+    pub(super) fn twin(&self) -> Twin {
+        Twin::of(&self.system, &self.mask, &self.left)
+    }
+
+    pub(super) fn make(&mut self, it: &Move) {
+        match it {
+            Move::Answer { who, well } => self.answer(*who, *well),
+            Move::Gone { who } => self.let_go(*who),
+            Move::Tell { who, what, late } => self.tell_somebody(*who, *what, *late),
+            Move::Pass(time) => self.now = self.now.after(*time),
+            Move::Due(more) => {
+                let due = self.system.due().unwrap_or(self.now).max(self.now);
+                self.now = due.after(Duration::from_millis(*more));
+            }
+            Move::Goal(goal, with) => {
+                let goal = goal.map(|it| self.a_target(it));
+                let with = with.map(|it| self.a_target(it)).into_iter().collect();
+                self.changes_nothing_if_refused(|it, now| it.set_goal(goal, with, now).is_ok());
+            }
+            Move::Mask(mask) => {
+                let mask: BTreeSet<Target> = mask.map(|it| self.a_target(it)).into_iter().collect();
+                let next = mask.clone();
+                if self.changes_nothing_if_refused(|it, now| it.set_mask(next, now).is_ok()) {
+                    self.mask = mask;
+                }
+            }
+            Move::Room(room) => self.make_room(*room),
+            Move::Reset(it) => {
+                let (target, now) = (self.a_target(*it), self.now);
+                self.system.reset(&target, now);
+            }
+            Move::Renew(it) => {
+                let target = self.a_target(*it);
+                self.system.renew(&target);
+            }
+            Move::Reread(it) => {
+                let target = self.a_target(*it);
+                let _ = self.system.request_reload(&target);
+            }
+            Move::Reload(edit) => self.reload(edit),
+        }
+        self.plan();
+    }
+
+    pub(super) fn make_room(&mut self, room: Option<u32>) {
+        self.room = room;
+        self.system.set_max_starting(room.and_then(NonZeroU32::new));
+    }
+
+    fn changes_nothing_if_refused(
+        &mut self,
+        verb: impl FnOnce(&mut System, Timestamp) -> bool,
+    ) -> bool {
+        let before = (self.system.observation(), self.system.due());
+        let goals: Vec<Target> = self.system.goals().cloned().collect();
+        let taken = verb(&mut self.system, self.now);
+        if !taken {
+            assert_eq!((self.system.observation(), self.system.due()), before);
+            assert!(self.system.goals().eq(&goals));
+        }
+        taken
+    }
+
+    fn a_target(&self, it: Index) -> Target {
+        let targets: Vec<_> = self.units.iter().flat_map(|unit| &unit.provides).collect();
+        let none = || "nothing".parse().unwrap();
+        if targets.is_empty() { none() } else { (*it.get(&targets)).clone() }
+    }
+
+    fn in_phase(&self, phases: &[Phase]) -> Vec<(Name, Observed)> {
+        let seen = self.system.observation().units.into_iter();
+        seen.filter(|(_, seen)| phases.contains(&seen.phase)).collect()
+    }
+
+    /// Those that whoever runs the units has still something to say of.
+    pub(super) fn pending(&self) -> Vec<Name> {
+        let busy = self.in_phase(&[Phase::Starting, Phase::Stopping]).into_iter();
+        let stuck = self.in_phase(&[Phase::Failed]).into_iter().filter(|(_, it)| it.processes);
+        busy.chain(stuck).map(|(name, _)| name).collect()
+    }
+
+    fn answer(&mut self, who: Index, well: bool) {
+        let starting = self.in_phase(&[Phase::Starting]);
+        if let Some((name, _)) = (!starting.is_empty()).then(|| who.get(&starting)) {
+            self.answer_for(name, well);
+        }
+    }
+
+    /// Says of a unit that is starting what it was waited for, or that it failed.
+    pub(super) fn answer_for(&mut self, name: &Name, well: bool) {
+        let seen = self.seen(name);
+        let ends = matches!(seen.definition.unwrap().kind, Kind::Oneshot { .. });
+        let what = match (well, ends) {
+            (true, true) => Happening::MainExited(Exit::Status(0)),
+            (true, false) => Happening::Ready,
+            (false, _) => Happening::MainExited(Exit::Status(1)),
+        };
+        self.tell(name, seen.incarnation.unwrap(), what);
+    }
+
+    fn let_go(&mut self, who: Index) {
+        let mut going = self.in_phase(&[Phase::Stopping, Phase::Failed]);
+        going.retain(|(_, seen)| seen.phase == Phase::Stopping || seen.processes);
+        if let Some((name, _)) = (!going.is_empty()).then(|| who.get(&going)) {
+            self.all_gone(name);
+        }
+    }
+
+    pub(super) fn all_gone(&mut self, name: &Name) {
+        let before = self.seen(name);
+        self.tell(name, before.incarnation.unwrap(), Happening::AllGone);
+        if matches!(before.ending, Some(Ending::Off(_))) {
+            let after = self.seen(name);
+            assert_eq!((after.phase, after.attempts), (Phase::Off, before.attempts), "{name}");
+        }
+    }
+
+    fn tell_somebody(&mut self, who: Index, what: Happening, late: bool) {
+        let known: Vec<_> = self.system.observation().units.into_iter().collect();
+        let Some((name, seen)) = (!known.is_empty()).then(|| who.get(&known)) else { return };
+        let Some(Incarnation(current)) = seen.incarnation else { return };
+        let incarnation = Incarnation(current - u64::from(late));
+        self.tell(name, incarnation, what);
+    }
+
+    /// Tells the system something, which becomes so.
+    pub(super) fn tell(&mut self, name: &Name, incarnation: Incarnation, what: Happening) {
+        let before = self.system.observation();
+        let event = Event { unit: name.clone(), incarnation, what };
+        let heeded = self.system.on_event(&event, self.now);
+        let after = self.system.observation();
+        if !heeded {
+            assert_eq!(after, before, "{event:?} was not heeded");
+            return;
+        }
+        if what == Happening::AllGone {
+            self.live.remove(name);
+        }
+        let (before, after) = (&before.units[name], &after.units[name]);
+        let reason = match &after.ending {
+            Some(Ending::Failed(cause)) => StopReason::Failed(*cause),
+            Some(Ending::Well) => StopReason::Ended,
+            Some(Ending::Skipped) => StopReason::Skipped,
+            _ => return,
+        };
+        if before.ending != after.ending {
+            let was_up = before.phase.is_active();
+            self.owed.push((name.clone(), Order::Stop { reason, was_up }));
+        }
+    }
+
+    /// Whoever runs the units has ended, and begins anew with what it knew.
+    pub(super) fn restore(&mut self) {
+        let old = &self.system;
+        let settings = Settings {
+            mask: self.mask.clone(),
+            max_starting: self.room.and_then(NonZeroU32::new),
+            goal: old.goal().cloned(),
+            ..Settings::default()
+        };
+        let graph = old.graph().clone();
+        self.system = System::restore(graph, &settings, old.observation()).unwrap();
+    }
+
+    fn reload(&mut self, edit: &Edit) {
+        let before = self.units.clone();
+        self.edit(edit);
+        let settings = Settings { mask: self.mask.clone(), ..Settings::default() };
+        let (graph, _) = Graph::lenient(self.units.clone(), &settings);
+        if self.changes_nothing_if_refused(|it, now| it.reload(graph, now).is_ok()) {
+            self.left = Twin::left_over(&self.system);
+        } else {
+            self.units = before;
+        }
+    }
+
+    fn edit(&mut self, edit: &Edit) {
+        let pick = |it: &Index, units: &[Unit]| it.index(units.len().max(1));
+        match edit {
+            Edit::Nothing => {}
+            Edit::Restore => self.units.clone_from(&self.first),
+            _ if self.units.is_empty() => {}
+            Edit::Runs(it) => {
+                let at = pick(it, &self.units);
+                let unit = &mut self.units[at];
+                if !unit.is_virtual() {
+                    unit.run.watchdog = Some(unit.run.watchdog.unwrap_or_default() + SECOND);
+                }
+            }
+            Edit::Live(it) => {
+                let at = pick(it, &self.units);
+                self.units[at].description += "!";
+            }
+            Edit::Remove(it) => {
+                self.units.remove(pick(it, &self.units));
+            }
+            Edit::Hand(from, to) => {
+                let (from, to) = (pick(from, &self.units), pick(to, &self.units));
+                if let Some(target) = self.units[from].provides.pop() {
+                    self.units[to].provides.push(target);
+                }
+            }
+        }
+    }
+
+    /// Asks what is owed, holds it against the definitions, and does it.
+    pub(super) fn plan(&mut self) -> Vec<Action> {
+        let expected = self.compared.then(|| self.expected());
+        self.owed.clear();
+        let actions = self.system.next_actions(self.now);
+        let after = self.system.observation();
+        if let Some((said, seen)) = expected {
+            let told: Said = actions.iter().map(|it| (it.unit.clone(), it.what.clone())).collect();
+            assert_eq!(told, said, "another plan than by the definitions");
+            for (name, seen) in seen {
+                let known = after.units.get(&name).cloned().unwrap_or_default();
+                assert!(known == seen, "{name}: {}, not {}", brief(&known), brief(&seen));
+            }
+        }
+        assert_eq!(self.system.next_actions(self.now), [], "a plan is not said twice");
+        assert_eq!(self.system.observation(), after, "a plan is done at once");
+        actions.iter().for_each(|action| self.carry_out(action));
+        if self.compared {
+            self.check(&actions, &after);
+        }
+        self.log.extend(actions.iter().cloned());
+        actions
+    }
+
+    fn expected(&self) -> (Said, BTreeMap<Name, Observed>) {
+        let naive = Naive {
+            twin: self.twin(),
+            last: self.system.observation().last,
+            max_starting: self.room.map_or(usize::MAX, |room| room as usize),
+            now: self.now,
+            said: self.owed.clone(),
+        };
+        naive.plan()
+    }
+
+    fn carry_out(&mut self, action: &Action) {
+        let there = self.live.insert(action.unit.clone(), action.incarnation);
+        match action.what {
+            Order::Start => assert_eq!(there, None, "{} still runs", action.unit),
+            _ => assert!(there.is_none_or(|it| it == action.incarnation), "{action} is late"),
+        }
+    }
+
+    /// What must hold after each plan, whatever was done.
+    fn check(&self, actions: &[Action], after: &Observation) {
+        let twin = self.twin();
+        let starting = after.units.values().filter(|it| it.phase == Phase::Starting).count();
+        let most = self.room.map_or(usize::MAX, |room| room as usize);
+        let started = actions.iter().filter(|it| it.is_start()).count();
+        assert!(started == 0 || starting <= most, "more are starting than may");
+        let mut named = BTreeSet::new();
+        for Action { unit, what, .. } in actions {
+            assert!(named.insert(unit), "two actions for {unit}");
+            assert!(twin.units.contains_key(unit), "an action for {unit}, which is not there");
+            match what {
+                Order::Start => {
+                    assert!(twin.needed.contains(unit), "{unit} is not needed");
+                    let stays = |on: &Name| twin.active(on) && !twin.must_stop(on);
+                    assert!(twin.on(unit, &[EdgeKind::DependsOn]).all(stays), "{unit}");
+                    // A milestone that has ended may be tried again at once, after this start.
+                    let again = |on: &Name| actions.iter().any(|it| it.unit == *on);
+                    let done = |on: &Name| stays(on) || twin.phase(on) == Phase::Ended || again(on);
+                    assert!(twin.on(unit, &[EdgeKind::DependsMs]).all(done), "{unit}");
+                }
+                Order::Stop { reason: StopReason::Failed(_), .. } => {}
+                Order::Stop { reason: StopReason::Ended | StopReason::Skipped, .. } => {}
+                Order::Stop { .. } => {
+                    let busy = |by: &Name| twin.phase(by).is_busy();
+                    assert!(!twin.by(unit, &[EdgeKind::DependsOn]).any(busy), "{unit} is used");
+                }
+                Order::Kill | Order::Reload => {}
+            }
+        }
+        for name in twin.units.keys() {
+            let shown = self.system.state(name).expect("it is there");
+            assert_eq!(shown.degraded, twin.degraded(name), "{name} degraded");
+            assert_eq!(shown.needed, twin.needed.contains(name), "{name} needed");
+        }
+    }
+}
+
+/// What is known of a unit, but for what it runs.
+fn brief(seen: &Observed) -> String {
+    format!("{:?}", Observed { definition: None, ..seen.clone() })
+}
+
+const SECOND: Duration = Duration::from_secs(1);
