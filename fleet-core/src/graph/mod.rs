@@ -14,6 +14,7 @@ mod settings;
 mod signal;
 mod status;
 mod surroundings;
+pub mod systemd;
 mod unit;
 
 pub use command::Command;

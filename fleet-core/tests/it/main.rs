@@ -11,6 +11,7 @@ mod reasons;
 mod refusals;
 mod requirements;
 mod snapshot;
+mod systemd;
 mod transitions;
 mod warnings;
 mod wrap;
