@@ -26,7 +26,9 @@ pub struct Run {
     pub stop: Vec<Command>,
     /// What is run when it has ended, however it did.
     pub stop_post: Vec<Command>,
-    /// Ends of its main process, beside 0 and the usual signals, that are no failure.
+    /// Ends of its main process that are no failure, beside those that are none anyway: status 0
+    /// of a oneshot; status 0 and the usual signals (HUP, INT, TERM, PIPE) of a unit that does not
+    /// fail by ending.
     pub success: StatusSet,
     /// What becomes of it when its main process has ended well without having been asked to. Only
     /// units in the foreground or with a pidfile go by it.
