@@ -19,6 +19,7 @@ use std::sync::Arc;
 use fleet_core::Timestamp;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::cgroup::Group;
 use super::compile::{Compiled, Host, compile};
 use super::drive::Driver;
 use super::life::ProcessId;
@@ -88,7 +89,8 @@ fn take_back(
         }
     }
     if run.memory.spawning.is_some() {
-        let found = find(run, &read_all()?);
+        let inside = run.group.as_ref().map(Group::members).transpose()?.unwrap_or_default();
+        let found = find(run, &inside, &read_all()?);
         match found
             .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
             .transpose()?
@@ -113,12 +115,14 @@ fn catch_up(service: &mut Service, asked: Asked, done: Asked, now: Timestamp) {
     }
 }
 
-/// The process that was about to be started: it carries the identity of the run, leads a group, and
-/// is none that is known already. Of several it is the first, for the others are its children.
-fn find(run: &Run, all: &[Process]) -> Option<ProcessId> {
+/// The process that was about to be started: it is in the control group of the run or carries its
+/// identity, leads a process group, and is none that is known already. Of several it is the first, for the others are its children.
+fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     let known = [run.memory.main, run.memory.control];
-    let carries = |process: &&Process| process.invocation.as_ref() == Some(&run.invocation);
-    let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(carries);
+    let belongs = |process: &&Process| {
+        inside.contains(&process.id.pid) || process.invocation.as_ref() == Some(&run.invocation)
+    };
+    let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(belongs);
     let new = leaders
         .map(|process| process.id)
         .filter(|id| !known.contains(&Some(*id)) && !run.leaders.contains(id));
@@ -156,8 +160,10 @@ mod tests {
             process(9, 9, 3, "a"),
             process(8, 8, 4, "a"),
         ];
-        assert_eq!(find(&run, &all), Some(ProcessId { pid: 9, start: 3 }));
-        assert_eq!(find(&run, &all[..4]), None);
+        assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
+        assert_eq!(find(&run, &[], &all[..4]), None);
+        // One that has not executed its program yet carries no identity.
+        assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
     }
 
     #[test]

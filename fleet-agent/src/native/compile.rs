@@ -201,11 +201,6 @@ impl Draft {
                 .into());
         }
         let (context, commands) = (&self.context, &self.commands);
-        if context.umask.is_some() && commands.all().any(|command| command.name.is_some()) {
-            return Err(
-                "UMask= cannot be combined with the prefix \"@\": take one of them out".into()
-            );
-        }
         let other_user = context.user.is_some() || context.group.is_some();
         if other_user && commands.all().any(|command| command.privileged) {
             return Err("User= and Group= cannot be combined with the prefixes \"+\" and \"!\" \

@@ -151,7 +151,7 @@ fn variables_in_arguments() {
 }
 
 /// Settings that are refused beside an `ExecStart=`.
-const REFUSED: [&str; 25] = [
+const REFUSED: [&str; 24] = [
     "Type=notify",
     "Restart=sometimes",
     "RestartSec=soon",
@@ -175,7 +175,6 @@ const REFUSED: [&str; 25] = [
     "ExecStartPre=/bin/true %z",
     "ExecStart=/bin/false",
     "Type=oneshot\nRestart=always",
-    "UMask=077\nExecStop=@/bin/true x",
     "User=nobody\nExecStop=+/bin/true",
 ];
 
@@ -219,7 +218,6 @@ fn refusals_name_the_line_and_say_what_to_do() {
     0: it must have exactly one ExecStart=: set Type=oneshot for another number
     0: Type=oneshot cannot be started again after a success: set Restart=on-failure, or
        another Type=
-    0: UMask= cannot be combined with the prefix "@": take one of them out
     0: User= and Group= cannot be combined with the prefixes "+" and "!" here: take one
        of them out
     "#);

@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
 use tokio::process::Child;
 
+use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId, Reach, Role};
 use super::log::Log;
 use super::machine::Machine;
@@ -31,6 +32,8 @@ pub(crate) struct Driver {
     directory: UnitDirectory,
     log: Arc<Log>,
     invocation: String,
+    /// The control group of the run, if there is one.
+    group: Option<Group>,
     /// The leaders of process groups that the run began and that may have members.
     leaders: BTreeSet<ProcessId>,
     /// What was asked last, and told to `service`.
@@ -61,6 +64,7 @@ impl Driver {
             directory: directory.clone(),
             log,
             invocation: String::new(),
+            group: None,
             leaders: BTreeSet::new(),
             asked: Asked::default(),
             run: 0,
@@ -78,6 +82,7 @@ impl Driver {
         self.service = service;
         self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
+        self.group.clone_from(&run.group);
         self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
         for (process, watched) in running {
@@ -158,7 +163,9 @@ impl Driver {
 
     fn begin_run(&mut self) {
         self.run += 1;
+        self.remove_group();
         self.invocation = new_invocation();
+        self.group = self.machine.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
     }
@@ -176,7 +183,7 @@ impl Driver {
         let extra = self.variables(role);
         let started = started.and_then(|()| {
             let (context, log) = (&self.spec.context, self.log.path());
-            spawn(command, context, log, &self.machine.environment, &extra)
+            spawn(command, context, log, self.group.as_ref(), &self.machine.environment, &extra)
         });
         match started {
             Ok(started) => self.on_spawned(started),
@@ -246,11 +253,22 @@ impl Driver {
             Reach::Leaders => {
                 Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
             }
-            Reach::All => {
-                Targets::Run { invocation: self.invocation.clone(), leaders: self.leaders.clone() }
-            }
+            Reach::All => match &self.group {
+                Some(group) => Targets::Group(group.clone()),
+                None => Targets::Run {
+                    invocation: self.invocation.clone(),
+                    leaders: self.leaders.clone(),
+                },
+            },
         };
         self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signal)));
+    }
+
+    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
+    fn remove_group(&self) {
+        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
+            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
+        }
     }
 
     /// Once a group has no member its number may be given to strangers.
@@ -267,6 +285,7 @@ impl Driver {
             asked: self.asked,
             invocation: self.invocation.clone(),
             leaders: self.leaders.iter().copied().collect(),
+            group: self.group.clone(),
             memory: self.service.memory().clone(),
         };
         if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
@@ -282,6 +301,9 @@ impl Driver {
         if active != self.active {
             self.active = active;
             self.machine.count_active(active);
+            if !active {
+                self.remove_group();
+            }
         }
     }
 }

@@ -12,12 +12,14 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::adopt::{adopt, is_stale};
+use super::cgroup::Groups;
 use super::compile::{Host, compile};
 use super::identity::host;
 use super::journal;
 use super::machine::Machine;
 use super::proc::boot_id;
 use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
+use super::tracking::Tracking;
 use crate::lock::acquire;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
@@ -35,6 +37,9 @@ pub struct NativeConfig {
     ///
     /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
     pub log_limit: u64,
+    /// Whether each run of a unit gets a control group of its own where that is possible, as it is
+    /// for root, and for others in a group that was delegated to them.
+    pub control_groups: bool,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -50,6 +55,7 @@ impl NativeConfig {
             directory: directory.into(),
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
+            control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
     }
@@ -94,11 +100,13 @@ impl NativeConfig {
 ///
 /// # Processes
 ///
-/// Each command runs in a process group of its own and carries the random `INVOCATION_ID` of its
-/// run. A stop reaches the whole group, and every process elsewhere that carries this identity or
-/// descends from one that does. A process that leaves its group, its parent and its environment
-/// behind is not found; there are no control groups here. The state is only `inactive` once
-/// none is left, or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
+/// Each run of a unit has a control group of its own where there can be any, which no process that
+/// it starts can leave, and a stop reaches them all. [`tracking`](Self::tracking) says whether it
+/// is so. Where it is not, each command still runs in a process group of its own and carries the
+/// random `INVOCATION_ID` of its run. A stop reaches the whole group, and every process elsewhere
+/// that carries this identity or descends from one that does; a process that leaves its group, its
+/// parent and its environment behind is not found. The state is only `inactive` once none is left,
+/// or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
 ///
 /// # Output
 ///
@@ -131,11 +139,17 @@ impl NativeManager {
         let units = config.directory.join("units");
         let prepared = forget_old_boot(&config.directory, &units);
         prepared.map_err(io_error("read the boot that this machine is in"))?;
+        let groups = if config.control_groups {
+            Groups::find(&config.directory)
+        } else {
+            Err("they are turned off".to_owned())
+        };
         let machine = Arc::new(Machine::new(
             config.clock,
             config.environment,
             units.clone(),
             config.log_limit,
+            groups,
             lock,
         ));
         let manager = Self {
@@ -146,6 +160,12 @@ impl NativeManager {
         };
         manager.take_back(&units).map_err(io_error("read the records of units"))?;
         Ok(Arc::new(manager))
+    }
+
+    /// How the processes of units are found here.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        self.machine.tracking()
     }
 
     /// Stops all units at the same time, and waits for their end. They stay loaded.

@@ -3,7 +3,8 @@
 //! ```text
 //! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
 //!    │                                               │
-//!    │ compile: unit file -> spec (pure)             ├──> process, sweep  start, signal, wait
+//!    │ compile: unit file -> spec (pure)             ├──> process, child  start
+//!    │                                               ├──> sweep, cgroup   signal, wait
 //!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
 //! ```
 //!
@@ -12,6 +13,8 @@
 //! the one thing that is looked at now and then, and only while something runs.
 
 mod adopt;
+mod cgroup;
+mod child;
 mod command;
 mod compile;
 #[cfg(test)]
@@ -39,7 +42,9 @@ mod spec;
 mod start_limit;
 mod supervise;
 mod sweep;
+mod tracking;
 mod words;
 
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
+pub use tracking::Tracking;

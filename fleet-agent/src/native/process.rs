@@ -1,6 +1,5 @@
 //! Starting one process of a unit.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,6 +9,8 @@ use std::process::{ExitStatus, Stdio};
 
 use tokio::process::{Child, Command as Process};
 
+use super::cgroup::Group;
+use super::child::Preparation;
 use super::command::expand_arguments;
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
@@ -25,6 +26,7 @@ pub(crate) struct SpawnProblem {
 
 /// systemd's exit codes for what fails before the program runs.
 const CHDIR: i32 = 200;
+const CGROUP: i32 = 219;
 const EXEC: i32 = 203;
 const ENVIRONMENT: i32 = 205;
 const STDOUT: i32 = 209;
@@ -39,6 +41,7 @@ pub(crate) fn spawn(
     command: &Command,
     context: &Context,
     log: &Path,
+    group: Option<&Group>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnProblem> {
@@ -47,7 +50,10 @@ pub(crate) fn spawn(
         .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
     let directory = working_directory(context, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
-    let mut process = prepare(command, context, &program, &environment);
+    let mut process = Process::new(program);
+    process.args(expand_arguments(command, &environment));
+    // systemd tells a program the name that the unit file calls it by.
+    process.arg0(command.name.as_ref().unwrap_or(&command.program));
     process.env_clear().envs(&environment).current_dir(directory);
     process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
     let (output, error) = outputs(context, log)?;
@@ -58,6 +64,7 @@ pub(crate) fn spawn(
     if let Some(uid) = identity.uid {
         process.uid(uid);
     }
+    preparation(context, group)?.apply(&mut process);
     process.spawn().map_err(|error| SpawnProblem::spawn(command, &error))
 }
 
@@ -71,28 +78,12 @@ pub(crate) fn end_of(status: ExitStatus) -> End {
     }
 }
 
-/// The program with its name and arguments.
-///
-/// The standard library has no safe way to set the file mode mask of a child alone, so a unit that
-/// sets `UMask=` is started by a shell that sets it and then becomes the program.
-fn prepare(
-    command: &Command,
-    context: &Context,
-    program: &Path,
-    environment: &BTreeMap<String, String>,
-) -> Process {
-    let arguments = expand_arguments(command, environment);
-    let Some(umask) = context.umask else {
-        let mut process = Process::new(program);
-        process.args(arguments);
-        // systemd tells a program the name that the unit file calls it by.
-        process.arg0(command.name.as_ref().unwrap_or(&command.program));
-        return process;
-    };
-    let mut process = Process::new("/bin/sh");
-    process.args(["-c", "umask \"$1\"; shift; exec \"$@\"", "sh", &format!("{umask:04o}")]);
-    process.arg(program).args(arguments);
-    process
+/// What the child sees to itself.
+fn preparation(context: &Context, group: Option<&Group>) -> Result<Preparation, SpawnProblem> {
+    let group = group.map(Group::open).transpose().map_err(|error| {
+        SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
+    })?;
+    Ok(Preparation { group, umask: context.umask })
 }
 
 /// Finds a program; one without a path in the places that systemd searches.

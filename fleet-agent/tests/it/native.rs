@@ -5,3 +5,4 @@ mod conforms;
 mod lifecycle;
 mod output;
 mod settings;
+mod tracking;
