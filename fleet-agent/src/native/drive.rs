@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::graph::{Command, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -20,13 +21,12 @@ use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
 use super::signals::{Sig, short_name};
-use super::spec::{Command, ServiceSpec};
 use super::sweep::{Targets, sweep};
 
 /// One unit with its processes.
 pub(crate) struct Driver {
     pub(crate) service: Service,
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     machine: Arc<Machine>,
     unit: UnitName,
     directory: UnitDirectory,
@@ -54,7 +54,7 @@ impl Driver {
         unit: &UnitName,
         directory: &UnitDirectory,
         log: Arc<Log>,
-        spec: Arc<ServiceSpec>,
+        spec: Arc<Unit>,
     ) -> Self {
         Self {
             service: Service::new(Arc::clone(&spec)),
@@ -101,7 +101,7 @@ impl Driver {
     }
 
     /// From now on the unit is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.service.replace(Arc::clone(&spec));
         self.spec = spec;
     }
@@ -182,7 +182,7 @@ impl Driver {
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {
-            let (context, log) = (&self.spec.context, self.log.path());
+            let (context, log) = (&self.spec.run.surroundings, self.log.path());
             spawn(command, context, log, self.group.as_ref(), &self.machine.environment, &extra)
         });
         match started {

@@ -3,7 +3,7 @@
 //! ```text
 //! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
 //!    │                                               │
-//!    │ compile: unit file -> spec (pure)             ├──> process, child  start
+//!    │ compile: unit file -> unit of the graph       ├──> process, child  start
 //!    │                                               ├──> sweep, cgroup   signal, wait
 //!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
 //! ```
@@ -12,16 +12,16 @@
 //! by the clock, followers of a log by inotify. How large logs are, and when they were written, is
 //! the one thing that is looked at now and then, and only while something runs.
 
+mod abilities;
+#[cfg(test)]
+mod abilities_tests;
 mod adopt;
 mod cgroup;
 mod child;
-mod command;
 mod compile;
-#[cfg(test)]
-mod compile_tests;
-mod context;
 mod drive;
 mod environment;
+mod facts;
 mod identity;
 mod journal;
 mod life;
@@ -29,7 +29,6 @@ mod log;
 mod machine;
 mod manager;
 mod moments;
-mod options;
 mod outcome;
 mod proc;
 mod process;
@@ -38,7 +37,6 @@ mod service;
 #[cfg(test)]
 mod service_tests;
 mod signals;
-mod spec;
 mod start_limit;
 mod supervise;
 mod sweep;

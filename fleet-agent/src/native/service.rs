@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::{AfterExit, Command, KillMode, Kind, Signal, Unit};
 
 use super::life::{Action, Memory, Phase, ProcessId, Reach, Role};
-use super::outcome::{End, Outcome, main_outcome, shall_restart};
+use super::outcome::{End, Outcome, is_oneshot, main_outcome, shall_restart};
 use super::signals::Sig;
-use super::spec::{Command, KillMode, Kind, ServiceSpec};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -33,7 +33,7 @@ const PATIENCE_AFTER_SIGKILL: Duration = Duration::from_secs(10);
 /// The state machine of one service.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     now: Memory,
     /// Whether the last signal has reached everybody and none of them is left.
     swept: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Service {
 
 impl Service {
     /// A service that never ran.
-    pub(crate) fn new(spec: Arc<ServiceSpec>) -> Self {
+    pub(crate) fn new(spec: Arc<Unit>) -> Self {
         Self {
             spec,
             now: Memory::default(),
@@ -58,7 +58,7 @@ impl Service {
     /// A service as it was when another daemon last wrote it down. Time limits begin anew.
     ///
     /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
-    pub(crate) fn restore(spec: Arc<ServiceSpec>, memory: Memory, now: Timestamp) -> Self {
+    pub(crate) fn restore(spec: Arc<Unit>, memory: Memory, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.now = memory;
         service.deadline = service.time_limit(now);
@@ -74,7 +74,7 @@ impl Service {
     }
 
     /// From now on the service is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.spec = spec;
     }
 
@@ -132,7 +132,7 @@ impl Service {
         match self.now.spawning.take() {
             Some(Role::Main) => {
                 self.now.main = Some(process);
-                if self.now.phase == Phase::Start && self.spec.kind == Kind::Simple {
+                if self.now.phase == Phase::Start && !is_oneshot(&self.spec) {
                     self.enter_list(Phase::StartPost, now);
                 }
             }
@@ -179,12 +179,12 @@ impl Service {
         }
         self.blame(Outcome::Timeout);
         match self.now.phase {
-            Phase::StopSigterm if self.spec.kill.send_sigkill => {
+            Phase::StopSigterm if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::StopSigkill, now);
             }
             Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
-            Phase::FinalSigterm if self.spec.kill.send_sigkill => {
+            Phase::FinalSigterm if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::FinalSigkill, now);
             }
             Phase::FinalSigterm | Phase::FinalSigkill => self.finish(now),
@@ -202,7 +202,7 @@ impl Service {
     fn begin(&mut self, now: Timestamp) {
         self.now.stop_asked = false;
         self.now.again = false;
-        if !self.limit.allows(self.spec.start_limit, now) {
+        if !self.limit.allows(self.spec.restart.limit, now) {
             self.now.outcome = Some(Outcome::StartLimitHit);
             return self.enter(Phase::Failed, now);
         }
@@ -247,7 +247,7 @@ impl Service {
             self.signal(Phase::StopSigterm, now);
         } else if self.now.main.is_some() {
             self.enter(Phase::Running, now);
-        } else if self.spec.remain_after_exit {
+        } else if self.remains() {
             self.enter(Phase::Exited, now);
         } else {
             self.enter_list(Phase::Stop, now);
@@ -261,7 +261,7 @@ impl Service {
         self.blame(outcome);
         match self.now.phase {
             Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
-            Phase::Start if self.spec.kind == Kind::Oneshot => {
+            Phase::Start if is_oneshot(&self.spec) => {
                 self.now.step += 1;
                 self.run_next(now);
             }
@@ -297,26 +297,24 @@ impl Service {
         self.enter(phase, now);
         self.swept = false;
         self.now.spawning = None;
-        let Some(reach) = self.reach() else {
-            return self.after_signal(now);
-        };
+        let reach = self.reach();
         if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
             return self.after_signal(now);
         }
         let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
-        let signal = if gentle { self.spec.kill.signal } else { Sig::KILL };
-        self.actions.push_back(Action::Signal { signal, reach });
+        let signal = if gentle { self.spec.run.kill.signal } else { Signal::KILL };
+        self.actions.push_back(Action::Signal { signal: Sig::from(signal), reach });
     }
 
     fn end_if_gone(&mut self, now: Timestamp) {
         let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
-        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Some(Reach::All)) {
+        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Reach::All) {
             self.after_signal(now);
         }
     }
 
     fn after_signal(&mut self, now: Timestamp) {
-        let rest = self.spec.kill.mode == KillMode::Mixed && self.spec.kill.send_sigkill;
+        let rest = self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
         match self.now.phase {
             Phase::StopSigterm if rest => self.signal(Phase::StopSigkill, now),
             Phase::FinalSigterm if rest => self.signal(Phase::FinalSigkill, now),
@@ -328,7 +326,7 @@ impl Service {
     fn enter_stop_post(&mut self, now: Timestamp) {
         // What did not even end by SIGKILL is given up.
         (self.now.main, self.now.control) = (None, None);
-        if self.spec.commands.stop_post.is_empty() {
+        if self.spec.run.stop_post.is_empty() {
             self.finish(now);
         } else {
             self.enter_list(Phase::StopPost, now);
@@ -356,13 +354,10 @@ impl Service {
     }
 
     fn commands(&self) -> &[Command] {
-        let commands = &self.spec.commands;
+        let commands = &self.spec.run;
         match self.now.phase {
             Phase::StartPre => &commands.start_pre,
-            Phase::Start => match self.spec.kind {
-                Kind::Simple => &commands.start[..commands.start.len().min(1)],
-                Kind::Oneshot => &commands.start,
-            },
+            Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,
             Phase::Stop => &commands.stop,
             Phase::StopPost => &commands.stop_post,
@@ -373,27 +368,34 @@ impl Service {
     /// The command that the main process is: of a oneshot the one whose turn it is.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.now.phase == Phase::Start { self.now.step } else { 0 };
-        self.spec.commands.start.get(step)
+        self.spec.run.start.get(step)
     }
 
-    fn reach(&self) -> Option<Reach> {
+    /// Whether it is up with nothing running, once its main process has ended well.
+    fn remains(&self) -> bool {
+        match self.spec.kind {
+            Kind::Oneshot { remain } => remain,
+            _ => self.spec.run.after_exit == AfterExit::Remains,
+        }
+    }
+
+    fn reach(&self) -> Reach {
         let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
-        match self.spec.kill.mode {
-            KillMode::ControlGroup => Some(Reach::All),
-            KillMode::Mixed if killing => Some(Reach::All),
-            KillMode::Mixed | KillMode::Process => Some(Reach::Leaders),
-            KillMode::None => None,
+        match self.spec.run.kill.mode {
+            KillMode::ControlGroup => Reach::All,
+            KillMode::Mixed if killing => Reach::All,
+            KillMode::Mixed | KillMode::Process => Reach::Leaders,
         }
     }
 
     fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
         let limit = match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.timeout_start,
+            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.time_outs.start,
             Phase::AutoRestart => Some(self.spec.restart.delay),
             Phase::StopSigkill | Phase::FinalSigkill => {
-                self.spec.timeout_stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
+                self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }
-            phase if phase.is_stopping() => self.spec.timeout_stop,
+            phase if phase.is_stopping() => self.spec.time_outs.stop,
             _ => None,
         };
         limit.map(|limit| now.after(limit))

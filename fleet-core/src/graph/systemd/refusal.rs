@@ -58,6 +58,12 @@ impl Position {
         let Location { line, column, .. } = location;
         Self { line, column, option: format!("{section}.{name}") }
     }
+
+    /// The name of the option, without its section.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.option.split_once('.').map_or(&self.option, |(_, name)| name)
+    }
 }
 
 impl fmt::Display for Position {
