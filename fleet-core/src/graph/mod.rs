@@ -22,6 +22,8 @@ mod settings;
 mod shown;
 mod signal;
 mod status;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 mod surroundings;
 mod system;
 pub mod systemd;

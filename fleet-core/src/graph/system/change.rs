@@ -44,7 +44,7 @@ impl System {
         node.count_start(now);
         node.seen.incarnation = Some(incarnation);
         node.seen.processes = true;
-        node.seen.deadline = unit.time_outs.start.map(|most| now.after(most));
+        node.seen.deadline = unit.time_outs.start.map(|most| soon(now, most));
         Some(Action { unit: unit.name.clone(), incarnation, what: Order::Start, definition: unit })
     }
 
@@ -61,7 +61,7 @@ impl System {
         let over = seen.up_since.zip(runtime).map(|(since, most)| since.after(most));
         let reload = definition.and_then(|definition| definition.time_outs.reload);
         let reload = reload.filter(|_| activity == Activity::Reloading);
-        seen.deadline = over.into_iter().chain(reload.map(|most| now.after(most))).min();
+        seen.deadline = over.into_iter().chain(reload.map(|most| soon(now, most))).min();
     }
 
     /// Stops a unit that has to.
@@ -110,7 +110,7 @@ impl System {
         seen.killed = false;
         seen.reload_wanted = false;
         let most = seen.definition.as_ref().and_then(|definition| definition.time_outs.stop);
-        seen.deadline = most.map(|most| now.after(most));
+        seen.deadline = most.map(|most| soon(now, most));
     }
 
     /// Has a unit read its configuration again.
@@ -226,6 +226,11 @@ impl System {
     fn stays(&self, target: &Target) -> bool {
         self.provider(target).is_some_and(|at| self.node(at).face.stays())
     }
+}
+
+/// So much later, but later: what has no time at all still has the chance to be quick.
+fn soon(now: Timestamp, most: Duration) -> Timestamp {
+    now.after(most.max(Duration::from_millis(1)))
 }
 
 /// Whether nothing has to be done to end what was started, once its processes are gone.

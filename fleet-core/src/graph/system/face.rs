@@ -77,6 +77,11 @@ impl Face {
         }
     }
 
+    /// All that those go by that it depends on.
+    pub(super) fn presence(self) -> (bool, bool, bool) {
+        (self.busy, self.stopping, self.must_stop)
+    }
+
     /// Whether, as a dependent, it has to be gone before its dependency stops.
     pub(super) fn blocks(self, kind: EdgeKind) -> bool {
         match kind {

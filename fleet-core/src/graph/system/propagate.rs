@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::System;
+use super::face::Face;
 use crate::graph::net::Net;
 
 impl System {
@@ -41,15 +42,22 @@ impl System {
                     self.touch(link.node);
                 }
             }
-            for link in net.on(at) {
-                let blocks = (before.blocks(link.kind), after.blocks(link.kind));
-                if blocks.0 != blocks.1 {
-                    self.node_mut(link.node).counts.replace_blocker(blocks.0, blocks.1);
-                    self.line_up(link.node);
-                }
+            if before.presence() != after.presence() {
+                self.unblock(net, at, before, after);
             }
         }
         self.line_up(at);
+    }
+
+    /// Tells those that a unit depends on whether it still has to be gone before they stop.
+    fn unblock(&mut self, net: &Net, at: u32, before: Face, after: Face) {
+        for link in net.on(at) {
+            let blocks = (before.blocks(link.kind), after.blocks(link.kind));
+            if blocks.0 != blocks.1 {
+                self.node_mut(link.node).counts.replace_blocker(blocks.0, blocks.1);
+                self.line_up(link.node);
+            }
+        }
     }
 
     /// Puts a unit into the queues that it belongs in.
