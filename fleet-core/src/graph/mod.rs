@@ -27,6 +27,7 @@ pub mod strategies;
 mod surroundings;
 mod system;
 pub mod systemd;
+pub mod text;
 mod unit;
 mod validity;
 
