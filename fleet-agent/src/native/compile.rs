@@ -2,8 +2,10 @@
 //! obeyed and what to write instead.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use fleet_core::graph::NotifyAccess;
 use fleet_unitfile::{
     OptionView, UnitFile, UnitName, UnitType, expand_specifiers, parse_bool, parse_timespan,
 };
@@ -13,8 +15,8 @@ use super::context::apply_context;
 use super::options::{Standing, confines, standing};
 use super::signals::Sig;
 use super::spec::{
-    Commands, Context, DEFAULT_TIMEOUT, KillMode, KillSpec, Kind, RestartPolicy, RestartSpec,
-    ServiceSpec, StartLimitSpec, StatusSet,
+    AbortSpec, Commands, Context, DEFAULT_TIMEOUT, KillMode, KillSpec, Kind, RestartPolicy,
+    RestartSpec, ServiceSpec, StartLimitSpec, StatusSet,
 };
 
 /// Who the supervisor is, which decides what it can do for a unit.
@@ -90,6 +92,14 @@ struct Draft {
     timeout_stop: Option<Option<Duration>>,
     kill: KillSpec,
     context: Context,
+    pid_file: Option<PathBuf>,
+    notify_access: Option<NotifyAccess>,
+    reloads_by_signal: bool,
+    reload_signal: Option<Sig>,
+    watchdog: Option<Option<Duration>>,
+    abort: AbortSpec,
+    abort_time_out: Option<Option<Duration>>,
+    runtime_max: Option<Option<Duration>>,
     inert: Vec<String>,
 }
 
@@ -120,9 +130,13 @@ impl Draft {
             "ExecStart" => parse_commands(&mut self.commands.start, value, host)?,
             "ExecStartPre" => parse_commands(&mut self.commands.start_pre, value, host)?,
             "ExecStartPost" => parse_commands(&mut self.commands.start_post, value, host)?,
+            "ExecReload" => parse_commands(&mut self.commands.reload, value, host)?,
             "ExecStop" => parse_commands(&mut self.commands.stop, value, host)?,
             "ExecStopPost" => parse_commands(&mut self.commands.stop_post, value, host)?,
-            "Type" => self.kind = parse_type(value)?,
+            "Type" => {
+                self.kind = parse_type(value)?;
+                self.reloads_by_signal = value == "notify-reload";
+            }
             "RemainAfterExit" => self.remain_after_exit = flag(value, false)?,
             "Restart" => self.restart = parse_restart(value)?,
             "RestartSec" => self.restart_delay = parse_delay(value)?,
@@ -142,10 +156,17 @@ impl Draft {
             "KillMode" => self.kill.mode = parse_kill_mode(value)?,
             "KillSignal" => self.kill.signal = parse_signal(value)?,
             "SendSIGKILL" => self.kill.send_sigkill = flag(value, true)?,
-            "NotifyAccess" | "StartLimitAction" => must_be(value, "none")?,
-            "WatchdogSec" => must_be(value, "0")?,
-            "RuntimeMaxSec" => must_be(value, "infinity")?,
-            "PIDFile" | "BusName" => must_be(value, "")?,
+            "FinalKillSignal" => self.kill.final_signal = parse_final_signal(value)?,
+            "SendSIGHUP" => self.kill.send_sighup = flag(value, false)?,
+            "StartLimitAction" => must_be(value, "none")?,
+            "NotifyAccess" => self.notify_access = parse_access(value)?,
+            "ReloadSignal" => self.reload_signal = Some(parse_signal(value)?),
+            "WatchdogSec" => self.watchdog = parse_limit(value, no_zero)?,
+            "WatchdogSignal" => self.abort.signal = parse_signal(value)?,
+            "TimeoutAbortSec" => self.abort_time_out = parse_limit(value, no_zero)?,
+            "RuntimeMaxSec" => self.runtime_max = parse_limit(value, no_zero)?,
+            "PIDFile" => self.pid_file = parse_pid_file(value),
+            "BusName" => must_be(value, "")?,
             _ => apply_context(&mut self.context, name, value, host)?,
         }
         Ok(())
@@ -156,7 +177,14 @@ impl Draft {
         let kind = self.kind.unwrap_or(if no_start { Kind::Oneshot } else { Kind::Simple });
         let policy = self.restart.unwrap_or(RestartPolicy::No);
         self.check(kind, policy)?;
-        let default_start = (kind == Kind::Simple).then_some(DEFAULT_TIMEOUT);
+        let default_start = (kind != Kind::Oneshot).then_some(DEFAULT_TIMEOUT);
+        let timeout_stop = self.timeout_stop.unwrap_or(Some(DEFAULT_TIMEOUT));
+        let watchdog = self.watchdog.flatten();
+        let listens = kind == Kind::Notify || watchdog.is_some();
+        let access = self.notify_access.filter(|access| !listens || *access != NotifyAccess::None);
+        let access =
+            access.unwrap_or(if listens { NotifyAccess::Main } else { NotifyAccess::None });
+        let reload_signal = self.reloads_by_signal.then(|| self.reload_signal.unwrap_or(Sig::HUP));
         let spec = ServiceSpec {
             kind,
             remain_after_exit: self.remain_after_exit,
@@ -173,9 +201,19 @@ impl Draft {
                 burst: self.limit_burst.unwrap_or(5),
             },
             timeout_start: self.timeout_start.unwrap_or(default_start),
-            timeout_stop: self.timeout_stop.unwrap_or(Some(DEFAULT_TIMEOUT)),
+            timeout_stop,
             kill: self.kill,
             context: self.context,
+            pid_file: self.pid_file,
+            notify_access: access,
+            reload_signal,
+            timeout_reload: self.timeout_start.unwrap_or(Some(DEFAULT_TIMEOUT)),
+            watchdog,
+            abort: AbortSpec {
+                time_out: self.abort_time_out.unwrap_or(timeout_stop),
+                ..self.abort
+            },
+            runtime_max: self.runtime_max.flatten(),
         };
         Ok(Compiled { spec, inert: self.inert })
     }
@@ -188,7 +226,12 @@ impl Draft {
                 "there is nothing to run: add an ExecStart= to its [Service] section".into()
             );
         }
-        if kind == Kind::Simple && starts != 1 {
+        if kind == Kind::Forking && self.pid_file.is_none() {
+            return Err("Type=forking needs a PIDFile=, for no main process is guessed: \
+                        add one, or let the program stay in the foreground"
+                .into());
+        }
+        if kind != Kind::Oneshot && starts != 1 {
             return Err(
                 "it must have exactly one ExecStart=: set Type=oneshot for another number".into()
             );
@@ -221,9 +264,12 @@ fn parse_type(value: &str) -> Result<Option<Kind>, String> {
         "" => Ok(None),
         "simple" | "exec" => Ok(Some(Kind::Simple)),
         "oneshot" => Ok(Some(Kind::Oneshot)),
+        "notify" | "notify-reload" => Ok(Some(Kind::Notify)),
+        "forking" => Ok(Some(Kind::Forking)),
         other => Err(format!(
             "cannot be {other:?} with the native service manager: \
-             write simple, exec or oneshot, or run the unit under systemd"
+             write simple, exec, notify, notify-reload, forking or oneshot, \
+             or run the unit under systemd"
         )),
     }
 }
@@ -264,6 +310,25 @@ fn parse_signal(value: &str) -> Result<Sig, String> {
     Sig::parse(value).ok_or_else(|| {
         format!("names no signal: {value:?}; write a name such as SIGTERM, no real-time signal")
     })
+}
+
+fn parse_final_signal(value: &str) -> Result<Sig, String> {
+    if value.is_empty() { Ok(Sig::KILL) } else { parse_signal(value) }
+}
+
+fn parse_access(value: &str) -> Result<Option<NotifyAccess>, String> {
+    Ok(Some(match value {
+        "" => return Ok(None),
+        "none" => NotifyAccess::None,
+        "main" => NotifyAccess::Main,
+        "exec" => NotifyAccess::Exec,
+        "all" => NotifyAccess::All,
+        other => return Err(format!("is {other:?}: write none, main, exec or all")),
+    }))
+}
+
+fn parse_pid_file(value: &str) -> Option<PathBuf> {
+    (!value.is_empty()).then(|| PathBuf::from("/run").join(value))
 }
 
 /// A yes or no; empty is the default.

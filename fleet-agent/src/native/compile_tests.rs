@@ -151,8 +151,7 @@ fn variables_in_arguments() {
 }
 
 /// Settings that are refused beside an `ExecStart=`.
-const REFUSED: [&str; 24] = [
-    "Type=notify",
+const REFUSED: [&str; 23] = [
     "Restart=sometimes",
     "RestartSec=soon",
     "KillMode=kind",
@@ -168,13 +167,13 @@ const REFUSED: [&str; 24] = [
     "PrivateTmp=yes",
     "LimitNOFILE=1024",
     "MemoryMax=1G",
-    "WatchdogSec=30",
     "ExecStartPre=bin/relative",
     "ExecStartPre=$PROGRAM",
     "ExecStartPre='open",
     "ExecStartPre=/bin/true %z",
     "ExecStart=/bin/false",
     "Type=oneshot\nRestart=always",
+    "Type=forking",
     "User=nobody\nExecStop=+/bin/true",
 ];
 
@@ -183,8 +182,6 @@ fn refusals_name_the_line_and_say_what_to_do() {
     let start = "ExecStart=/bin/true\n";
     let told = REFUSED.map(|setting| refusal(&root(), &format!("{start}{setting}\n")));
     insta::assert_snapshot!(wrapped(&told), @r#"
-    3: Type= cannot be "notify" with the native service manager: write simple, exec or
-       oneshot, or run the unit under systemd
     3: Restart= is "sometimes": write no, on-success, on-failure, on-abnormal, on-abort,
        on-watchdog or always
     3: RestartSec= cannot be read: no time span from byte 0 on: write numbers with units,
@@ -207,7 +204,6 @@ fn refusals_name_the_line_and_say_what_to_do() {
        option: take it out, or run the unit under systemd
     3: MemoryMax= is not possible: the native service manager does not know this option:
        take it out, or run the unit under systemd
-    3: WatchdogSec= is not possible with the native service manager: take the option out
     3: ExecStartPre= has the relative path "bin/relative": write it from the root on
     3: ExecStartPre= has a variable for its program: write the path itself, or "/bin/sh
        -c 'exec $PROGRAM'"
@@ -218,6 +214,8 @@ fn refusals_name_the_line_and_say_what_to_do() {
     0: it must have exactly one ExecStart=: set Type=oneshot for another number
     0: Type=oneshot cannot be started again after a success: set Restart=on-failure, or
        another Type=
+    0: Type=forking needs a PIDFile=, for no main process is guessed: add one, or let the
+       program stay in the foreground
     0: User= and Group= cannot be combined with the prefixes "+" and "!" here: take one
        of them out
     "#);

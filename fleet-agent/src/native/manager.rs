@@ -72,16 +72,20 @@ impl NativeConfig {
 ///
 /// In `[Service]`, and with systemd's meaning:
 ///
-/// - `Type=`: `simple` and `exec`, whose start is over once the program was executed; `oneshot`.
-/// - `ExecStartPre=`, `ExecStart=`, `ExecStartPost=`, `ExecStop=`, `ExecStopPost=`: words, quotes,
-///   `$VARIABLES`, `;` and specifiers; the prefixes `-`, `@`, `:`, and `+`, `!`, `!!` where they
-///   change nothing.
+/// - `Type=`: `simple` and `exec`, whose start is over once the program was executed; `oneshot`;
+///   `notify` and `notify-reload`; `forking` with `PIDFile=`, for no main process is guessed.
+/// - `ExecStartPre=`, `ExecStart=`, `ExecStartPost=`, `ExecReload=`, `ExecStop=`, `ExecStopPost=`:
+///   words, quotes, `$VARIABLES`, `;` and specifiers; the prefixes `-`, `@`, `:`, and `+`, `!`,
+///   `!!` where they change nothing.
+/// - `NotifyAccess=`, `WatchdogSec=`, `WatchdogSignal=`, `TimeoutAbortSec=`, `ReloadSignal=`,
+///   `RuntimeMaxSec=`.
 /// - `RemainAfterExit=`, `SuccessExitStatus=`, `Restart=`, `RestartSec=`,
 ///   `RestartPreventExitStatus=`, `RestartForceExitStatus=`.
 /// - `StartLimitIntervalSec=` and `StartLimitBurst=`, which may also stand in `[Unit]`. A start
 ///   that a person asks for begins a new count.
 /// - `TimeoutStartSec=`, `TimeoutStopSec=`, `TimeoutSec=`.
-/// - `KillMode=`, `SendSIGKILL=`, and `KillSignal=` without real-time signals.
+/// - `KillMode=`, `SendSIGKILL=`, `SendSIGHUP=`, and `KillSignal=`, `FinalKillSignal=` without
+///   real-time signals.
 /// - `Environment=`, `EnvironmentFile=`, `PassEnvironment=`, `UnsetEnvironment=`. Fleet's own
 ///   variables are not handed down otherwise.
 /// - `WorkingDirectory=`, `UMask=`.
@@ -89,9 +93,6 @@ impl NativeConfig {
 ///   are given up.
 /// - `StandardOutput=` and `StandardError=`: `journal`, `null`, `inherit`. Standard input is always
 ///   empty.
-///
-/// No unit is reloaded: `ExecReload=` means nothing here, and
-/// [`reload_unit`](ServiceManager::reload_unit) says so.
 ///
 /// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
 /// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
@@ -166,6 +167,13 @@ impl NativeManager {
     #[must_use]
     pub fn tracking(&self) -> Tracking {
         self.machine.tracking()
+    }
+
+    /// What a known unit last said of itself in this run, in its own words (`STATUS=` of
+    /// `sd_notify`); nothing if it said nothing.
+    #[must_use]
+    pub fn status_text(&self, unit: &UnitName) -> Option<String> {
+        self.handle(unit).and_then(|handle| lock(&handle.shown.status).clone())
     }
 
     /// Stops all units at the same time, and waits for their end. They stay loaded.
@@ -297,6 +305,10 @@ impl ServiceManager for NativeManager {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.ask_known(unit, |reply| Request::Stop { reply }).await
+    }
+
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Reload { reply }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {

@@ -22,6 +22,7 @@ mod compile_tests;
 mod context;
 mod drive;
 mod environment;
+mod exit;
 mod identity;
 mod journal;
 mod life;
@@ -29,8 +30,11 @@ mod log;
 mod machine;
 mod manager;
 mod moments;
+mod notice;
+mod notify;
 mod options;
 mod outcome;
+mod pidfile;
 mod proc;
 mod process;
 mod record;
@@ -42,6 +46,8 @@ mod spec;
 mod start_limit;
 mod supervise;
 mod sweep;
+#[cfg(test)]
+mod talking_tests;
 mod tracking;
 mod words;
 

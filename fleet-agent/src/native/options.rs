@@ -52,14 +52,16 @@ const UNIT_INERT: [&str; 23] = [
 ];
 
 /// Options of `[Service]` that the supervisor honours.
-const SERVICE: [&str; 37] = [
+const SERVICE: [&str; 43] = [
     "Environment",
     "EnvironmentFile",
+    "ExecReload",
     "ExecStart",
     "ExecStartPost",
     "ExecStartPre",
     "ExecStop",
     "ExecStopPost",
+    "FinalKillSignal",
     "Group",
     "KillMode",
     "KillSignal",
@@ -68,7 +70,9 @@ const SERVICE: [&str; 37] = [
     "Restart",
     "RestartForceExitStatus",
     "RestartPreventExitStatus",
+    "ReloadSignal",
     "RestartSec",
+    "SendSIGHUP",
     "SendSIGKILL",
     "StandardError",
     "StandardInput",
@@ -76,6 +80,7 @@ const SERVICE: [&str; 37] = [
     "StartLimitBurst",
     "StartLimitInterval",
     "SuccessExitStatus",
+    "TimeoutAbortSec",
     "TimeoutSec",
     "TimeoutStartSec",
     "TimeoutStopSec",
@@ -83,6 +88,7 @@ const SERVICE: [&str; 37] = [
     "UMask",
     "UnsetEnvironment",
     "User",
+    "WatchdogSignal",
     "WorkingDirectory",
     // Read so that their values are checked, although only one of them is possible.
     "NotifyAccess",
@@ -94,9 +100,8 @@ const SERVICE: [&str; 37] = [
 ];
 
 /// Options of `[Service]` that mean nothing here.
-const SERVICE_INERT: [&str; 12] = [
+const SERVICE_INERT: [&str; 11] = [
     "CPUAccounting",
-    "ExecReload",
     "GuessMainPID",
     "IOAccounting",
     "LogLevelMax",

@@ -34,6 +34,9 @@ pub(crate) enum Outcome {
     Timeout,
     StartLimitHit,
     Resources,
+    /// It did not do what its type promises.
+    Protocol,
+    Watchdog,
     /// How it ended is not known, which counts as a failure of any kind that would restart it.
     Unseen,
 }
@@ -49,6 +52,8 @@ impl Outcome {
             Self::Timeout => "timeout",
             Self::StartLimitHit => "start-limit-hit",
             Self::Resources => "resources",
+            Self::Protocol => "protocol",
+            Self::Watchdog => "watchdog",
         }
     }
 }
@@ -94,7 +99,7 @@ impl End {
 
 /// What the end of the main process means.
 pub(crate) fn main_outcome(spec: &ServiceSpec, end: End) -> Outcome {
-    let clean = end.is_in(&spec.success) || (spec.kind == Kind::Simple && end.is_polite());
+    let clean = end.is_in(&spec.success) || (spec.kind != Kind::Oneshot && end.is_polite());
     if clean { Outcome::Success } else { end.as_command() }
 }
 
@@ -108,7 +113,8 @@ pub(crate) fn shall_restart(spec: &ServiceSpec, outcome: Outcome, exit: Option<E
         return true;
     }
     match restart.policy {
-        RestartPolicy::No | RestartPolicy::OnWatchdog => false,
+        RestartPolicy::No => false,
+        RestartPolicy::OnWatchdog => outcome == Outcome::Watchdog,
         RestartPolicy::Always => true,
         RestartPolicy::OnSuccess => outcome == Outcome::Success,
         RestartPolicy::OnFailure => outcome != Outcome::Success,

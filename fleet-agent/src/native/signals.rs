@@ -49,6 +49,11 @@ impl Sig {
     /// What no process can refuse.
     pub(crate) const KILL: Self = Self(Signal::KILL);
 
+    /// What a process is ended with that missed its watchdog.
+    pub(crate) const ABRT: Self = Self(Signal::ABORT);
+    /// What tells a process that its terminal is gone.
+    pub(crate) const HUP: Self = Self(Signal::HUP);
+
     /// Reads a name, with or without `SIG`, or a number.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Ok(number) = text.parse::<i32>() {

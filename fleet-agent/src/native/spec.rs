@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fleet_core::graph::NotifyAccess;
+
 use super::signals::Sig;
 
 /// systemd's limit for a start or a stop.
@@ -24,6 +26,27 @@ pub(crate) struct ServiceSpec {
     pub(crate) timeout_stop: Option<Duration>,
     pub(crate) kill: KillSpec,
     pub(crate) context: Context,
+    /// Where a process that went into the background leaves its number.
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Whose messages count.
+    pub(crate) notify_access: NotifyAccess,
+    /// What makes the main process read its configuration again, where it tells of that itself.
+    pub(crate) reload_signal: Option<Sig>,
+    /// `None` is for ever.
+    pub(crate) timeout_reload: Option<Duration>,
+    /// How often it has to say that it works.
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) abort: AbortSpec,
+    /// How long it may run.
+    pub(crate) runtime_max: Option<Duration>,
+}
+
+/// How a service is ended that did not say in time that it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AbortSpec {
+    pub(crate) signal: Sig,
+    /// `None` is for ever.
+    pub(crate) time_out: Option<Duration>,
 }
 
 /// When a start is over, and what the end of the main process means.
@@ -31,6 +54,10 @@ pub(crate) struct ServiceSpec {
 pub(crate) enum Kind {
     /// Started as soon as the program was executed; `simple` and `exec` are both this exact.
     Simple,
+    /// Started when its main process says so.
+    Notify,
+    /// Started when its command has ended and left a main process behind, which its file names.
+    Forking,
     /// Started when all its commands have ended.
     Oneshot,
 }
@@ -41,6 +68,7 @@ pub(crate) struct Commands {
     pub(crate) start_pre: Vec<Command>,
     pub(crate) start: Vec<Command>,
     pub(crate) start_post: Vec<Command>,
+    pub(crate) reload: Vec<Command>,
     pub(crate) stop: Vec<Command>,
     pub(crate) stop_post: Vec<Command>,
 }
@@ -78,7 +106,6 @@ pub(crate) enum RestartPolicy {
     OnFailure,
     OnAbnormal,
     OnAbort,
-    /// Nothing here watches a watchdog, so this one never restarts.
     OnWatchdog,
     Always,
 }
@@ -103,7 +130,9 @@ pub(crate) struct StatusSet {
 pub(crate) struct KillSpec {
     pub(crate) mode: KillMode,
     pub(crate) signal: Sig,
+    pub(crate) final_signal: Sig,
     pub(crate) send_sigkill: bool,
+    pub(crate) send_sighup: bool,
 }
 
 /// The values of `KillMode=`.
@@ -168,15 +197,27 @@ pub(crate) enum Output {
 
 impl Default for KillSpec {
     fn default() -> Self {
-        Self { mode: KillMode::ControlGroup, signal: Sig::TERM, send_sigkill: true }
+        Self {
+            mode: KillMode::ControlGroup,
+            signal: Sig::TERM,
+            final_signal: Sig::KILL,
+            send_sigkill: true,
+            send_sighup: false,
+        }
+    }
+}
+
+impl Default for AbortSpec {
+    fn default() -> Self {
+        Self { signal: Sig::ABRT, time_out: Some(DEFAULT_TIMEOUT) }
     }
 }
 
 impl Commands {
     /// All commands, in the order of their moments.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Command> {
-        let lists = [&self.start_pre, &self.start, &self.start_post, &self.stop, &self.stop_post];
-        lists.into_iter().flatten()
+        let start = [&self.start_pre, &self.start, &self.start_post, &self.reload];
+        start.into_iter().chain([&self.stop, &self.stop_post]).flatten()
     }
 }
 
@@ -200,6 +241,13 @@ impl ServiceSpec {
             timeout_stop: Some(DEFAULT_TIMEOUT),
             kill: KillSpec::default(),
             context: Context::default(),
+            pid_file: None,
+            notify_access: NotifyAccess::None,
+            reload_signal: None,
+            timeout_reload: Some(DEFAULT_TIMEOUT),
+            watchdog: None,
+            abort: AbortSpec::default(),
+            runtime_max: None,
         }
     }
 }
