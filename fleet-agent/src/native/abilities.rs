@@ -2,7 +2,7 @@
 //! do, or not for this unit on this machine. Whatever is built here takes its row out.
 
 use fleet_core::graph::systemd::{Cause, Compiled, Refusal};
-use fleet_core::graph::{Command, Growth, Kind, NotifyAccess, Run, Signal};
+use fleet_core::graph::{Command, Growth, Kind, Run};
 
 use super::identity::Host;
 
@@ -15,10 +15,6 @@ const LIMIT: &str = "is not possible: the native supervisor sets no limits: take
                      the command with prlimit";
 const NICE: &str = "is not possible: the native supervisor leaves that as it is: take it out, or begin \
                     the command with nice";
-const NOTIFY: &str = "is not possible: the native supervisor takes no messages of readiness: write \
-                      Type=exec";
-const PIDFILE: &str = "is not possible: the native supervisor follows no program into the \
-                       background: let it stay in the foreground and write Type=exec";
 const RESOURCE: &str = "is not possible: the native supervisor keeps processes to no limits of \
                         control groups: take it out, or run the unit under systemd";
 const TAKE_OUT: &str = "is not possible: the native supervisor does not do this: take it out, or \
@@ -32,9 +28,7 @@ pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     }
     let (unit, run) = (&compiled.unit, &compiled.unit.run);
     let missing = [
-        kinds(&unit.kind),
         commands(run),
-        ends(compiled),
         surroundings(run),
         resources(run),
         vec![(
@@ -52,31 +46,10 @@ pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     all
 }
 
-fn kinds(kind: &Kind) -> Vec<Row> {
-    vec![
-        (*kind == Kind::ForegroundNotified, "Service", "Type", NOTIFY),
-        (matches!(kind, Kind::BackgroundPidfile { .. }), "Service", "Type", PIDFILE),
-    ]
-}
-
 fn commands(run: &Run) -> Vec<Row> {
     vec![
         (!run.conditions.is_empty(), "Unit", "", CONDITION),
         (!run.condition.is_empty(), "Service", "ExecCondition", CONDITION),
-    ]
-}
-
-fn ends(compiled: &Compiled) -> Vec<Row> {
-    let run = &compiled.unit.run;
-    // Otherwise whoever waits for messages is to blame.
-    let is_named = compiled.place_of("Service", "NotifyAccess").is_some();
-    let hears = is_named && run.notify_access != NotifyAccess::None;
-    vec![
-        (hears, "Service", "NotifyAccess", NOTIFY),
-        (run.watchdog.is_some(), "Service", "WatchdogSec", TAKE_OUT),
-        (run.runtime_max.is_some(), "Service", "RuntimeMaxSec", TAKE_OUT),
-        (run.kill.final_signal != Signal::KILL, "Service", "FinalKillSignal", TAKE_OUT),
-        (run.kill.send_sighup, "Service", "SendSIGHUP", TAKE_OUT),
     ]
 }
 
@@ -162,11 +135,12 @@ fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     all
 }
 
-fn lists(run: &Run) -> [(&'static str, &[Command]); 5] {
+fn lists(run: &Run) -> [(&'static str, &[Command]); 6] {
     [
         ("ExecStartPre", &run.start_pre),
         ("ExecStart", &run.start),
         ("ExecStartPost", &run.start_post),
+        ("ExecReload", &run.reload),
         ("ExecStop", &run.stop),
         ("ExecStopPost", &run.stop_post),
     ]

@@ -52,14 +52,7 @@ fn wrapped(texts: &[String]) -> String {
 
 /// Settings that the compiler understands and that are refused here.
 const REFUSED: &[&str] = &[
-    "Type=notify",
-    "Type=forking\nPIDFile=/run/a.pid",
-    "NotifyAccess=all",
-    "WatchdogSec=30",
-    "RuntimeMaxSec=30",
     "ExecCondition=/bin/true",
-    "FinalKillSignal=ABRT",
-    "SendSIGHUP=yes",
     "Nice=5",
     "OOMScoreAdjust=5",
     "SupplementaryGroups=wheel",
@@ -79,22 +72,8 @@ const REFUSED: &[&str] = &[
 fn what_cannot_be_done_yet_is_refused_with_its_line() {
     let told: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&told), @r#"
-    3: Type= is not possible: the native supervisor takes no messages of readiness: write
-       Type=exec
-    3: Type= is not possible: the native supervisor follows no program into the
-       background: let it stay in the foreground and write Type=exec
-    3: NotifyAccess= is not possible: the native supervisor takes no messages of
-       readiness: write Type=exec
-    3: WatchdogSec= is not possible: the native supervisor does not do this: take it out,
-       or run the unit under systemd
-    3: RuntimeMaxSec= is not possible: the native supervisor does not do this: take it
-       out, or run the unit under systemd
     3: ExecCondition= is not possible: the native supervisor checks no conditions: take
        the option out, or make the check in an ExecStartPre= command
-    3: FinalKillSignal= is not possible: the native supervisor does not do this: take it
-       out, or run the unit under systemd
-    3: SendSIGHUP= is not possible: the native supervisor does not do this: take it out,
-       or run the unit under systemd
     3: Nice= is not possible: the native supervisor leaves that as it is: take it out, or
        begin the command with nice
     3: OOMScoreAdjust= is not possible: the native supervisor does not do this: take it
@@ -176,7 +155,6 @@ fn what_is_passed_over_is_noted() {
     3:1: Unit.After says nothing of b.service: units are run one by one
     4:1: Unit.Requires says nothing of c.service: units are run one by one
     12:1: Install.WantedBy says nothing of multi-user.target: units are run one by one
-    8:1: Service.ExecReload is not run: no unit is reloaded
     9:1: Service.SyslogIdentifier marks no lines: each unit has a log of its own
     13:1: Install.Alias gives the unit no other name
     ");

@@ -50,7 +50,6 @@ fn passed_over(compiled: &systemd::Compiled) -> Vec<String> {
         format!("{} says nothing of {}: units are run one by one", relation.place, relation.unit)
     });
     let options = [
-        ("Service", "ExecReload", "is not run: no unit is reloaded"),
         ("Service", "SyslogIdentifier", "marks no lines: each unit has a log of its own"),
         ("Install", "Alias", "gives the unit no other name"),
     ];

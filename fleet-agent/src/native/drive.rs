@@ -1,10 +1,12 @@
 //! Drives the state machine of one unit: does what it says, and tells it what happens.
 
+mod notices;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Command, Unit};
+use fleet_core::graph::{Command, Kind, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -12,10 +14,13 @@ use rustix::process::{Pid, test_kill_process_group};
 use tokio::process::Child;
 
 use super::cgroup::Group;
+use super::identity::look_up;
 use super::life::{Action, Phase, ProcessId, Reach, Role};
 use super::log::Log;
 use super::machine::Machine;
+use super::notify::{NOTIFY_SOCKET, NotifySocket, address};
 use super::outcome::End;
+use super::pidfile::Arrival;
 use super::proc::{INVOCATION_ID, Watched, child};
 use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Asked, Run, UnitDirectory};
@@ -41,6 +46,12 @@ pub(crate) struct Driver {
     /// How many runs there were.
     run: u64,
     written: Option<Run>,
+    /// Where processes of the run say how they are, if they may.
+    notify: Option<NotifySocket>,
+    /// Tells when the file that names the main process may have come.
+    arrival: Option<Arrival>,
+    /// The user that the unit runs as.
+    owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
     sweep: Option<BoxFuture<'static, ()>>,
     problem: Option<String>,
@@ -69,6 +80,9 @@ impl Driver {
             asked: Asked::default(),
             run: 0,
             written: None,
+            notify: None,
+            arrival: None,
+            owner: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
             problem: None,
@@ -86,12 +100,10 @@ impl Driver {
         self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
         for (process, watched) in running {
-            self.processes.push(Box::pin(async move {
-                if let Err(error) = watched.ended().await {
-                    tracing::warn!(%error, pid = process.pid, "cannot watch a process");
-                }
-                (process, End::Unseen)
-            }));
+            self.watch(process, watched);
+        }
+        if !self.service.is_at_rest() {
+            self.listen();
         }
     }
 
@@ -128,7 +140,22 @@ impl Driver {
         let timer = async { clock.sleep_until(due.expect("only while due")).await };
         let sweeping = self.sweep.is_some();
         tokio::select! {
+            heard = async { self.notify.as_ref().expect("only while listening").next().await },
+                if self.notify.is_some() =>
+            {
+                self.on_heard(heard);
+            }
+            arrived = async { self.arrival.as_ref().expect("only while awaited").next().await },
+                if self.arrival.is_some() =>
+            {
+                if let Err(error) = arrived {
+                    tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
+                    self.arrival = None;
+                }
+                self.look_for_main();
+            }
             Some((process, end)) = self.processes.next() => {
+                self.hear();
                 self.forget_group(process);
                 self.service.on_exited(process, end, self.machine.now());
             }
@@ -149,11 +176,19 @@ impl Driver {
             match action {
                 Action::NewRun => self.begin_run(),
                 Action::Spawn { command, role } => self.spawn(&command, role),
-                Action::Signal { signal, reach } => self.signal(signal, reach),
+                Action::Signal { signal, hangs_up, reach } => {
+                    self.signal(signal, hangs_up, reach);
+                }
+                Action::Tell { process, signal } => self.tell(process, signal),
+                Action::AwaitMain => self.await_main(),
             }
         }
-        if !self.service.memory().phase.is_signalling() {
+        let memory = self.service.memory();
+        if !memory.phase.is_signalling() {
             self.sweep = None;
+        }
+        if !memory.awaits_main {
+            self.arrival = None;
         }
         if let Err(error) = self.save() {
             tracing::warn!(%error, unit = %self.unit, "cannot record what runs");
@@ -168,6 +203,11 @@ impl Driver {
         self.group = self.machine.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
+        self.owner = look_up(&self.spec.run.surroundings)
+            .ok()
+            .and_then(|identity| identity.uid)
+            .unwrap_or(0);
+        self.listen();
     }
 
     /// Runs a command. Its run is written down before, so that the process is found again even if
@@ -227,6 +267,12 @@ impl Driver {
     /// What a command is told of the service that it belongs to.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
         let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
+        if self.notify.is_some() {
+            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
+        }
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
+            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
         let memory = self.service.memory();
         if let (Role::Control, Some(main)) = (role, memory.main) {
             variables.push(("MAINPID", main.pid.to_string()));
@@ -247,7 +293,16 @@ impl Driver {
         variables
     }
 
-    fn signal(&mut self, signal: Sig, reach: Reach) {
+    /// Sends a signal to one process that goes on, or that nobody waits for.
+    fn tell(&self, process: ProcessId, signal: Sig) {
+        let told =
+            Watched::open(process).and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
+        if let Err(error) = told {
+            tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
+        }
+    }
+
+    fn signal(&mut self, signal: Sig, hangs_up: bool, reach: Reach) {
         let memory = self.service.memory();
         let targets = match reach {
             Reach::Leaders => {
@@ -261,7 +316,18 @@ impl Driver {
                 },
             },
         };
-        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signal)));
+        let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
+        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signals)));
+    }
+
+    /// Takes away what a run that is over needs no more.
+    fn end_run(&mut self) {
+        self.notify = None;
+        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
+            // It names nobody now. Most services take it away themselves.
+            drop(std::fs::remove_file(path));
+        }
+        self.remove_group();
     }
 
     /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
@@ -302,7 +368,7 @@ impl Driver {
             self.active = active;
             self.machine.count_active(active);
             if !active {
-                self.remove_group();
+                self.end_run();
             }
         }
     }

@@ -80,18 +80,14 @@ impl NativeConfig {
 /// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
 /// this manager does not do all by itself, and refuses the rest likewise:
 ///
-/// - `Type=` can be `simple`, `exec`, `idle` and `oneshot`. Nobody is heard about readiness, and no
-///   program is followed into the background.
-/// - No conditions are checked, no limits are set, and no resources are kept to; `Nice=`,
-///   `OOMScoreAdjust=`, `SupplementaryGroups=`, `WatchdogSec=`, `RuntimeMaxSec=`,
-///   `FinalKillSignal=`, `SendSIGHUP=` and `RestartSteps=` are refused.
+/// - Targets are not run. No conditions are checked, no limits are set, and no resources are kept
+///   to; `Nice=`, `OOMScoreAdjust=`, `SupplementaryGroups=` and `RestartSteps=` are refused.
 /// - `User=` and `Group=` can be any for root, otherwise only one's own. Supplementary groups
 ///   are given up. The prefixes `+`, `!`, `!!` are taken where they change nothing.
 ///
-/// What units say of one another orders nothing here: each is run when it is asked for. No unit is
-/// reloaded: `ExecReload=` means nothing, and
-/// [`reload_unit`](ServiceManager::reload_unit) says so. Both are told in the daemon's log when a
-/// unit is loaded. A start that a person asks for begins a new count for `StartLimitBurst=`.
+/// What units say of one another orders nothing here: each is run when it is asked for, as the
+/// daemon's log says when a unit is loaded. Fleet's own variables are not handed down. A start that
+/// a person asks for begins a new count for `StartLimitBurst=`.
 ///
 /// # Processes
 ///
@@ -161,6 +157,13 @@ impl NativeManager {
     #[must_use]
     pub fn tracking(&self) -> Tracking {
         self.machine.tracking()
+    }
+
+    /// What a known unit last said of itself in this run, in its own words (`STATUS=` of
+    /// `sd_notify`); nothing if it said nothing.
+    #[must_use]
+    pub fn status_text(&self, unit: &UnitName) -> Option<String> {
+        self.handle(unit).and_then(|handle| lock(&handle.shown.status).clone())
     }
 
     /// Stops all units at the same time, and waits for their end. They stay loaded.
@@ -293,6 +296,10 @@ impl ServiceManager for NativeManager {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.ask_known(unit, |reply| Request::Stop { reply }).await
+    }
+
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Reload { reply }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {

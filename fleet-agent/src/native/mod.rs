@@ -21,6 +21,7 @@ mod child;
 mod compile;
 mod drive;
 mod environment;
+mod exit;
 mod facts;
 mod identity;
 mod journal;
@@ -29,7 +30,10 @@ mod log;
 mod machine;
 mod manager;
 mod moments;
+mod notice;
+mod notify;
 mod outcome;
+mod pidfile;
 mod proc;
 mod process;
 mod record;
@@ -40,6 +44,8 @@ mod signals;
 mod start_limit;
 mod supervise;
 mod sweep;
+#[cfg(test)]
+mod talking_tests;
 mod tracking;
 mod words;
 

@@ -34,6 +34,9 @@ pub(crate) enum Outcome {
     Timeout,
     StartLimitHit,
     Resources,
+    /// It did not do what its type promises.
+    Protocol,
+    Watchdog,
     /// How it ended is not known, which counts as a failure of any kind that would restart it.
     Unseen,
 }
@@ -49,6 +52,8 @@ impl Outcome {
             Self::Timeout => "timeout",
             Self::StartLimitHit => "start-limit-hit",
             Self::Resources => "resources",
+            Self::Protocol => "protocol",
+            Self::Watchdog => "watchdog",
         }
     }
 }
@@ -118,7 +123,8 @@ pub(crate) fn shall_restart(spec: &Unit, outcome: Outcome, exit: Option<End>) ->
         return true;
     }
     match restart.when {
-        RestartWhen::Never | RestartWhen::OnWatchdog => false,
+        RestartWhen::Never => false,
+        RestartWhen::OnWatchdog => outcome == Outcome::Watchdog,
         RestartWhen::Always => true,
         RestartWhen::OnSuccess => outcome == Outcome::Success,
         RestartWhen::OnFailure => outcome != Outcome::Success,

@@ -13,16 +13,19 @@
 //! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
 //! [`due`](Service::due).
 
+mod ending;
+mod notices;
+mod reload;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{AfterExit, Command, KillMode, Kind, Signal, Unit};
+use fleet_core::graph::{AfterExit, Command, Kind, Unit};
 
-use super::life::{Action, Memory, Phase, ProcessId, Reach, Role};
-use super::outcome::{End, Outcome, is_oneshot, main_outcome, shall_restart};
-use super::signals::Sig;
+use super::life::{Action, Memory, Phase, ProcessId, Role};
+use super::outcome::{End, Outcome, is_oneshot, main_outcome};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -38,6 +41,16 @@ pub(crate) struct Service {
     /// Whether the last signal has reached everybody and none of them is left.
     swept: bool,
     deadline: Option<Timestamp>,
+    /// When it must have ended; set as long as it is up.
+    runs_until: Option<Timestamp>,
+    /// By when it has to say that it works; set as long as it is up.
+    alive_until: Option<Timestamp>,
+    /// How often that is, where it has asked for another span than its file.
+    watchdog: Option<Duration>,
+    /// Whether it has said that it reloads, and not yet that it is ready.
+    reloading: bool,
+    /// Whether it has said that it ends, so that nobody has told it to.
+    leaving: bool,
     limit: StartLimit,
     actions: VecDeque<Action>,
 }
@@ -50,6 +63,11 @@ impl Service {
             now: Memory::default(),
             swept: false,
             deadline: None,
+            runs_until: None,
+            alive_until: None,
+            watchdog: None,
+            reloading: false,
+            leaving: false,
             limit: StartLimit::default(),
             actions: VecDeque::new(),
         }
@@ -61,7 +79,13 @@ impl Service {
     pub(crate) fn restore(spec: Arc<Unit>, memory: Memory, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.now = memory;
+        if service.is_up() {
+            service.watch(now);
+        }
         service.deadline = service.time_limit(now);
+        if service.now.awaits_main {
+            service.actions.push_back(Action::AwaitMain);
+        }
         if service.is_ending() {
             service.signal(service.now.phase, now);
         }
@@ -85,7 +109,8 @@ impl Service {
 
     /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        self.deadline
+        let alive_until = self.alive_until.filter(|_| self.is_up());
+        self.deadline.into_iter().chain(alive_until).min()
     }
 
     /// A person wants it to run: a failed one gets a new attempt, an active one stays.
@@ -93,6 +118,7 @@ impl Service {
         match self.now.phase {
             Phase::Dead | Phase::Failed | Phase::AutoRestart => self.begin_fresh(now),
             Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Running | Phase::Exited => {}
+            phase if phase.is_reloading() => {}
             _ => self.now.again = true,
         }
     }
@@ -106,10 +132,13 @@ impl Service {
             _ => self.now.stop_asked = true,
         }
         match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => {
+            // Its own command may still run.
+            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Reload => {
                 self.signal(Phase::StopSigterm, now);
             }
-            Phase::Running | Phase::Exited => self.enter_list(Phase::Stop, now),
+            Phase::Running | Phase::Exited | Phase::ReloadSignal | Phase::ReloadNotify => {
+                self.enter_list(Phase::Stop, now);
+            }
             _ => {}
         }
     }
@@ -132,12 +161,27 @@ impl Service {
         match self.now.spawning.take() {
             Some(Role::Main) => {
                 self.now.main = Some(process);
-                if self.now.phase == Phase::Start && !is_oneshot(&self.spec) {
+                let is_ready = matches!(self.spec.kind, Kind::ForegroundSupervised(_));
+                if self.now.phase == Phase::Start && is_ready {
                     self.enter_list(Phase::StartPost, now);
                 }
             }
             Some(Role::Control) => self.now.control = Some(process),
             None => {}
+        }
+    }
+
+    /// That process is the main one from now on: the file of the service names it, or the service
+    /// itself does.
+    pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
+        // Before its own command was run, and while it ends, there is none to be named.
+        let starts = matches!(self.now.phase, Phase::Start | Phase::StartPost);
+        if !starts && !self.is_up() {
+            return;
+        }
+        self.now.main = Some(process);
+        if std::mem::take(&mut self.now.awaits_main) && self.now.phase == Phase::Start {
+            self.enter_list(Phase::StartPost, now);
         }
     }
 
@@ -169,6 +213,9 @@ impl Service {
 
     /// The time that [`due`](Self::due) named has come.
     pub(crate) fn on_time(&mut self, now: Timestamp) {
+        if self.is_up() && self.alive_until.is_some_and(|limit| now >= limit) {
+            return self.miss_watchdog(now);
+        }
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -177,12 +224,18 @@ impl Service {
             self.now.restarts = self.now.restarts.saturating_add(1);
             return self.begin(now);
         }
+        if self.now.phase.is_reloading() {
+            return self.end_reload(Outcome::Timeout, now);
+        }
         self.blame(Outcome::Timeout);
         match self.now.phase {
-            Phase::StopSigterm if self.spec.run.kill.send_sigkill => {
+            Phase::Running => self.enter_list(Phase::Stop, now),
+            Phase::StopSigterm | Phase::StopWatchdog if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::StopSigkill, now);
             }
-            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
+            Phase::StopWatchdog | Phase::StopSigterm | Phase::StopSigkill => {
+                self.enter_stop_post(now);
+            }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             Phase::FinalSigterm if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::FinalSigkill, now);
@@ -207,9 +260,17 @@ impl Service {
             return self.enter(Phase::Failed, now);
         }
         self.now.outcome = Some(Outcome::Success);
+        self.forget_run();
         self.now.exit_before = self.now.exit.take().or(self.now.exit_before);
         self.actions.push_back(Action::NewRun);
         self.enter_list(Phase::StartPre, now);
+    }
+
+    /// Nothing that a run has said counts for the next.
+    fn forget_run(&mut self) {
+        (self.runs_until, self.alive_until, self.watchdog) = (None, None, None);
+        (self.reloading, self.leaving, self.now.awaits_main) = (false, false, false);
+        (self.now.reloaded, self.now.status) = (None, None);
     }
 
     fn enter(&mut self, phase: Phase, now: Timestamp) {
@@ -226,7 +287,8 @@ impl Service {
     /// Runs the next command of the phase, or goes on to what follows its last.
     fn run_next(&mut self, now: Timestamp) {
         if let Some(command) = self.commands().get(self.now.step) {
-            let role = if self.now.phase == Phase::Start { Role::Main } else { Role::Control };
+            let is_main = self.now.phase == Phase::Start && !self.forks();
+            let role = if is_main { Role::Main } else { Role::Control };
             let command = command.clone();
             self.now.spawning = Some(role);
             self.actions.push_back(Action::Spawn { command, role });
@@ -234,8 +296,10 @@ impl Service {
         }
         match self.now.phase {
             Phase::StartPre => self.enter_list(Phase::Start, now),
+            Phase::Start if self.forks() => self.await_main(now),
             Phase::Start => self.enter_list(Phase::StartPost, now),
             Phase::StartPost => self.enter_running(now),
+            Phase::Reload => self.end_commands_of_reload(now),
             Phase::Stop => self.signal(Phase::StopSigterm, now),
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             _ => {}
@@ -246,6 +310,7 @@ impl Service {
         if self.now.outcome != Some(Outcome::Success) {
             self.signal(Phase::StopSigterm, now);
         } else if self.now.main.is_some() {
+            self.watch(now);
             self.enter(Phase::Running, now);
         } else if self.remains() {
             self.enter(Phase::Exited, now);
@@ -258,6 +323,11 @@ impl Service {
         self.now.exit = Some(end);
         let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
+        // One that is to say when it is ready must live until then.
+        let promises = self.forks() || self.spec.kind == Kind::ForegroundNotified;
+        let breaks_off = self.now.phase == Phase::Start && promises;
+        let good = outcome == Outcome::Success;
+        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
         self.blame(outcome);
         match self.now.phase {
             Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
@@ -266,7 +336,12 @@ impl Service {
                 self.run_next(now);
             }
             Phase::Start => self.enter_list(Phase::StartPost, now),
-            Phase::Running => self.enter_running(now),
+            Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
+            // The command of the reload ends with it.
+            Phase::Reload => self.signal(Phase::StopSigterm, now),
+            Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
+                self.signal(Phase::StopSigterm, now);
+            }
             _ => self.end_if_gone(now),
         }
     }
@@ -276,73 +351,26 @@ impl Service {
         let ignored = command.is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { end.as_command() };
         let good = outcome == Outcome::Success;
+        if self.now.phase == Phase::Reload && !good {
+            return self.end_reload(outcome, now);
+        }
         if !self.is_ending() {
             self.blame(outcome);
         }
         match self.now.phase {
-            Phase::StartPre | Phase::StartPost | Phase::Stop | Phase::StopPost if good => {
+            Phase::StopPost | Phase::Stop | Phase::Reload if good => {
                 self.now.step += 1;
                 self.run_next(now);
             }
-            Phase::StartPre | Phase::StartPost | Phase::Stop => {
+            Phase::StartPre | Phase::Start | Phase::StartPost if good => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Stop => {
                 self.signal(Phase::StopSigterm, now);
             }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             _ => self.end_if_gone(now),
-        }
-    }
-
-    /// Enters a phase whose whole work is a signal and the wait for its effect.
-    fn signal(&mut self, phase: Phase, now: Timestamp) {
-        self.enter(phase, now);
-        self.swept = false;
-        self.now.spawning = None;
-        let reach = self.reach();
-        if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
-            return self.after_signal(now);
-        }
-        let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
-        let signal = if gentle { self.spec.run.kill.signal } else { Signal::KILL };
-        self.actions.push_back(Action::Signal { signal: Sig::from(signal), reach });
-    }
-
-    fn end_if_gone(&mut self, now: Timestamp) {
-        let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
-        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Reach::All) {
-            self.after_signal(now);
-        }
-    }
-
-    fn after_signal(&mut self, now: Timestamp) {
-        let rest = self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
-        match self.now.phase {
-            Phase::StopSigterm if rest => self.signal(Phase::StopSigkill, now),
-            Phase::FinalSigterm if rest => self.signal(Phase::FinalSigkill, now),
-            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
-            _ => self.finish(now),
-        }
-    }
-
-    fn enter_stop_post(&mut self, now: Timestamp) {
-        // What did not even end by SIGKILL is given up.
-        (self.now.main, self.now.control) = (None, None);
-        if self.spec.run.stop_post.is_empty() {
-            self.finish(now);
-        } else {
-            self.enter_list(Phase::StopPost, now);
-        }
-    }
-
-    fn finish(&mut self, now: Timestamp) {
-        (self.now.main, self.now.control) = (None, None);
-        let outcome = self.now.outcome.unwrap_or(Outcome::Success);
-        if self.now.again {
-            self.begin_fresh(now);
-        } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
-            self.enter(Phase::AutoRestart, now);
-        } else {
-            let failed = outcome != Outcome::Success;
-            self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
         }
     }
 
@@ -359,6 +387,7 @@ impl Service {
             Phase::StartPre => &commands.start_pre,
             Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,
+            Phase::Reload => &commands.reload,
             Phase::Stop => &commands.stop,
             Phase::StopPost => &commands.stop_post,
             _ => &[],
@@ -371,26 +400,12 @@ impl Service {
         self.spec.run.start.get(step)
     }
 
-    /// Whether it is up with nothing running, once its main process has ended well.
-    fn remains(&self) -> bool {
-        match self.spec.kind {
-            Kind::Oneshot { remain } => remain,
-            _ => self.spec.run.after_exit == AfterExit::Remains,
-        }
-    }
-
-    fn reach(&self) -> Reach {
-        let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
-        match self.spec.run.kill.mode {
-            KillMode::ControlGroup => Reach::All,
-            KillMode::Mixed if killing => Reach::All,
-            KillMode::Mixed | KillMode::Process => Reach::Leaders,
-        }
-    }
-
     fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
         let limit = match self.now.phase {
             Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.time_outs.start,
+            Phase::Running => return self.runs_until,
+            phase if phase.is_reloading() => self.spec.time_outs.reload,
+            Phase::StopWatchdog => self.spec.run.abort.time_out,
             Phase::AutoRestart => Some(self.spec.restart.delay),
             Phase::StopSigkill | Phase::FinalSigkill => {
                 self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
@@ -401,9 +416,27 @@ impl Service {
         limit.map(|limit| now.after(limit))
     }
 
+    /// Whether its command ends, and leaves the main process behind.
+    fn forks(&self) -> bool {
+        matches!(self.spec.kind, Kind::BackgroundPidfile { .. })
+    }
+
+    /// Whether it is up with nothing running, once its main process has ended well.
+    fn remains(&self) -> bool {
+        match self.spec.kind {
+            Kind::Oneshot { remain } => remain,
+            _ => self.spec.run.after_exit == AfterExit::Remains,
+        }
+    }
+
     /// Whether it does nothing, and will not by itself.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.now.phase, Phase::Dead | Phase::Failed)
+    }
+
+    /// Whether it works, as far as is known.
+    fn is_up(&self) -> bool {
+        self.now.phase == Phase::Running || self.now.phase.is_reloading()
     }
 
     fn is_ending(&self) -> bool {

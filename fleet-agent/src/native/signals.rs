@@ -49,6 +49,9 @@ impl Sig {
     /// What no process can refuse.
     pub(crate) const KILL: Self = Self(Signal::KILL);
 
+    /// What tells a process that its terminal is gone.
+    pub(crate) const HUP: Self = Self(Signal::HUP);
+
     /// Its number on this machine.
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw()

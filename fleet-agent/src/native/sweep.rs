@@ -27,13 +27,14 @@ pub(crate) enum Targets {
     Run { invocation: String, leaders: BTreeSet<ProcessId> },
 }
 
-/// Signals each target once, those that appear later too, and returns when none is left.
+/// Sends the signals to each target once, to those that appear later too, and returns when none is
+/// left.
 ///
 /// It waits on the kernel, without polling. It has no time limit: whoever waits for it does.
-pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signal: Sig) {
+pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signals: Vec<Sig>) {
     let mut signalled = BTreeSet::new();
     loop {
-        match targets.round(&machine, signal, &mut signalled).await {
+        match targets.round(&machine, &signals, &mut signalled).await {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
@@ -49,16 +50,16 @@ impl Targets {
     async fn round(
         &self,
         machine: &Machine,
-        signal: Sig,
+        signals: &[Sig],
         signalled: &mut BTreeSet<ProcessId>,
     ) -> io::Result<bool> {
-        if let (Self::Group(group), Sig::KILL) = (self, signal) {
+        if let (Self::Group(group), [Sig::KILL]) = (self, signals) {
             group.kill()?;
             return group.emptied().await.map(|()| true);
         }
         let left = self.left(machine).await?;
         if !left.is_empty() {
-            return signal_and_wait(&left, signal, signalled).await.map(|()| false);
+            return signal_and_wait(&left, signals, signalled).await.map(|()| false);
         }
         if let Self::Group(group) = self {
             // A process whose first thread has ended is not among those that are left.
@@ -90,7 +91,7 @@ impl Targets {
 
 async fn signal_and_wait(
     left: &[ProcessId],
-    signal: Sig,
+    signals: &[Sig],
     signalled: &mut BTreeSet<ProcessId>,
 ) -> io::Result<()> {
     let mut watched = Vec::with_capacity(left.len());
@@ -99,9 +100,9 @@ async fn signal_and_wait(
             continue;
         };
         if signalled.insert(process) {
-            held.signal(signal)?;
-            // One that is stopped could not act on the signal.
-            if signal != Sig::KILL && signal != CONT {
+            signals.iter().try_for_each(|&signal| held.signal(signal))?;
+            // One that is stopped could not act on them.
+            if signals != [Sig::KILL] && signals != [CONT] {
                 held.signal(CONT)?;
             }
         }

@@ -1,8 +1,11 @@
 //! The native service manager with real processes.
 
 mod adoption;
+mod background;
 mod conforms;
+mod helper;
 mod lifecycle;
 mod output;
 mod settings;
+mod talking;
 mod tracking;
