@@ -6,6 +6,7 @@ mod conforms;
 mod helper;
 mod lifecycle;
 mod output;
+mod refusals;
 mod settings;
 mod talking;
 mod tracking;
