@@ -12,6 +12,7 @@ mod reasons;
 mod refusals;
 mod requirements;
 mod snapshot;
+mod systemd;
 mod text;
 mod transitions;
 mod warnings;
