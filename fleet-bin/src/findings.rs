@@ -1,10 +1,10 @@
-//! What is wrong with a unit file on this computer, told as compilers tell it, by both programs.
+//! What is wrong with a unit file on this computer, told as compilers tell it, by all programs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
-use fleet_unitfile::{Diagnostic, FindingCode, Location, Severity, UnitFile, UnitName};
+use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName};
 use serde::Serialize;
 
 /// One thing that is wrong with a unit file, or odd.
@@ -23,8 +23,8 @@ pub(crate) struct Finding {
     #[serde(serialize_with = "as_word")]
     pub(crate) severity: Severity,
     /// What kind of thing it is; nothing for what is the cluster's own, in section `[X-Fleet]`.
-    #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
-    pub(crate) code: Option<FindingCode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<&'static str>,
     /// What is wrong.
     pub(crate) message: String,
     /// What to write instead.
@@ -69,7 +69,7 @@ fn of_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
 fn of_unitfile(path: &Path, it: &fleet_unitfile::Finding) -> Finding {
     let place = (it.location(), it.severity());
     let finding = finding(path, place, it.message().to_owned(), it.help().to_owned());
-    Finding { code: Some(it.code()), ..finding }
+    Finding { code: Some(it.code().as_str()), ..finding }
 }
 
 fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
@@ -93,13 +93,6 @@ fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding
 fn finding(path: &Path, place: (Location, Severity), message: String, help: String) -> Finding {
     let (Location { line, column }, severity) = place;
     Finding { file: path.to_owned(), line, column, severity, code: None, message, help }
-}
-
-fn as_text<S: serde::Serializer>(code: &Option<FindingCode>, to: S) -> Result<S::Ok, S::Error> {
-    match code {
-        Some(code) => to.serialize_str(code.as_str()),
-        None => to.serialize_none(),
-    }
 }
 
 fn as_word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {

@@ -4,5 +4,6 @@
 mod chain;
 mod findings;
 
+pub mod fleet_init;
 pub mod fleetctl;
 pub mod fleetd;

@@ -17,17 +17,19 @@ use std::io;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::{Kind, Name, Readiness, Restart, Run as Runs, TimeOuts, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::compile::{Compiled, Host, compile};
+use super::cgroup::Group;
+use super::compile::{Compiled, compile};
 use super::drive::Driver;
+use super::identity::Host;
 use super::life::ProcessId;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
 use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
-use super::spec::ServiceSpec;
 use super::supervise::Loaded;
 
 /// Reads one unit back, and takes hold of its processes; `None` when it was never loaded whole.
@@ -45,7 +47,7 @@ pub(crate) fn adopt(
         |bad| {
             // What an earlier version could run must at least be stopped by this one.
             tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
-            ServiceSpec::only_to_stop()
+            only_to_stop(unit)
         },
         |Compiled { spec, .. }| spec,
     ));
@@ -53,12 +55,27 @@ pub(crate) fn adopt(
     Ok(Some(Loaded { driver, hash: file.hash(), asked }))
 }
 
+/// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
+/// nothing else.
+fn only_to_stop(unit: &UnitName) -> Unit {
+    Unit {
+        name: Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph"),
+        kind: Kind::ForegroundSupervised(Readiness::Executed),
+        provides: Vec::new(),
+        edges: Vec::new(),
+        description: String::new(),
+        time_outs: TimeOuts::default(),
+        restart: Restart::never(),
+        run: Runs::default(),
+    }
+}
+
 /// Goes on with a run that was begun by another daemon, as is asked by now.
 pub(crate) fn resume(
     machine: &Arc<Machine>,
     unit: &UnitName,
     directory: &UnitDirectory,
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     asked: Asked,
     run: Run,
 ) -> io::Result<Driver> {
@@ -73,11 +90,7 @@ pub(crate) fn resume(
 
 type Running = Vec<(ProcessId, Watched)>;
 
-fn take_back(
-    machine: &Machine,
-    spec: Arc<ServiceSpec>,
-    run: &Run,
-) -> io::Result<(Service, Running)> {
+fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Service, Running)> {
     let now = machine.now();
     let mut service = Service::restore(spec, run.memory.clone(), now);
     let mut running = Vec::new();
@@ -88,7 +101,8 @@ fn take_back(
         }
     }
     if run.memory.spawning.is_some() {
-        let found = find(run, &read_all()?);
+        let inside = run.group.as_ref().map(Group::members).transpose()?.unwrap_or_default();
+        let found = find(run, &inside, &read_all()?);
         match found
             .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
             .transpose()?
@@ -113,12 +127,14 @@ fn catch_up(service: &mut Service, asked: Asked, done: Asked, now: Timestamp) {
     }
 }
 
-/// The process that was about to be started: it carries the identity of the run, leads a group, and
-/// is none that is known already. Of several it is the first, for the others are its children.
-fn find(run: &Run, all: &[Process]) -> Option<ProcessId> {
+/// The process that was about to be started: it is in the control group of the run or carries its
+/// identity, leads a process group, and is none that is known already. Of several it is the first, for the others are its children.
+fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     let known = [run.memory.main, run.memory.control];
-    let carries = |process: &&Process| process.invocation.as_ref() == Some(&run.invocation);
-    let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(carries);
+    let belongs = |process: &&Process| {
+        inside.contains(&process.id.pid) || process.invocation.as_ref() == Some(&run.invocation)
+    };
+    let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(belongs);
     let new = leaders
         .map(|process| process.id)
         .filter(|id| !known.contains(&Some(*id)) && !run.leaders.contains(id));
@@ -156,8 +172,10 @@ mod tests {
             process(9, 9, 3, "a"),
             process(8, 8, 4, "a"),
         ];
-        assert_eq!(find(&run, &all), Some(ProcessId { pid: 9, start: 3 }));
-        assert_eq!(find(&run, &all[..4]), None);
+        assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
+        assert_eq!(find(&run, &[], &all[..4]), None);
+        // One that has not executed its program yet carries no identity.
+        assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
     }
 
     #[test]

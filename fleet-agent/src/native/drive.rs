@@ -1,36 +1,44 @@
 //! Drives the state machine of one unit: does what it says, and tells it what happens.
 
+mod notices;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::graph::{Command, Kind, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
 use tokio::process::Child;
 
+use super::cgroup::Group;
+use super::identity::look_up;
 use super::life::{Action, Phase, ProcessId, Reach, Role};
 use super::log::Log;
 use super::machine::Machine;
+use super::notify::{NOTIFY_SOCKET, NotifySocket, address};
 use super::outcome::End;
+use super::pidfile::Arrival;
 use super::proc::{INVOCATION_ID, Watched, child};
 use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
 use super::signals::{Sig, short_name};
-use super::spec::{Command, ServiceSpec};
 use super::sweep::{Targets, sweep};
 
 /// One unit with its processes.
 pub(crate) struct Driver {
     pub(crate) service: Service,
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     machine: Arc<Machine>,
     unit: UnitName,
     directory: UnitDirectory,
     log: Arc<Log>,
     invocation: String,
+    /// The control group of the run, if there is one.
+    group: Option<Group>,
     /// The leaders of process groups that the run began and that may have members.
     leaders: BTreeSet<ProcessId>,
     /// What was asked last, and told to `service`.
@@ -38,6 +46,12 @@ pub(crate) struct Driver {
     /// How many runs there were.
     run: u64,
     written: Option<Run>,
+    /// Where processes of the run say how they are, if they may.
+    notify: Option<NotifySocket>,
+    /// Tells when the file that names the main process may have come.
+    arrival: Option<Arrival>,
+    /// The user that the unit runs as.
+    owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
     sweep: Option<BoxFuture<'static, ()>>,
     problem: Option<String>,
@@ -51,7 +65,7 @@ impl Driver {
         unit: &UnitName,
         directory: &UnitDirectory,
         log: Arc<Log>,
-        spec: Arc<ServiceSpec>,
+        spec: Arc<Unit>,
     ) -> Self {
         Self {
             service: Service::new(Arc::clone(&spec)),
@@ -61,10 +75,14 @@ impl Driver {
             directory: directory.clone(),
             log,
             invocation: String::new(),
+            group: None,
             leaders: BTreeSet::new(),
             asked: Asked::default(),
             run: 0,
             written: None,
+            notify: None,
+            arrival: None,
+            owner: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
             problem: None,
@@ -78,15 +96,14 @@ impl Driver {
         self.service = service;
         self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
+        self.group.clone_from(&run.group);
         self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
         for (process, watched) in running {
-            self.processes.push(Box::pin(async move {
-                if let Err(error) = watched.ended().await {
-                    tracing::warn!(%error, pid = process.pid, "cannot watch a process");
-                }
-                (process, End::Unseen)
-            }));
+            self.watch(process, watched);
+        }
+        if !self.service.is_at_rest() {
+            self.listen();
         }
     }
 
@@ -96,7 +113,7 @@ impl Driver {
     }
 
     /// From now on the unit is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.service.replace(Arc::clone(&spec));
         self.spec = spec;
     }
@@ -123,7 +140,22 @@ impl Driver {
         let timer = async { clock.sleep_until(due.expect("only while due")).await };
         let sweeping = self.sweep.is_some();
         tokio::select! {
+            heard = async { self.notify.as_ref().expect("only while listening").next().await },
+                if self.notify.is_some() =>
+            {
+                self.on_heard(heard);
+            }
+            arrived = async { self.arrival.as_ref().expect("only while awaited").next().await },
+                if self.arrival.is_some() =>
+            {
+                if let Err(error) = arrived {
+                    tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
+                    self.arrival = None;
+                }
+                self.look_for_main();
+            }
             Some((process, end)) = self.processes.next() => {
+                self.hear();
                 self.forget_group(process);
                 self.service.on_exited(process, end, self.machine.now());
             }
@@ -144,11 +176,19 @@ impl Driver {
             match action {
                 Action::NewRun => self.begin_run(),
                 Action::Spawn { command, role } => self.spawn(&command, role),
-                Action::Signal { signal, reach } => self.signal(signal, reach),
+                Action::Signal { signal, hangs_up, reach } => {
+                    self.signal(signal, hangs_up, reach);
+                }
+                Action::Tell { process, signal } => self.tell(process, signal),
+                Action::AwaitMain => self.await_main(),
             }
         }
-        if !self.service.memory().phase.is_signalling() {
+        let memory = self.service.memory();
+        if !memory.phase.is_signalling() {
             self.sweep = None;
+        }
+        if !memory.awaits_main {
+            self.arrival = None;
         }
         if let Err(error) = self.save() {
             tracing::warn!(%error, unit = %self.unit, "cannot record what runs");
@@ -158,9 +198,16 @@ impl Driver {
 
     fn begin_run(&mut self) {
         self.run += 1;
+        self.remove_group();
         self.invocation = new_invocation();
+        self.group = self.machine.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
+        self.owner = look_up(&self.spec.run.surroundings)
+            .ok()
+            .and_then(|identity| identity.uid)
+            .unwrap_or(0);
+        self.listen();
     }
 
     /// Runs a command. Its run is written down before, so that the process is found again even if
@@ -175,8 +222,8 @@ impl Driver {
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {
-            let (context, log) = (&self.spec.context, self.log.path());
-            spawn(command, context, log, &self.machine.environment, &extra)
+            let (context, log) = (&self.spec.run.surroundings, self.log.path());
+            spawn(command, context, log, self.group.as_ref(), &self.machine.environment, &extra)
         });
         match started {
             Ok(started) => self.on_spawned(started),
@@ -220,6 +267,12 @@ impl Driver {
     /// What a command is told of the service that it belongs to.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
         let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
+        if self.notify.is_some() {
+            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
+        }
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
+            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
         let memory = self.service.memory();
         if let (Role::Control, Some(main)) = (role, memory.main) {
             variables.push(("MAINPID", main.pid.to_string()));
@@ -240,17 +293,48 @@ impl Driver {
         variables
     }
 
-    fn signal(&mut self, signal: Sig, reach: Reach) {
+    /// Sends a signal to one process that goes on, or that nobody waits for.
+    fn tell(&self, process: ProcessId, signal: Sig) {
+        let told =
+            Watched::open(process).and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
+        if let Err(error) = told {
+            tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
+        }
+    }
+
+    fn signal(&mut self, signal: Sig, hangs_up: bool, reach: Reach) {
         let memory = self.service.memory();
         let targets = match reach {
             Reach::Leaders => {
                 Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
             }
-            Reach::All => {
-                Targets::Run { invocation: self.invocation.clone(), leaders: self.leaders.clone() }
-            }
+            Reach::All => match &self.group {
+                Some(group) => Targets::Group(group.clone()),
+                None => Targets::Run {
+                    invocation: self.invocation.clone(),
+                    leaders: self.leaders.clone(),
+                },
+            },
         };
-        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signal)));
+        let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
+        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signals)));
+    }
+
+    /// Takes away what a run that is over needs no more.
+    fn end_run(&mut self) {
+        self.notify = None;
+        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
+            // It names nobody now. Most services take it away themselves.
+            drop(std::fs::remove_file(path));
+        }
+        self.remove_group();
+    }
+
+    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
+    fn remove_group(&self) {
+        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
+            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
+        }
     }
 
     /// Once a group has no member its number may be given to strangers.
@@ -267,6 +351,7 @@ impl Driver {
             asked: self.asked,
             invocation: self.invocation.clone(),
             leaders: self.leaders.iter().copied().collect(),
+            group: self.group.clone(),
             memory: self.service.memory().clone(),
         };
         if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
@@ -282,6 +367,9 @@ impl Driver {
         if active != self.active {
             self.active = active;
             self.machine.count_active(active);
+            if !active {
+                self.end_run();
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it
 //! may want done.
 
+use fleet_core::graph::Command;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{End, Outcome};
 use super::signals::Sig;
-use super::spec::Command;
 
 /// Where a service is in its life; the names are systemd's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,15 @@ pub(crate) enum Phase {
     StartPost,
     Running,
     Exited,
+    /// The commands of a reload run.
+    Reload,
+    /// The main process was told to reload, and has not said that it does.
+    ReloadSignal,
+    /// The main process has said that it reloads.
+    ReloadNotify,
     Stop,
+    /// It missed its watchdog.
+    StopWatchdog,
     StopSigterm,
     StopSigkill,
     StopPost,
@@ -60,8 +68,14 @@ pub(crate) enum Action {
     NewRun,
     /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
     Spawn { command: Command, role: Role },
-    /// Send a signal, to what comes later too; answered by `on_gone` once none is left.
-    Signal { signal: Sig, reach: Reach },
+    /// Send a signal, and `SIGHUP` after it if `hangs_up`, to what comes later too; answered by
+    /// `on_gone` once none is left.
+    Signal { signal: Sig, hangs_up: bool, reach: Reach },
+    /// Send a signal to one process. Nothing is waited for.
+    Tell { process: ProcessId, signal: Sig },
+    /// Look for the process that the file of the service names, until there is one; answered by
+    /// `on_main`.
+    AwaitMain,
 }
 
 /// What must be remembered of a service to go on with it in another daemon.
@@ -81,6 +95,15 @@ pub(crate) struct Memory {
     pub(crate) restarts: u32,
     pub(crate) stop_asked: bool,
     pub(crate) again: bool,
+    /// Its command has ended well, and its main process is looked for.
+    #[serde(default)]
+    pub(crate) awaits_main: bool,
+    /// What became of the last reload in this run; nothing while one is under way.
+    #[serde(default)]
+    pub(crate) reloaded: Option<Outcome>,
+    /// What it last said of itself.
+    #[serde(default)]
+    pub(crate) status: Option<String>,
 }
 
 impl Phase {
@@ -89,11 +112,20 @@ impl Phase {
         matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
     }
 
+    /// Whether it reads its configuration again.
+    pub(crate) fn is_reloading(self) -> bool {
+        matches!(self, Self::Reload | Self::ReloadSignal | Self::ReloadNotify)
+    }
+
     /// Whether it is a phase of signalling, and of waiting for the effect.
     pub(crate) fn is_signalling(self) -> bool {
         matches!(
             self,
-            Self::StopSigterm | Self::StopSigkill | Self::FinalSigterm | Self::FinalSigkill
+            Self::StopWatchdog
+                | Self::StopSigterm
+                | Self::StopSigkill
+                | Self::FinalSigterm
+                | Self::FinalSigkill
         )
     }
 }

@@ -11,9 +11,11 @@ use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 use tokio::sync::Notify;
 
+use super::cgroup::{Group, Groups};
 use super::log::Log;
 use super::proc::Census;
 use super::record::UnitDirectory;
+use super::tracking::Tracking;
 use crate::{Clock, StateFeed};
 
 /// How often logs are looked at while any unit runs.
@@ -25,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) feed: StateFeed,
     pub(crate) census: Census,
+    /// Why there are none, otherwise.
+    groups: Result<Groups, String>,
     units: PathBuf,
     log_limit: u64,
     logs: Mutex<Vec<Weak<Log>>>,
@@ -40,6 +44,7 @@ impl Machine {
         environment: Vec<(String, String)>,
         units: PathBuf,
         log_limit: u64,
+        groups: Result<Groups, String>,
         lock: File,
     ) -> Self {
         Self {
@@ -47,6 +52,7 @@ impl Machine {
             environment,
             feed: StateFeed::default(),
             census: Census::default(),
+            groups,
             units,
             log_limit,
             logs: Mutex::default(),
@@ -59,6 +65,19 @@ impl Machine {
     /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How processes are found.
+    pub(crate) fn tracking(&self) -> Tracking {
+        match &self.groups {
+            Ok(_) => Tracking::ControlGroups,
+            Err(why) => Tracking::Environment { why: why.clone() },
+        }
+    }
+
+    /// The control group for a run of a unit, where there are any.
+    pub(crate) fn group(&self, unit: &UnitName, invocation: &str) -> Option<Group> {
+        self.groups.as_ref().ok().map(|groups| groups.of_run(unit, invocation))
     }
 
     /// The directory of a unit.
@@ -103,6 +122,14 @@ impl Machine {
             if trimmed.await.is_err() {
                 tracing::warn!("the look at the sizes of logs was broken off");
             }
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Ok(groups) = &self.groups {
+            groups.tidy();
         }
     }
 }

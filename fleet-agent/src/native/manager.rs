@@ -1,5 +1,6 @@
 //! The service manager that runs units itself.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +13,14 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::adopt::{adopt, is_stale};
-use super::compile::{Host, compile};
-use super::identity::host;
+use super::cgroup::Groups;
+use super::compile::compile;
+use super::identity::{Host, host};
 use super::journal;
 use super::machine::Machine;
 use super::proc::boot_id;
 use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
+use super::tracking::Tracking;
 use crate::lock::acquire;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
@@ -35,6 +38,12 @@ pub struct NativeConfig {
     ///
     /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
     pub log_limit: u64,
+    /// Whether each run of a unit gets a control group of its own where that is possible, as it is
+    /// for root, and for others in a group that was delegated to them.
+    pub control_groups: bool,
+    /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
+    /// for them. It then runs as if they did not stand there, and the log says so.
+    pub accept: BTreeSet<String>,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -50,6 +59,8 @@ impl NativeConfig {
             directory: directory.into(),
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
+            accept: BTreeSet::new(),
+            control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
     }
@@ -64,41 +75,29 @@ impl NativeConfig {
 ///
 /// # Options
 ///
-/// In `[Service]`, and with systemd's meaning:
+/// Unit files are read by [`fleet_core::graph::systemd`]: each option has systemd's meaning, or is
+/// refused with its line, the reason and what to write instead. Nothing runs with more rights than
+/// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
+/// this manager does not do all by itself, and refuses the rest likewise:
 ///
-/// - `Type=`: `simple` and `exec`, whose start is over once the program was executed; `oneshot`.
-/// - `ExecStartPre=`, `ExecStart=`, `ExecStartPost=`, `ExecStop=`, `ExecStopPost=`: words, quotes,
-///   `$VARIABLES`, `;` and specifiers; the prefixes `-`, `@`, `:`, and `+`, `!`, `!!` where they
-///   change nothing.
-/// - `RemainAfterExit=`, `SuccessExitStatus=`, `Restart=`, `RestartSec=`,
-///   `RestartPreventExitStatus=`, `RestartForceExitStatus=`.
-/// - `StartLimitIntervalSec=` and `StartLimitBurst=`, which may also stand in `[Unit]`. A start
-///   that a person asks for begins a new count.
-/// - `TimeoutStartSec=`, `TimeoutStopSec=`, `TimeoutSec=`.
-/// - `KillMode=`, `SendSIGKILL=`, and `KillSignal=` without real-time signals.
-/// - `Environment=`, `EnvironmentFile=`, `PassEnvironment=`, `UnsetEnvironment=`. Fleet's own
-///   variables are not handed down otherwise.
-/// - `WorkingDirectory=`, `UMask=`.
-/// - `User=` and `Group=`: any for root, otherwise only one's own. Supplementary groups
-///   are given up.
-/// - `StandardOutput=` and `StandardError=`: `journal`, `null`, `inherit`. Standard input is always
-///   empty.
+/// - Targets are not run. No conditions are checked, no limits are set, and no resources are kept
+///   to; `Nice=`, `OOMScoreAdjust=`, `SupplementaryGroups=` and `RestartSteps=` are refused.
+/// - `User=` and `Group=` can be any for root, otherwise only one's own. Supplementary groups
+///   are given up. The prefixes `+`, `!`, `!!` are taken where they change nothing.
 ///
-/// No unit is reloaded: `ExecReload=` means nothing here, and
-/// [`reload_unit`](ServiceManager::reload_unit) says so.
-///
-/// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
-/// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
-/// its line, above all what would confine a process: nothing runs with more rights than it asks
-/// for. Units of other types are refused.
+/// What units say of one another orders nothing here: each is run when it is asked for, as the
+/// daemon's log says when a unit is loaded. Fleet's own variables are not handed down. A start that
+/// a person asks for begins a new count for `StartLimitBurst=`.
 ///
 /// # Processes
 ///
-/// Each command runs in a process group of its own and carries the random `INVOCATION_ID` of its
-/// run. A stop reaches the whole group, and every process elsewhere that carries this identity or
-/// descends from one that does. A process that leaves its group, its parent and its environment
-/// behind is not found; there are no control groups here. The state is only `inactive` once
-/// none is left, or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
+/// Each run of a unit has a control group of its own where there can be any, which no process that
+/// it starts can leave, and a stop reaches them all. [`tracking`](Self::tracking) says whether it
+/// is so. Where it is not, each command still runs in a process group of its own and carries the
+/// random `INVOCATION_ID` of its run. A stop reaches the whole group, and every process elsewhere
+/// that carries this identity or descends from one that does; a process that leaves its group, its
+/// parent and its environment behind is not found. The state is only `inactive` once none is left,
+/// or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
 ///
 /// # Output
 ///
@@ -131,21 +130,40 @@ impl NativeManager {
         let units = config.directory.join("units");
         let prepared = forget_old_boot(&config.directory, &units);
         prepared.map_err(io_error("read the boot that this machine is in"))?;
+        let groups = if config.control_groups {
+            Groups::find(&config.directory)
+        } else {
+            Err("they are turned off".to_owned())
+        };
         let machine = Arc::new(Machine::new(
             config.clock,
             config.environment,
             units.clone(),
             config.log_limit,
+            groups,
             lock,
         ));
         let manager = Self {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
             machine,
             handles: Handles::default(),
-            host: host(),
+            host: host(config.accept),
         };
         manager.take_back(&units).map_err(io_error("read the records of units"))?;
         Ok(Arc::new(manager))
+    }
+
+    /// How the processes of units are found here.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        self.machine.tracking()
+    }
+
+    /// What a known unit last said of itself in this run, in its own words (`STATUS=` of
+    /// `sd_notify`); nothing if it said nothing.
+    #[must_use]
+    pub fn status_text(&self, unit: &UnitName) -> Option<String> {
+        self.handle(unit).and_then(|handle| lock(&handle.shown.status).clone())
     }
 
     /// Stops all units at the same time, and waits for their end. They stay loaded.
@@ -233,9 +251,10 @@ impl ServiceManager for NativeManager {
             line: bad.line,
             problem: bad.problem,
         })?;
-        if !compiled.inert.is_empty() && self.handle(unit).is_none() {
-            let options = compiled.inert.join(", ");
-            tracing::warn!(%unit, options, "options that mean nothing without systemd");
+        if self.handle(unit).is_none() {
+            for notice in &compiled.notices {
+                tracing::warn!(%unit, notice, "an option is not what it is under systemd");
+            }
         }
         let spec = Arc::new(compiled.spec);
         loop {
@@ -277,6 +296,10 @@ impl ServiceManager for NativeManager {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.ask_known(unit, |reply| Request::Stop { reply }).await
+    }
+
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask_known(unit, |reply| Request::Reload { reply }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {

@@ -3,7 +3,8 @@
 //! ```text
 //! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
 //!    │                                               │
-//!    │ compile: unit file -> spec (pure)             ├──> process, sweep  start, signal, wait
+//!    │ compile: unit file -> unit of the graph       ├──> process, child  start
+//!    │                                               ├──> sweep, cgroup   signal, wait
 //!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
 //! ```
 //!
@@ -11,14 +12,17 @@
 //! by the clock, followers of a log by inotify. How large logs are, and when they were written, is
 //! the one thing that is looked at now and then, and only while something runs.
 
-mod adopt;
-mod command;
-mod compile;
+mod abilities;
 #[cfg(test)]
-mod compile_tests;
-mod context;
+mod abilities_tests;
+mod adopt;
+mod cgroup;
+mod child;
+mod compile;
 mod drive;
 mod environment;
+mod exit;
+mod facts;
 mod identity;
 mod journal;
 mod life;
@@ -26,8 +30,10 @@ mod log;
 mod machine;
 mod manager;
 mod moments;
-mod options;
+mod notice;
+mod notify;
 mod outcome;
+mod pidfile;
 mod proc;
 mod process;
 mod record;
@@ -35,11 +41,14 @@ mod service;
 #[cfg(test)]
 mod service_tests;
 mod signals;
-mod spec;
 mod start_limit;
 mod supervise;
 mod sweep;
+#[cfg(test)]
+mod talking_tests;
+mod tracking;
 mod words;
 
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
+pub use tracking::Tracking;

@@ -5,17 +5,27 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
+use super::exit::{Known, how_it_ended};
 use super::life::ProcessId;
+use super::outcome::End;
 use super::signals::Sig;
+use crate::Clock;
 use crate::readable::readable;
 
 /// The variable by which a process is known to belong to a run of a unit.
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
+
+/// How long a parent is given to wait for its child, before it is given up to learn its status.
+const PATIENCE_WITH_PARENTS: Duration = Duration::from_secs(1);
+
+/// How many generations of parents are looked at.
+const GENERATIONS: usize = 64;
 
 /// A process that runs; one that has ended and waits for its parent does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +78,33 @@ pub(crate) fn members<'a>(
         }
     }
     all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
+}
+
+/// Whether one process belongs to a run, as [`members`] has it, without a look at all others.
+pub(crate) fn belongs(
+    process: ProcessId,
+    run: &str,
+    leaders: &BTreeSet<ProcessId>,
+) -> io::Result<bool> {
+    let mut pid = process.pid;
+    for _ in 0..GENERATIONS {
+        let Some((process, _)) = stat(pid)? else { return Ok(false) };
+        let carried = invocation(pid)?;
+        if carried.as_deref() == Some(run) {
+            return Ok(true);
+        }
+        if let Some(leader) = leaders.iter().find(|leader| leader.pid == process.group) {
+            let is_reused = child(leader.pid)?.is_some_and(|now| now != *leader);
+            if carried.is_none() && !is_reused {
+                return Ok(true);
+            }
+        }
+        pid = process.parent;
+        if pid <= 1 {
+            break;
+        }
+    }
+    Ok(false)
 }
 
 /// The groups that are still those of the leaders. The kernel gives a number to a new process only
@@ -151,6 +188,25 @@ impl Watched {
     /// Returns when the process has ended.
     pub(crate) async fn ended(&self) -> io::Result<()> {
         self.descriptor.readable().await.map(drop)
+    }
+
+    /// Returns when the process has ended, with what there is to learn of its end.
+    pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<End> {
+        self.ended().await?;
+        let waited_for = async {
+            loop {
+                let mut ready = self.descriptor.readable().await?;
+                match how_it_ended(self.descriptor.get_ref()) {
+                    Known::Ended(end) => return Ok(end),
+                    Known::Never => return Ok(End::Unseen),
+                    Known::NotYet => ready.clear_ready(),
+                }
+            }
+        };
+        tokio::select! {
+            end = waited_for => end,
+            () = clock.sleep(PATIENCE_WITH_PARENTS) => Ok(End::Unseen),
+        }
     }
 }
 

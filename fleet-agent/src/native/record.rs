@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::Group;
 use super::life::{Memory, ProcessId};
 use crate::whole::write_whole;
 
@@ -49,6 +50,9 @@ pub(crate) struct Run {
     pub(crate) invocation: String,
     /// The leaders of process groups that the run has begun and that were not seen to end.
     pub(crate) leaders: Vec<ProcessId>,
+    /// The control group of the run, if it has one.
+    #[serde(default)]
+    pub(crate) group: Option<Group>,
     pub(crate) memory: Memory,
 }
 

@@ -13,16 +13,19 @@
 //! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
 //! [`due`](Service::due).
 
+mod ending;
+mod notices;
+mod reload;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::{AfterExit, Command, Kind, Unit};
 
-use super::life::{Action, Memory, Phase, ProcessId, Reach, Role};
-use super::outcome::{End, Outcome, main_outcome, shall_restart};
-use super::signals::Sig;
-use super::spec::{Command, KillMode, Kind, ServiceSpec};
+use super::life::{Action, Memory, Phase, ProcessId, Role};
+use super::outcome::{End, Outcome, is_oneshot, main_outcome};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -33,23 +36,38 @@ const PATIENCE_AFTER_SIGKILL: Duration = Duration::from_secs(10);
 /// The state machine of one service.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     now: Memory,
     /// Whether the last signal has reached everybody and none of them is left.
     swept: bool,
     deadline: Option<Timestamp>,
+    /// When it must have ended; set as long as it is up.
+    runs_until: Option<Timestamp>,
+    /// By when it has to say that it works; set as long as it is up.
+    alive_until: Option<Timestamp>,
+    /// How often that is, where it has asked for another span than its file.
+    watchdog: Option<Duration>,
+    /// Whether it has said that it reloads, and not yet that it is ready.
+    reloading: bool,
+    /// Whether it has said that it ends, so that nobody has told it to.
+    leaving: bool,
     limit: StartLimit,
     actions: VecDeque<Action>,
 }
 
 impl Service {
     /// A service that never ran.
-    pub(crate) fn new(spec: Arc<ServiceSpec>) -> Self {
+    pub(crate) fn new(spec: Arc<Unit>) -> Self {
         Self {
             spec,
             now: Memory::default(),
             swept: false,
             deadline: None,
+            runs_until: None,
+            alive_until: None,
+            watchdog: None,
+            reloading: false,
+            leaving: false,
             limit: StartLimit::default(),
             actions: VecDeque::new(),
         }
@@ -58,10 +76,16 @@ impl Service {
     /// A service as it was when another daemon last wrote it down. Time limits begin anew.
     ///
     /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
-    pub(crate) fn restore(spec: Arc<ServiceSpec>, memory: Memory, now: Timestamp) -> Self {
+    pub(crate) fn restore(spec: Arc<Unit>, memory: Memory, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.now = memory;
+        if service.is_up() {
+            service.watch(now);
+        }
         service.deadline = service.time_limit(now);
+        if service.now.awaits_main {
+            service.actions.push_back(Action::AwaitMain);
+        }
         if service.is_ending() {
             service.signal(service.now.phase, now);
         }
@@ -74,7 +98,7 @@ impl Service {
     }
 
     /// From now on the service is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.spec = spec;
     }
 
@@ -85,7 +109,8 @@ impl Service {
 
     /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        self.deadline
+        let alive_until = self.alive_until.filter(|_| self.is_up());
+        self.deadline.into_iter().chain(alive_until).min()
     }
 
     /// A person wants it to run: a failed one gets a new attempt, an active one stays.
@@ -93,6 +118,7 @@ impl Service {
         match self.now.phase {
             Phase::Dead | Phase::Failed | Phase::AutoRestart => self.begin_fresh(now),
             Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Running | Phase::Exited => {}
+            phase if phase.is_reloading() => {}
             _ => self.now.again = true,
         }
     }
@@ -106,10 +132,13 @@ impl Service {
             _ => self.now.stop_asked = true,
         }
         match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => {
+            // Its own command may still run.
+            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Reload => {
                 self.signal(Phase::StopSigterm, now);
             }
-            Phase::Running | Phase::Exited => self.enter_list(Phase::Stop, now),
+            Phase::Running | Phase::Exited | Phase::ReloadSignal | Phase::ReloadNotify => {
+                self.enter_list(Phase::Stop, now);
+            }
             _ => {}
         }
     }
@@ -132,12 +161,27 @@ impl Service {
         match self.now.spawning.take() {
             Some(Role::Main) => {
                 self.now.main = Some(process);
-                if self.now.phase == Phase::Start && self.spec.kind == Kind::Simple {
+                let is_ready = matches!(self.spec.kind, Kind::ForegroundSupervised(_));
+                if self.now.phase == Phase::Start && is_ready {
                     self.enter_list(Phase::StartPost, now);
                 }
             }
             Some(Role::Control) => self.now.control = Some(process),
             None => {}
+        }
+    }
+
+    /// That process is the main one from now on: the file of the service names it, or the service
+    /// itself does.
+    pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
+        // Before its own command was run, and while it ends, there is none to be named.
+        let starts = matches!(self.now.phase, Phase::Start | Phase::StartPost);
+        if !starts && !self.is_up() {
+            return;
+        }
+        self.now.main = Some(process);
+        if std::mem::take(&mut self.now.awaits_main) && self.now.phase == Phase::Start {
+            self.enter_list(Phase::StartPost, now);
         }
     }
 
@@ -169,6 +213,9 @@ impl Service {
 
     /// The time that [`due`](Self::due) named has come.
     pub(crate) fn on_time(&mut self, now: Timestamp) {
+        if self.is_up() && self.alive_until.is_some_and(|limit| now >= limit) {
+            return self.miss_watchdog(now);
+        }
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -177,14 +224,20 @@ impl Service {
             self.now.restarts = self.now.restarts.saturating_add(1);
             return self.begin(now);
         }
+        if self.now.phase.is_reloading() {
+            return self.end_reload(Outcome::Timeout, now);
+        }
         self.blame(Outcome::Timeout);
         match self.now.phase {
-            Phase::StopSigterm if self.spec.kill.send_sigkill => {
+            Phase::Running => self.enter_list(Phase::Stop, now),
+            Phase::StopSigterm | Phase::StopWatchdog if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::StopSigkill, now);
             }
-            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
+            Phase::StopWatchdog | Phase::StopSigterm | Phase::StopSigkill => {
+                self.enter_stop_post(now);
+            }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
-            Phase::FinalSigterm if self.spec.kill.send_sigkill => {
+            Phase::FinalSigterm if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::FinalSigkill, now);
             }
             Phase::FinalSigterm | Phase::FinalSigkill => self.finish(now),
@@ -202,14 +255,22 @@ impl Service {
     fn begin(&mut self, now: Timestamp) {
         self.now.stop_asked = false;
         self.now.again = false;
-        if !self.limit.allows(self.spec.start_limit, now) {
+        if !self.limit.allows(self.spec.restart.limit, now) {
             self.now.outcome = Some(Outcome::StartLimitHit);
             return self.enter(Phase::Failed, now);
         }
         self.now.outcome = Some(Outcome::Success);
+        self.forget_run();
         self.now.exit_before = self.now.exit.take().or(self.now.exit_before);
         self.actions.push_back(Action::NewRun);
         self.enter_list(Phase::StartPre, now);
+    }
+
+    /// Nothing that a run has said counts for the next.
+    fn forget_run(&mut self) {
+        (self.runs_until, self.alive_until, self.watchdog) = (None, None, None);
+        (self.reloading, self.leaving, self.now.awaits_main) = (false, false, false);
+        (self.now.reloaded, self.now.status) = (None, None);
     }
 
     fn enter(&mut self, phase: Phase, now: Timestamp) {
@@ -226,7 +287,8 @@ impl Service {
     /// Runs the next command of the phase, or goes on to what follows its last.
     fn run_next(&mut self, now: Timestamp) {
         if let Some(command) = self.commands().get(self.now.step) {
-            let role = if self.now.phase == Phase::Start { Role::Main } else { Role::Control };
+            let is_main = self.now.phase == Phase::Start && !self.forks();
+            let role = if is_main { Role::Main } else { Role::Control };
             let command = command.clone();
             self.now.spawning = Some(role);
             self.actions.push_back(Action::Spawn { command, role });
@@ -234,8 +296,10 @@ impl Service {
         }
         match self.now.phase {
             Phase::StartPre => self.enter_list(Phase::Start, now),
+            Phase::Start if self.forks() => self.await_main(now),
             Phase::Start => self.enter_list(Phase::StartPost, now),
             Phase::StartPost => self.enter_running(now),
+            Phase::Reload => self.end_commands_of_reload(now),
             Phase::Stop => self.signal(Phase::StopSigterm, now),
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             _ => {}
@@ -246,8 +310,9 @@ impl Service {
         if self.now.outcome != Some(Outcome::Success) {
             self.signal(Phase::StopSigterm, now);
         } else if self.now.main.is_some() {
+            self.watch(now);
             self.enter(Phase::Running, now);
-        } else if self.spec.remain_after_exit {
+        } else if self.remains() {
             self.enter(Phase::Exited, now);
         } else {
             self.enter_list(Phase::Stop, now);
@@ -258,15 +323,25 @@ impl Service {
         self.now.exit = Some(end);
         let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
+        // One that is to say when it is ready must live until then.
+        let promises = self.forks() || self.spec.kind == Kind::ForegroundNotified;
+        let breaks_off = self.now.phase == Phase::Start && promises;
+        let good = outcome == Outcome::Success;
+        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
         self.blame(outcome);
         match self.now.phase {
             Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
-            Phase::Start if self.spec.kind == Kind::Oneshot => {
+            Phase::Start if is_oneshot(&self.spec) => {
                 self.now.step += 1;
                 self.run_next(now);
             }
             Phase::Start => self.enter_list(Phase::StartPost, now),
-            Phase::Running => self.enter_running(now),
+            Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
+            // The command of the reload ends with it.
+            Phase::Reload => self.signal(Phase::StopSigterm, now),
+            Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
+                self.signal(Phase::StopSigterm, now);
+            }
             _ => self.end_if_gone(now),
         }
     }
@@ -276,75 +351,26 @@ impl Service {
         let ignored = command.is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { end.as_command() };
         let good = outcome == Outcome::Success;
+        if self.now.phase == Phase::Reload && !good {
+            return self.end_reload(outcome, now);
+        }
         if !self.is_ending() {
             self.blame(outcome);
         }
         match self.now.phase {
-            Phase::StartPre | Phase::StartPost | Phase::Stop | Phase::StopPost if good => {
+            Phase::StopPost | Phase::Stop | Phase::Reload if good => {
                 self.now.step += 1;
                 self.run_next(now);
             }
-            Phase::StartPre | Phase::StartPost | Phase::Stop => {
+            Phase::StartPre | Phase::Start | Phase::StartPost if good => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Stop => {
                 self.signal(Phase::StopSigterm, now);
             }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             _ => self.end_if_gone(now),
-        }
-    }
-
-    /// Enters a phase whose whole work is a signal and the wait for its effect.
-    fn signal(&mut self, phase: Phase, now: Timestamp) {
-        self.enter(phase, now);
-        self.swept = false;
-        self.now.spawning = None;
-        let Some(reach) = self.reach() else {
-            return self.after_signal(now);
-        };
-        if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
-            return self.after_signal(now);
-        }
-        let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
-        let signal = if gentle { self.spec.kill.signal } else { Sig::KILL };
-        self.actions.push_back(Action::Signal { signal, reach });
-    }
-
-    fn end_if_gone(&mut self, now: Timestamp) {
-        let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
-        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Some(Reach::All)) {
-            self.after_signal(now);
-        }
-    }
-
-    fn after_signal(&mut self, now: Timestamp) {
-        let rest = self.spec.kill.mode == KillMode::Mixed && self.spec.kill.send_sigkill;
-        match self.now.phase {
-            Phase::StopSigterm if rest => self.signal(Phase::StopSigkill, now),
-            Phase::FinalSigterm if rest => self.signal(Phase::FinalSigkill, now),
-            Phase::StopSigterm | Phase::StopSigkill => self.enter_stop_post(now),
-            _ => self.finish(now),
-        }
-    }
-
-    fn enter_stop_post(&mut self, now: Timestamp) {
-        // What did not even end by SIGKILL is given up.
-        (self.now.main, self.now.control) = (None, None);
-        if self.spec.commands.stop_post.is_empty() {
-            self.finish(now);
-        } else {
-            self.enter_list(Phase::StopPost, now);
-        }
-    }
-
-    fn finish(&mut self, now: Timestamp) {
-        (self.now.main, self.now.control) = (None, None);
-        let outcome = self.now.outcome.unwrap_or(Outcome::Success);
-        if self.now.again {
-            self.begin_fresh(now);
-        } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
-            self.enter(Phase::AutoRestart, now);
-        } else {
-            let failed = outcome != Outcome::Success;
-            self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
         }
     }
 
@@ -356,14 +382,12 @@ impl Service {
     }
 
     fn commands(&self) -> &[Command] {
-        let commands = &self.spec.commands;
+        let commands = &self.spec.run;
         match self.now.phase {
             Phase::StartPre => &commands.start_pre,
-            Phase::Start => match self.spec.kind {
-                Kind::Simple => &commands.start[..commands.start.len().min(1)],
-                Kind::Oneshot => &commands.start,
-            },
+            Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,
+            Phase::Reload => &commands.reload,
             Phase::Stop => &commands.stop,
             Phase::StopPost => &commands.stop_post,
             _ => &[],
@@ -373,35 +397,46 @@ impl Service {
     /// The command that the main process is: of a oneshot the one whose turn it is.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.now.phase == Phase::Start { self.now.step } else { 0 };
-        self.spec.commands.start.get(step)
-    }
-
-    fn reach(&self) -> Option<Reach> {
-        let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
-        match self.spec.kill.mode {
-            KillMode::ControlGroup => Some(Reach::All),
-            KillMode::Mixed if killing => Some(Reach::All),
-            KillMode::Mixed | KillMode::Process => Some(Reach::Leaders),
-            KillMode::None => None,
-        }
+        self.spec.run.start.get(step)
     }
 
     fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
         let limit = match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.timeout_start,
+            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.time_outs.start,
+            Phase::Running => return self.runs_until,
+            phase if phase.is_reloading() => self.spec.time_outs.reload,
+            Phase::StopWatchdog => self.spec.run.abort.time_out,
             Phase::AutoRestart => Some(self.spec.restart.delay),
             Phase::StopSigkill | Phase::FinalSigkill => {
-                self.spec.timeout_stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
+                self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }
-            phase if phase.is_stopping() => self.spec.timeout_stop,
+            phase if phase.is_stopping() => self.spec.time_outs.stop,
             _ => None,
         };
         limit.map(|limit| now.after(limit))
     }
 
+    /// Whether its command ends, and leaves the main process behind.
+    fn forks(&self) -> bool {
+        matches!(self.spec.kind, Kind::BackgroundPidfile { .. })
+    }
+
+    /// Whether it is up with nothing running, once its main process has ended well.
+    fn remains(&self) -> bool {
+        match self.spec.kind {
+            Kind::Oneshot { remain } => remain,
+            _ => self.spec.run.after_exit == AfterExit::Remains,
+        }
+    }
+
     /// Whether it does nothing, and will not by itself.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.now.phase, Phase::Dead | Phase::Failed)
+    }
+
+    /// Whether it works, as far as is known.
+    fn is_up(&self) -> bool {
+        self.now.phase == Phase::Running || self.now.phase.is_reloading()
     }
 
     fn is_ending(&self) -> bool {

@@ -4,39 +4,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::Unit;
 use proptest::prelude::*;
 
-use super::compile::{Host, compile};
+use super::compile::compile;
+use super::identity::Host;
 use super::life::{Action, Phase, ProcessId, Role};
+use super::notice::Notice;
 use super::outcome::{End, Outcome};
 use super::service::Service;
-use super::spec::ServiceSpec;
 use super::words::state_of;
 
-fn spec(service: &str) -> Arc<ServiceSpec> {
+pub(super) fn spec(service: &str) -> Arc<Unit> {
     let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
-    let host = Host { root: true, users: vec!["root".into()], groups: vec!["root".into()] };
+    let host = Host::of_a_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
     Arc::new(compiled.expect("it can be obeyed").spec)
 }
 
 /// A service whose processes live as a test says.
-struct Life {
-    service: Service,
-    now: Timestamp,
+pub(super) struct Life {
+    pub(super) service: Service,
+    pub(super) now: Timestamp,
     pids: u32,
     told: Vec<String>,
 }
 
 impl Life {
-    fn new(service: &str) -> Self {
+    pub(super) fn new(service: &str) -> Self {
         let service = Service::new(spec(service));
         Self { service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
     }
 
     /// Does one thing, carries out what follows, and notes both.
-    fn step(&mut self, what: &str, input: impl FnOnce(&mut Service, Timestamp)) -> &mut Self {
+    pub(super) fn step(
+        &mut self,
+        what: &str,
+        input: impl FnOnce(&mut Service, Timestamp),
+    ) -> &mut Self {
         input(&mut self.service, self.now);
         let mut line = format!("{what}:");
         while let Some(action) = self.service.next_action() {
@@ -47,9 +53,13 @@ impl Life {
                     line.push_str(&format!(" {}", command.program.trim_start_matches('/')));
                     self.service.on_spawned(ProcessId { pid: self.pids, start: 0 }, self.now);
                 }
-                Action::Signal { signal, reach } => {
+                Action::Signal { signal, reach, .. } => {
                     line.push_str(&format!(" signal-{}-{reach:?}", signal.number()));
                 }
+                Action::Tell { signal, .. } => {
+                    line.push_str(&format!(" tell-{}", signal.number()));
+                }
+                Action::AwaitMain => line.push_str(" await-main"),
             }
         }
         let state = state_of(self.service.memory());
@@ -58,34 +68,34 @@ impl Life {
         self
     }
 
-    fn start(&mut self) -> &mut Self {
+    pub(super) fn start(&mut self) -> &mut Self {
         self.step("start", Service::start)
     }
 
-    fn stop(&mut self) -> &mut Self {
+    pub(super) fn stop(&mut self) -> &mut Self {
         self.step("stop", Service::stop)
     }
 
-    fn main(&mut self, end: End) -> &mut Self {
+    pub(super) fn main(&mut self, end: End) -> &mut Self {
         let main = self.service.memory().main.expect("it has a main process");
         self.step(&format!("main {end:?}"), |service, now| service.on_exited(main, end, now))
     }
 
-    fn control(&mut self, end: End) -> &mut Self {
+    pub(super) fn control(&mut self, end: End) -> &mut Self {
         let control = self.service.memory().control.expect("it has a control process");
         self.step(&format!("control {end:?}"), |service, now| service.on_exited(control, end, now))
     }
 
-    fn gone(&mut self) -> &mut Self {
+    pub(super) fn gone(&mut self) -> &mut Self {
         self.step("gone", Service::on_gone)
     }
 
-    fn due(&mut self) -> &mut Self {
+    pub(super) fn due(&mut self) -> &mut Self {
         self.now = self.service.due().expect("something is due");
         self.step("due", Service::on_time)
     }
 
-    fn story(&self) -> String {
+    pub(super) fn story(&self) -> String {
         self.told.join("\n")
     }
 }
@@ -208,27 +218,15 @@ fn a_start_that_takes_too_long() {
 
 #[test]
 fn kill_modes() {
-    for mode in ["mixed", "process", "none"] {
+    for (mode, expected) in [("mixed", 2), ("process", 1)] {
         let mut life = Life::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
-        life.start().stop();
-        if mode != "none" {
-            life.main(End::Signal(15));
-        }
+        life.start().stop().main(End::Signal(15));
         if mode == "mixed" {
             life.gone();
         }
         assert_eq!(life.service.memory().phase, Phase::Dead, "{}", life.story());
         let signals = life.story().matches("signal-").count();
-        assert_eq!(
-            signals,
-            match mode {
-                "mixed" => 2,
-                "process" => 1,
-                _ => 0,
-            },
-            "{}",
-            life.story()
-        );
+        assert_eq!(signals, expected, "{}", life.story());
     }
 }
 
@@ -291,6 +289,9 @@ enum Event {
     TimePasses(u64),
     SpawnFails,
     DaemonEnds,
+    Says(&'static str),
+    NamesMain,
+    Reload,
 }
 
 fn ends() -> impl Strategy<Value = End> {
@@ -303,6 +304,17 @@ fn ends() -> impl Strategy<Value = End> {
     ]
 }
 
+const SAYINGS: [&str; 8] = [
+    "READY=1",
+    "RELOADING=1",
+    "RELOADING=1\nREADY=1",
+    "STOPPING=1",
+    "WATCHDOG=1",
+    "WATCHDOG=trigger",
+    "WATCHDOG_USEC=7000000",
+    "EXTEND_TIMEOUT_USEC=5000000",
+];
+
 fn events() -> impl Strategy<Value = Event> {
     prop_oneof![
         Just(Event::Start),
@@ -314,6 +326,9 @@ fn events() -> impl Strategy<Value = Event> {
         (0_u64..200_000).prop_map(Event::TimePasses),
         Just(Event::SpawnFails),
         Just(Event::DaemonEnds),
+        proptest::sample::select(SAYINGS.to_vec()).prop_map(Event::Says),
+        Just(Event::NamesMain),
+        Just(Event::Reload),
     ]
 }
 
@@ -328,19 +343,29 @@ fn services() -> impl Strategy<Value = String> {
             "RemainAfterExit=yes",
             "SendSIGKILL=no",
             "Restart=on-failure",
-            "Type=oneshot",
+            "ExecReload=/reload",
+            "WatchdogSec=20",
+            "RuntimeMaxSec=40",
+            "SendSIGHUP=yes",
         ],
-        0..=9,
+        0..=12,
     );
-    let modes = proptest::sample::select(vec!["control-group", "mixed", "process", "none"]);
-    (extras, modes).prop_map(|(extras, mode)| {
-        format!("ExecStart=/main\nKillMode={mode}\n{}\n", extras.join("\n"))
+    let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
+    let types = proptest::sample::select(vec![
+        "simple",
+        "oneshot",
+        "notify",
+        "notify-reload",
+        "forking\nPIDFile=/run/a.pid",
+    ]);
+    (extras, modes, types).prop_map(|(extras, mode, kind)| {
+        format!("ExecStart=/main\nKillMode={mode}\nType={kind}\n{}\n", extras.join("\n"))
     })
 }
 
 /// A service with a machine that keeps count of its processes.
 struct World {
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     service: Service,
     now: Timestamp,
     pids: u32,
@@ -379,6 +404,15 @@ impl World {
                 self.now = self.now.after(Duration::from_millis(*millis));
                 self.service.on_time(self.now);
             }
+            Event::Says(words) => {
+                self.service.on_notice(&Notice::parse(words.as_bytes()), self.now);
+            }
+            Event::NamesMain => {
+                self.pids += 1;
+                self.service.on_main(ProcessId { pid: self.pids, start: 0 }, self.now);
+            }
+            // It may be refused.
+            Event::Reload => drop(self.service.reload(self.now)),
             Event::SpawnFails => self.fail_next_spawn = true,
             Event::DaemonEnds => {
                 let memory = self.service.memory().clone();
@@ -413,7 +447,9 @@ impl World {
             assert_eq!((memory.main, memory.control), (None, None), "what rests has no process");
             assert_eq!(self.service.due(), None, "what rests owes nothing");
         }
-        let transient = memory.phase.is_stopping() || memory.phase == Phase::AutoRestart;
+        let transient = memory.phase.is_stopping()
+            || memory.phase.is_reloading()
+            || memory.phase == Phase::AutoRestart;
         assert!(!transient || self.service.due().is_some(), "no phase of change lasts for ever");
         let running = memory.phase == Phase::Running;
         assert!(!running || memory.main.is_some(), "what runs has a main process");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fleet_core::graph::Unit;
 use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use tokio::sync::{mpsc, oneshot};
@@ -16,8 +17,7 @@ use super::log::Log;
 use super::machine::Machine;
 use super::outcome::Outcome;
 use super::record::{Asked, UnitDirectory};
-use super::spec::ServiceSpec;
-use super::words::{state_of, why_not_started};
+use super::words::{state_of, why_not_reloaded, why_not_started};
 use crate::{ManagedUnit, ServiceError};
 
 /// How many requests about one unit wait for their turn; the next caller waits to hand its own in.
@@ -29,10 +29,11 @@ pub(crate) type Reply = oneshot::Sender<Result<(), ServiceError>>;
 /// What a person or the agent asks about one unit.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Load { file: UnitFile, spec: Arc<ServiceSpec>, epoch: Epoch, reply: Reply },
+    Load { file: UnitFile, spec: Arc<Unit>, epoch: Epoch, reply: Reply },
     Start { generation: Generation, reply: Reply },
     Restart { generation: Generation, reply: Reply },
     Stop { reply: Reply },
+    Reload { reply: Reply },
     Unload { reply: Reply },
 }
 
@@ -44,6 +45,8 @@ pub(crate) struct Shown {
     pub(crate) state: Mutex<Option<ManagedUnit>>,
     /// `None` while the unit is not known.
     pub(crate) log: Mutex<Option<Arc<Log>>>,
+    /// What the unit last said of itself.
+    pub(crate) status: Mutex<Option<String>>,
 }
 
 /// A task that sees to one unit, from outside.
@@ -74,6 +77,7 @@ pub(crate) struct Supervisor {
     loads: Vec<(Reply, Result<(), ServiceError>)>,
     starters: Vec<Reply>,
     stoppers: Vec<Reply>,
+    reloaders: Vec<Reply>,
     unloaders: Vec<Reply>,
     /// The run that the stoppers want to see the end of.
     run_to_stop: u64,
@@ -97,8 +101,12 @@ pub(crate) fn task_of(
     if let Some(handle) = all.get(unit) {
         return handle.clone();
     }
-    let shown =
-        Arc::new(Shown { unit: unit.clone(), state: Mutex::default(), log: Mutex::default() });
+    let shown = Arc::new(Shown {
+        unit: unit.clone(),
+        state: Mutex::default(),
+        log: Mutex::default(),
+        status: Mutex::default(),
+    });
     let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
     let mut supervisor = Supervisor {
         machine: Arc::clone(machine),
@@ -109,6 +117,7 @@ pub(crate) fn task_of(
         loads: Vec::new(),
         starters: Vec::new(),
         stoppers: Vec::new(),
+        reloaders: Vec::new(),
         unloaders: Vec::new(),
         run_to_stop: 0,
     };
@@ -164,6 +173,7 @@ impl Supervisor {
                 self.ask(Some(generation), reply, Ask::Restart).await;
             }
             Request::Stop { reply } => self.ask(None, reply, Ask::Stop).await,
+            Request::Reload { reply } => self.reload(reply),
             Request::Unload { reply } => match &mut self.loaded {
                 Some(loaded) => {
                     loaded.driver.service.stop(self.machine.now());
@@ -178,7 +188,7 @@ impl Supervisor {
     async fn load(
         &mut self,
         file: &UnitFile,
-        spec: Arc<ServiceSpec>,
+        spec: Arc<Unit>,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
         let before = self.loaded.as_ref().map_or_else(Asked::default, |loaded| loaded.asked);
@@ -205,7 +215,7 @@ impl Supervisor {
 
     /// Begins with a unit that was not known. It may run all the same, if its other records could
     /// not be read when this daemon began; then that run is ended first.
-    fn driver(&self, spec: Arc<ServiceSpec>, asked: Asked) -> io::Result<Driver> {
+    fn driver(&self, spec: Arc<Unit>, asked: Asked) -> io::Result<Driver> {
         let (machine, unit, directory) = (&self.machine, &self.shown.unit, &self.directory);
         if let Some(run) = directory.read_run()? {
             return resume(machine, unit, directory, spec, asked, run);
@@ -253,6 +263,20 @@ impl Supervisor {
         }
     }
 
+    fn reload(&mut self, reply: Reply) {
+        let unit = self.shown.unit.clone();
+        let Some(loaded) = &mut self.loaded else {
+            return answer(reply, Err(ServiceError::NotLoaded { unit }));
+        };
+        match loaded.driver.service.reload(self.machine.now()) {
+            Ok(()) => self.reloaders.push(reply),
+            Err(problem) => {
+                let problem = problem.to_owned();
+                answer(reply, Err(ServiceError::ReloadFailed { unit, problem }));
+            }
+        }
+    }
+
     fn refuse_starters(&mut self) {
         let unit = self.shown.unit.clone();
         let problem = "it was stopped before its start was over";
@@ -276,6 +300,7 @@ impl Supervisor {
         }
         self.answer_starters();
         self.answer_stoppers();
+        self.answer_reloaders();
     }
 
     fn is_at_rest(&self) -> bool {
@@ -288,6 +313,7 @@ impl Supervisor {
         let good = memory.outcome == Some(Outcome::Success);
         match memory.phase {
             Phase::Running | Phase::Exited => answer_all(&mut self.starters, || Ok(())),
+            phase if phase.is_reloading() => answer_all(&mut self.starters, || Ok(())),
             Phase::Dead if good => answer_all(&mut self.starters, || Ok(())),
             Phase::Dead | Phase::Failed | Phase::AutoRestart => {
                 let unit = &self.shown.unit;
@@ -298,6 +324,20 @@ impl Supervisor {
             }
             _ => {}
         }
+    }
+
+    fn answer_reloaders(&mut self) {
+        let Some(loaded) = &self.loaded else { return };
+        let memory = loaded.driver.service.memory();
+        if memory.phase.is_reloading() {
+            return;
+        }
+        let is_up = matches!(memory.phase, Phase::Running | Phase::Exited);
+        let good = is_up && memory.reloaded == Some(Outcome::Success);
+        let unit = &self.shown.unit;
+        let problem = || why_not_reloaded(memory);
+        let failed = || ServiceError::ReloadFailed { unit: unit.clone(), problem: problem() };
+        answer_all(&mut self.reloaders, || if good { Ok(()) } else { Err(failed()) });
     }
 
     /// A run that has ended was stopped, even if the next has begun since.
@@ -328,6 +368,8 @@ impl Supervisor {
             state: state_of(loaded.driver.service.memory()),
         });
         *lock(&self.shown.log) = self.loaded.as_ref().map(|loaded| Arc::clone(loaded.driver.log()));
+        *lock(&self.shown.status) =
+            self.loaded.as_ref().and_then(|loaded| loaded.driver.service.memory().status.clone());
         let mut shown = lock(&self.shown.state);
         if *shown != known {
             *shown = known;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::cgroup::Group;
 use super::life::ProcessId;
 use super::machine::Machine;
 use super::proc::{Watched, members, started};
@@ -20,29 +21,53 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) enum Targets {
     /// These processes.
     Leaders(Vec<ProcessId>),
-    /// Everything that belongs to the run.
+    /// Everything in a control group.
+    Group(Group),
+    /// Everything that belongs to the run, as far as it can be seen.
     Run { invocation: String, leaders: BTreeSet<ProcessId> },
 }
 
-/// Signals each target once, those that appear later too, and returns when none is left.
+/// Sends the signals to each target once, to those that appear later too, and returns when none is
+/// left.
 ///
 /// It waits on the kernel, without polling. It has no time limit: whoever waits for it does.
-pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signal: Sig) {
+pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signals: Vec<Sig>) {
     let mut signalled = BTreeSet::new();
     loop {
-        let done = match targets.left(&machine).await {
-            Ok(left) if left.is_empty() => return,
-            Ok(left) => signal_and_wait(&left, signal, &mut signalled).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = done {
-            tracing::warn!(%error, "cannot end a process; trying again");
-            machine.clock.sleep(PAUSE).await;
+        match targets.round(&machine, &signals, &mut signalled).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot end a process; trying again");
+                machine.clock.sleep(PAUSE).await;
+            }
         }
     }
 }
 
 impl Targets {
+    /// Signals those that are left now and waits for their end; whether none is left.
+    async fn round(
+        &self,
+        machine: &Machine,
+        signals: &[Sig],
+        signalled: &mut BTreeSet<ProcessId>,
+    ) -> io::Result<bool> {
+        if let (Self::Group(group), [Sig::KILL]) = (self, signals) {
+            group.kill()?;
+            return group.emptied().await.map(|()| true);
+        }
+        let left = self.left(machine).await?;
+        if !left.is_empty() {
+            return signal_and_wait(&left, signals, signalled).await.map(|()| false);
+        }
+        if let Self::Group(group) = self {
+            // A process whose first thread has ended is not among those that are left.
+            group.emptied().await?;
+        }
+        Ok(true)
+    }
+
     async fn left(&self, machine: &Machine) -> io::Result<Vec<ProcessId>> {
         match self {
             Self::Leaders(leaders) => {
@@ -50,6 +75,9 @@ impl Targets {
                     started(leader.pid).map(|now| (now == Some(*leader)).then_some(*leader))
                 };
                 leaders.iter().filter_map(|leader| running(leader).transpose()).collect()
+            }
+            Self::Group(group) => {
+                group.members()?.into_iter().filter_map(|pid| started(pid).transpose()).collect()
             }
             Self::Run { invocation, leaders } => {
                 let all = machine.census.take().await?;
@@ -63,7 +91,7 @@ impl Targets {
 
 async fn signal_and_wait(
     left: &[ProcessId],
-    signal: Sig,
+    signals: &[Sig],
     signalled: &mut BTreeSet<ProcessId>,
 ) -> io::Result<()> {
     let mut watched = Vec::with_capacity(left.len());
@@ -72,9 +100,9 @@ async fn signal_and_wait(
             continue;
         };
         if signalled.insert(process) {
-            held.signal(signal)?;
-            // One that is stopped could not act on the signal.
-            if signal != Sig::KILL && signal != CONT {
+            signals.iter().try_for_each(|&signal| held.signal(signal))?;
+            // One that is stopped could not act on them.
+            if signals != [Sig::KILL] && signals != [CONT] {
                 held.signal(CONT)?;
             }
         }

@@ -15,7 +15,11 @@ impl Phase {
             Self::StartPost => (ActiveState::Activating, "start-post"),
             Self::Running => (ActiveState::Active, "running"),
             Self::Exited => (ActiveState::Active, "exited"),
+            Self::Reload => (ActiveState::Reloading, "reload"),
+            Self::ReloadSignal => (ActiveState::Reloading, "reload-signal"),
+            Self::ReloadNotify => (ActiveState::Reloading, "reload-notify"),
             Self::Stop => (ActiveState::Deactivating, "stop"),
+            Self::StopWatchdog => (ActiveState::Deactivating, "stop-watchdog"),
             Self::StopSigterm => (ActiveState::Deactivating, "stop-sigterm"),
             Self::StopSigkill => (ActiveState::Deactivating, "stop-sigkill"),
             Self::StopPost => (ActiveState::Deactivating, "stop-post"),
@@ -46,8 +50,21 @@ pub(crate) fn why_not_started(memory: &Memory, problem: Option<&str>) -> String 
     }
     match (memory.outcome, memory.exit.and_then(End::status)) {
         (Some(Outcome::StartLimitHit), _) => "it was started too often in a short time".to_owned(),
+        (Some(Outcome::Protocol), _) => "it ended before it said that it is ready".to_owned(),
         (Some(Outcome::Timeout), _) => "it took longer than its TimeoutStartSec= allows".to_owned(),
         (_, Some(status)) => format!("its main process {status}"),
         (_, None) => "a command before its main process failed".to_owned(),
     }
+}
+
+/// Why a reload came to nothing.
+pub(crate) fn why_not_reloaded(memory: &Memory) -> String {
+    match memory.reloaded {
+        _ if memory.phase != Phase::Running && memory.phase != Phase::Exited => {
+            "it ended meanwhile"
+        }
+        Some(Outcome::Timeout) => "it took longer than its time-out allows",
+        _ => "a command of its ExecReload= failed",
+    }
+    .to_owned()
 }

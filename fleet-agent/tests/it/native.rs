@@ -1,7 +1,12 @@
 //! The native service manager with real processes.
 
 mod adoption;
+mod background;
 mod conforms;
+mod helper;
 mod lifecycle;
 mod output;
+mod refusals;
 mod settings;
+mod talking;
+mod tracking;

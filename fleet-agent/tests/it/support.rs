@@ -1,6 +1,7 @@
 //! A native service manager over a directory of its own, and the wait for what it does.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -59,6 +60,11 @@ impl Bench {
         set_up(&mut config);
         let manager = NativeManager::open(config.clone()).await.expect("it opens");
         Self { manager, config, directory }
+    }
+
+    /// The control groups of its units, by name.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        self.directory.groups().unwrap_or_default()
     }
 
     /// A place for files of the test.
@@ -164,6 +170,9 @@ impl Bench {
     pub(crate) async fn clean_up(self) {
         self.manager.shutdown().await.expect("all units stop");
         assert_eq!(self.directory.processes(), [0; 0], "processes were left behind");
+        drop(self.manager);
+        let directory = self.directory;
+        wait_until("its control groups are gone", async || directory.groups().is_none()).await;
     }
 }
 
@@ -171,6 +180,22 @@ impl Bench {
 struct Home(TempDir);
 
 impl Home {
+    /// The control groups of the machine's units, if it has a place for them.
+    fn groups(&self) -> Option<Vec<String>> {
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
+        let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut points =
+            mounts.filter(|mount| mount[2] == "cgroup2").map(|mount| mount[1].to_owned());
+        let own = std::fs::read_to_string("/proc/self/cgroup").expect("it can be read");
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+        let native = std::fs::metadata(self.0.path().join("native")).ok()?;
+        let base = format!("fleet-{:x}-{:x}", native.dev(), native.ino());
+        let entries =
+            std::fs::read_dir(Path::new(&points.next_back()?).join(own).join(base)).ok()?;
+        let groups = entries.flatten().filter(|entry| entry.path().is_dir());
+        Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
+    }
+
     /// The processes of the machine's units.
     fn processes(&self) -> Vec<u32> {
         processes_with(&format!("BENCH={}", self.0.path().display()))

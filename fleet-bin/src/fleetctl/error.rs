@@ -1,4 +1,5 @@
-//! The one error of `fleetctl`: what could not be done, why, what helps, and the exit code.
+//! The one error of `fleetctl`, and of `fleet-init`: what could not be done, why, what helps, and
+//! the exit code.
 
 use std::error::Error;
 use std::fmt;
@@ -131,12 +132,17 @@ impl CliError {
     ///
     /// Nothing is written where nobody reads any more.
     pub(crate) fn print(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.print_as("fleetctl", to)
+    }
+
+    /// The same, for another program.
+    pub(crate) fn print_as(&self, program: &str, to: &mut dyn Write) -> io::Result<()> {
         if self.exit == Exit::Success {
             return Ok(());
         }
-        writeln!(to, "fleetctl: {}", self.in_one_line())?;
+        writeln!(to, "{program}: {}", self.in_one_line())?;
         self.hints.iter().try_for_each(|hint| writeln!(to, "help: {hint}"))?;
-        self.others.iter().try_for_each(|other| other.print(to))
+        self.others.iter().try_for_each(|other| other.print_as(program, to))
     }
 }
 

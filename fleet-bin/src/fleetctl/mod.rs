@@ -11,18 +11,18 @@
 //! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
 //! | tell how it goes | `progress`, `error` |
 
-mod args;
+pub(crate) mod args;
 mod at_once;
 mod columns;
 mod commands;
 mod context;
-mod error;
+pub(crate) mod error;
 mod follow;
 mod local;
 mod machine_args;
 mod names;
 mod offline;
-mod output;
+pub(crate) mod output;
 mod pending;
 mod progress;
 mod report;
@@ -31,7 +31,7 @@ mod session;
 mod settings;
 mod sights;
 mod spelling;
-mod table;
+pub(crate) mod table;
 mod target;
 mod wait;
 mod whole_file;

@@ -1,8 +1,10 @@
-//! The real `fleetctl`, against a real server on a unix socket. The engine and the agents behind it
-//! are played by a puppet, so that every unit behaves as its test says.
+//! The real `fleet-init`, and the real `fleetctl` against a real server on a unix socket. The
+//! engine and the agents behind it are played by a puppet, so that every unit behaves as its test
+//! says.
 
 mod bring_up;
 mod cluster;
+mod fleet_init;
 mod fleetctl;
 mod lists;
 mod machines;

@@ -26,6 +26,8 @@ mod status;
 pub mod strategies;
 mod surroundings;
 mod system;
+pub mod systemd;
+pub mod text;
 mod unit;
 mod validity;
 

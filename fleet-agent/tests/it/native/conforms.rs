@@ -19,10 +19,6 @@ impl Harness for NativeHarness {
         NativeManager::open(config).await.expect("it opens")
     }
 
-    fn can_reload(&self) -> bool {
-        false
-    }
-
     fn directory(&self) -> &Path {
         self.directory.path()
     }

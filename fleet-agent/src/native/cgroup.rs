@@ -1,0 +1,270 @@
+//! Control groups of the kernel's second version, one for each run of a unit.
+//!
+//! Whatever a process does, it and all that it starts stay in its control group, and the kernel
+//! ends them all at once. The groups are made below the one that the daemon is in, which root may
+//! do, and others where it was delegated to them:
+//!
+//! ```text
+//! the daemon's own group / fleet-DEVICE-INODE of its directory / UNIT.INVOCATION
+//! ```
+//!
+//! The path of a run's group is written down with the run, for the next daemon may be elsewhere.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fleet_unitfile::UnitName;
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+
+use crate::readable::interesting;
+
+/// How deep groups of a unit's own are looked into. The kernel has no limit, a stack has.
+const DEEPEST: usize = 16;
+
+/// How often a group is made again that somebody removes at the same time.
+const ATTEMPTS: usize = 3;
+
+/// The place where the control groups of one service manager are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Groups {
+    base: PathBuf,
+}
+
+/// The control group of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Group(PathBuf);
+
+impl Groups {
+    /// Where the groups of the manager of a directory can be made; why they cannot, for a person.
+    pub(crate) fn find(directory: &Path) -> Result<Self, String> {
+        let own = own_group()?;
+        let unusable = |what: &str| format!("the control group {} {what}", own.display());
+        let door = own.join("cgroup.procs");
+        rustix::fs::access(&door, rustix::fs::Access::WRITE_OK)
+            .map_err(|error| unusable(&format!("is not ours to divide: {error}")))?;
+        let identity = fs::metadata(directory).map_err(|error| error.to_string())?;
+        let base = own.join(format!("fleet-{:x}-{:x}", identity.dev(), identity.ino()));
+        fs::create_dir(&base)
+            .or_else(unless(io::ErrorKind::AlreadyExists))
+            .map_err(|error| unusable(&format!("cannot be divided: {error}")))?;
+        let groups = Self { base };
+        groups.check().inspect_err(|_| groups.tidy())?;
+        // An earlier manager may have left groups whose processes have ended since.
+        groups.tidy_inside();
+        Ok(groups)
+    }
+
+    /// The group for a run of a unit. It is made when the first process enters it.
+    pub(crate) fn of_run(&self, unit: &UnitName, invocation: &str) -> Group {
+        // With the invocation it may be no longer than a file's name.
+        let unit: String = unit.as_str().chars().take(200).collect();
+        Group(self.base.join(format!("{unit}.{invocation}")))
+    }
+
+    /// Removes what has no processes any more.
+    pub(crate) fn tidy(&self) {
+        self.tidy_inside();
+        // Where units go on running it stays, and that is as it should be.
+        drop(fs::remove_dir(&self.base));
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !self.base.join("cgroup.kill").exists() {
+            return Err("the kernel cannot end a control group: it needs 5.14 or later".to_owned());
+        }
+        let kind = fs::read_to_string(self.base.join("cgroup.type")).unwrap_or_default();
+        match kind.trim() {
+            "domain" => Ok(()),
+            other => Err(format!("control groups made here are of the type {other:?}")),
+        }
+    }
+
+    fn tidy_inside(&self) {
+        for group in inner(&self.base).unwrap_or_default() {
+            // What cannot be removed is in nobody's way.
+            drop(Group(group).remove());
+        }
+    }
+}
+
+impl Group {
+    /// Makes the group if it is missing. Who writes `0` to the file enters it.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        let mut left = ATTEMPTS;
+        loop {
+            let made = fs::create_dir_all(&self.0);
+            let opened = OpenOptions::new().write(true).open(self.0.join("cgroup.procs"));
+            left -= 1;
+            match made.and(opened) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && left > 0 => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    /// The processes in it, and in those below that they made themselves.
+    pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
+        let mut members = Vec::new();
+        for group in self.all()? {
+            let text = match fs::read_to_string(group.join("cgroup.procs")) {
+                Err(error) if is_gone(&error) => continue,
+                text => text?,
+            };
+            // The kernel writes 0 for those that are hidden from us.
+            let pids = text.lines().filter_map(|line| line.parse().ok());
+            members.extend(pids.filter(|&pid: &u32| pid != 0));
+        }
+        Ok(members)
+    }
+
+    /// Ends every process in it at once, also those that are being started.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        fs::write(self.0.join("cgroup.kill"), "1")
+            .or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// Returns when no process is left in it.
+    pub(crate) async fn emptied(&self) -> io::Result<()> {
+        let events = match File::open(self.0.join("cgroup.events")) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            events => interesting(events?.into(), Interest::PRIORITY)?,
+        };
+        let mut text = [0; 128];
+        loop {
+            let length = match rustix::io::pread(events.get_ref(), &mut text, 0) {
+                Err(rustix::io::Errno::NODEV) => return Ok(()),
+                length => length?,
+            };
+            if !is_populated(&text[..length]) {
+                return Ok(());
+            }
+            events.ready(Interest::PRIORITY).await?.clear_ready();
+        }
+    }
+
+    /// Removes it, if no process is left in it.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        for group in self.all()?.iter().rev() {
+            match fs::remove_dir(group) {
+                Err(error) if is_gone(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(()),
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// It, and all below it, each after the one that it is in.
+    fn all(&self) -> io::Result<Vec<PathBuf>> {
+        let mut all = vec![self.0.clone()];
+        let mut level = all.clone();
+        for _ in 0..DEEPEST {
+            let mut next = Vec::new();
+            for group in &level {
+                next.extend(inner(group)?);
+            }
+            all.extend_from_slice(&next);
+            level = next;
+        }
+        Ok(all)
+    }
+}
+
+/// The groups right below one.
+fn inner(group: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(group) {
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut inner = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            inner.push(entry.path());
+        }
+    }
+    Ok(inner)
+}
+
+/// The directory of the control group that this process is in.
+fn own_group() -> Result<PathBuf, String> {
+    let read = |path: &str| {
+        fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+    };
+    let own = read("/proc/self/cgroup")?;
+    let mounts = read("/proc/self/mountinfo")?;
+    directory_of(&own, &mounts)
+        .ok_or_else(|| "no control groups of the second version are mounted".to_owned())
+}
+
+/// Where the control group is seen, as `/proc/self/cgroup` and `/proc/self/mountinfo` tell.
+fn directory_of(own: &str, mounts: &str) -> Option<PathBuf> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        if kind.split(' ').next()? != "cgroup2" {
+            return None;
+        }
+        let mut fields = place.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let inside = Path::new(own).strip_prefix(root).ok()?;
+        Some(Path::new(point).join(inside))
+    })
+}
+
+fn is_populated(events: &[u8]) -> bool {
+    events.split(|&byte| byte == b'\n').any(|line| line == b"populated 1")
+}
+
+/// A group that is removed while it is read answers in either way.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+fn unless(kind: io::ErrorKind) -> impl FnOnce(io::Error) -> io::Result<()> {
+    move |error| if error.kind() == kind { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_where_it_is_mounted() {
+        let alone = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let hybrid = "30 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      31 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n";
+        let inside = "29 23 0:26 /pod/7 /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
+        for (own, mounts, expected) in [
+            ("0::/\n", alone, Some("/sys/fs/cgroup/")),
+            ("0::/a.slice/b.service\n", alone, Some("/sys/fs/cgroup/a.slice/b.service")),
+            ("4:cpu:/x\n0::/y\n", hybrid, Some("/sys/fs/cgroup/unified/y")),
+            ("0::/pod/7/fleet\n", inside, Some("/sys/fs/cgroup/fleet")),
+            ("0::/other\n", inside, None),
+            ("4:cpu:/x\n", hybrid, None),
+            ("0::/\n", "30 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", None),
+            ("", "", None),
+        ] {
+            assert_eq!(directory_of(own, mounts), expected.map(PathBuf::from), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_with_processes_says_so() {
+        assert!(is_populated(b"populated 1\nfrozen 0\n"));
+        assert!(!is_populated(b"populated 0\nfrozen 1\n") && !is_populated(b""));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_is_gone_is_empty() {
+        let group = Group(PathBuf::from("/no/such/group"));
+        assert_eq!(group.members().expect("that is no failure"), [0; 0]);
+        group.kill().and_then(|()| group.remove()).expect("that is no failure");
+        group.emptied().await.expect("that is no failure");
+    }
+}

@@ -1,0 +1,154 @@
+//! What the processes of a run say of themselves, and the search for a main process that is no
+//! child of ours.
+
+use std::io;
+use std::path::Path;
+
+use fleet_core::graph::{Kind, NotifyAccess};
+
+use super::Driver;
+use crate::native::life::ProcessId;
+use crate::native::notify::{NotifySocket, Said};
+use crate::native::outcome::End;
+use crate::native::pidfile::{self, Arrival};
+use crate::native::proc::{Watched, belongs, started};
+
+/// How many messages are taken at once. The kernel keeps no more than this of those who wait.
+const AT_ONCE: usize = 512;
+
+impl Driver {
+    /// Listens to the processes of the present run, if its unit has them say something.
+    pub(super) fn listen(&mut self) {
+        self.notify = None;
+        if self.spec.run.notify_access == NotifyAccess::None || self.invocation.is_empty() {
+            return;
+        }
+        match NotifySocket::open(&self.invocation) {
+            Ok(socket) => self.notify = Some(socket),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says");
+            }
+        }
+    }
+
+    /// Takes what was said and not heard yet: what a process says before its end counts before it.
+    pub(super) fn hear(&mut self) {
+        for _ in 0..AT_ONCE {
+            let Some(Ok(Some(said))) = self.notify.as_ref().map(NotifySocket::waiting) else {
+                return;
+            };
+            self.on_said(&said);
+        }
+    }
+
+    pub(super) fn on_heard(&mut self, heard: io::Result<Said>) {
+        match heard {
+            Ok(said) => self.on_said(&said),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says any more");
+                self.notify = None;
+            }
+        }
+    }
+
+    fn on_said(&mut self, said: &Said) {
+        if !self.counts(said.sender) {
+            tracing::debug!(unit = %self.unit, sender = said.sender, "not for it to say");
+            return;
+        }
+        if let Some(pid) = said.notice.main {
+            self.on_main_named(pid);
+        }
+        self.service.on_notice(&said.notice, self.machine.now());
+    }
+
+    /// Whether what that process says counts.
+    fn counts(&self, sender: u32) -> bool {
+        let memory = self.service.memory();
+        let is = |process: Option<ProcessId>| process.is_some_and(|it| it.pid == sender);
+        let (main, control) = (is(memory.main), is(memory.control));
+        match self.spec.run.notify_access {
+            NotifyAccess::None => false,
+            NotifyAccess::Main => main,
+            NotifyAccess::Exec => main || control,
+            NotifyAccess::All => main || control || self.own(sender).is_some(),
+        }
+    }
+
+    /// The process of that number, if it runs and is one of the run's.
+    fn own(&self, pid: u32) -> Option<ProcessId> {
+        let find = || -> io::Result<Option<ProcessId>> {
+            let Some(process) = started(pid)? else { return Ok(None) };
+            Ok(self.is_own(process)?.then_some(process))
+        };
+        find().unwrap_or_else(|error| {
+            tracing::warn!(%error, pid, unit = %self.unit, "cannot tell whose process it is");
+            None
+        })
+    }
+
+    fn is_own(&self, process: ProcessId) -> io::Result<bool> {
+        match &self.group {
+            Some(group) => Ok(group.members()?.contains(&process.pid)),
+            None => belongs(process, &self.invocation, &self.leaders),
+        }
+    }
+
+    fn on_main_named(&mut self, pid: u32) {
+        if self.service.memory().main.is_some_and(|main| main.pid == pid) {
+            return;
+        }
+        match self.own(pid).filter(|process| process.pid != std::process::id()) {
+            Some(process) => self.take_as_main(process),
+            None => tracing::warn!(unit = %self.unit, pid, "names a stranger as its main process"),
+        }
+    }
+
+    /// Looks for the process that the file of the unit names, until there is one.
+    pub(super) fn await_main(&mut self) {
+        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
+        // The watch begins before the look, so that nothing falls between the two.
+        match Arrival::of(Path::new(path)) {
+            Ok(arrival) => self.arrival = Some(arrival),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
+            }
+        }
+        self.look_for_main();
+    }
+
+    pub(super) fn look_for_main(&mut self) {
+        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
+        match pidfile::read(Path::new(path), self.owner, |process| self.is_own(process)) {
+            Ok(process) => {
+                (self.arrival, self.problem) = (None, None);
+                self.take_as_main(process);
+            }
+            Err(problem) => self.problem = Some(problem),
+        }
+    }
+
+    /// A process that somebody else started is the main one.
+    fn take_as_main(&mut self, process: ProcessId) {
+        self.service.on_main(process, self.machine.now());
+        match Watched::open(process) {
+            Ok(Some(watched)) => self.watch(process, watched),
+            Ok(None) => self.service.on_exited(process, End::Unseen, self.machine.now()),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot watch its main process");
+            }
+        }
+    }
+
+    /// Waits for the end of a process that is no child of ours.
+    pub(super) fn watch(&mut self, process: ProcessId, watched: Watched) {
+        let clock = std::sync::Arc::clone(&self.machine.clock);
+        self.processes.push(Box::pin(async move {
+            let end = watched.end(&*clock).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, pid = process.pid, "cannot watch a process");
+                End::Unseen
+            });
+            (process, end)
+        }));
+    }
+}

@@ -1,0 +1,174 @@
+//! The file in which a process that went into the background leaves its number.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify;
+use tokio::io::unix::AsyncFd;
+
+use super::life::ProcessId;
+use super::proc::started;
+use crate::readable::readable;
+
+/// The longest file that is read.
+const LONGEST: u64 = 64;
+
+/// Tells when something may have become of a file. The file need not exist, nor the directory that
+/// it is in: then the nearest one that does is watched.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    path: PathBuf,
+    descriptor: AsyncFd<OwnedFd>,
+}
+
+impl Arrival {
+    /// Watches from now on.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let descriptor = inotify::init(flags)?;
+        let arrival = Self { path: path.to_owned(), descriptor: readable(descriptor)? };
+        arrival.watch()?;
+        Ok(arrival)
+    }
+
+    /// Returns when there is a reason to look again.
+    pub(crate) async fn next(&self) -> io::Result<()> {
+        let mut events = [0; 4096];
+        loop {
+            let mut ready = self.descriptor.readable().await?;
+            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut events)?));
+            if let Ok(read) = read {
+                read?;
+                return self.watch();
+            }
+        }
+    }
+
+    /// Watches the nearest directory that there is by now.
+    fn watch(&self) -> io::Result<()> {
+        let events = inotify::WatchFlags::CREATE
+            | inotify::WatchFlags::MOVED_TO
+            | inotify::WatchFlags::CLOSE_WRITE
+            | inotify::WatchFlags::DELETE_SELF;
+        for directory in self.path.ancestors().skip(1) {
+            match inotify::add_watch(self.descriptor.get_ref(), directory, events) {
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The process that the file names, if it runs and `is_own` says that it belongs to the unit.
+///
+/// # Errors
+///
+/// What is wrong with the file, for a person. It may be right a moment later.
+pub(crate) fn read(
+    path: &Path,
+    owner: u32,
+    is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
+) -> Result<ProcessId, String> {
+    let wrong = |what: &str| format!("PIDFile={} {what}", path.display());
+    let text = text(path, owner).map_err(|what| wrong(&what))?;
+    let text = text.trim();
+    let pid = match text.parse::<u32>() {
+        Ok(1) => return Err(wrong("names process 1, which is never a service's")),
+        Ok(pid) if pid == std::process::id() => {
+            return Err(wrong("names the service manager itself"));
+        }
+        Ok(pid) if pid > 0 => pid,
+        _ => return Err(wrong(&format!("holds {text:?}, which is no number of a process"))),
+    };
+    let strange =
+        |error: io::Error| wrong(&format!("names a process that cannot be seen: {error}"));
+    let Some(process) = started(pid).map_err(strange)? else {
+        return Err(wrong(&format!("names process {pid}, which does not run")));
+    };
+    match is_own(process).map_err(strange)? {
+        true => Ok(process),
+        false => Err(wrong(&format!("names process {pid}, which is not one of the unit's"))),
+    }
+}
+
+/// What the file says. One that a stranger can write is not believed.
+fn text(path: &Path, owner: u32) -> Result<String, String> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+    let flags = i32::try_from(nonblocking).unwrap_or(0);
+    let open = || -> io::Result<(File, std::fs::Metadata)> {
+        // A pipe would be waited for otherwise.
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    };
+    let (file, metadata) = open().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "was not written".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    })?;
+    if !metadata.is_file() {
+        return Err("is no file".to_owned());
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if ![0, own, owner].contains(&metadata.uid()) {
+        return Err(format!("belongs to user {}, who is not the unit's", metadata.uid()));
+    }
+    let mut text = String::new();
+    let read = file.take(LONGEST).read_to_string(&mut text);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str, is_own: bool) -> String {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let path = directory.path().join("pid");
+        std::fs::write(&path, text).expect("it can be written");
+        let own = rustix::process::geteuid().as_raw();
+        match read(&path, own, |_| Ok(is_own)) {
+            Ok(process) => format!("process {}", process.pid),
+            Err(problem) => problem.replace(&path.display().to_string(), "x"),
+        }
+    }
+
+    #[test]
+    fn what_a_file_may_name() {
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(said(&format!("{parent}\n"), true), format!("process {parent}"));
+        let stranger = format!("PIDFile=x names process {parent}, which is not one of the unit's");
+        assert_eq!(said(&parent.to_string(), false), stranger);
+        assert_eq!(said("1\n", true), "PIDFile=x names process 1, which is never a service's");
+        let own = std::process::id().to_string();
+        assert_eq!(said(&own, true), "PIDFile=x names the service manager itself");
+        let dead = "PIDFile=x names process 4194305, which does not run";
+        assert_eq!(said("4194305", true), dead);
+        for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100)] {
+            assert!(said(text, true).ends_with("which is no number of a process"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_stranger_or_none_is_not_believed() {
+        let read = |path: &str| read(Path::new(path), 0, |_| Ok(true)).unwrap_err();
+        assert_eq!(read("/no/such/file"), "PIDFile=/no/such/file was not written");
+        assert_eq!(read("/proc"), "PIDFile=/proc is no file");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_seen_to_come_even_in_a_directory_that_was_not_there() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let path = directory.path().join("run/pid");
+        let arrival = Arrival::of(&path).expect("it can be watched");
+        std::fs::create_dir(directory.path().join("run")).expect("it can be made");
+        arrival.next().await.expect("it is seen");
+        std::fs::write(&path, "7").expect("it can be written");
+        arrival.next().await.expect("it is seen");
+    }
+}

@@ -1,0 +1,86 @@
+//! Pure: no I/O, no clock. How the processes of a service are ended, and what follows.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::KillMode;
+
+use super::Service;
+use crate::native::life::{Action, Phase, Reach};
+use crate::native::outcome::{Outcome, shall_restart};
+use crate::native::signals::Sig;
+
+impl Service {
+    /// Enters a phase whose whole work is a signal and the wait for its effect.
+    pub(super) fn signal(&mut self, phase: Phase, now: Timestamp) {
+        self.enter(phase, now);
+        self.swept = false;
+        self.leaving = false;
+        self.now.awaits_main = false;
+        self.now.spawning = None;
+        let reach = self.reach();
+        if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
+            return self.after_signal(now);
+        }
+        let kill = self.spec.run.kill;
+        let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
+        let signal = match phase {
+            Phase::StopWatchdog => self.spec.run.abort.signal,
+            _ if gentle => kill.signal,
+            _ => kill.final_signal,
+        };
+        let hangs_up = gentle && kill.send_sighup;
+        self.actions.push_back(Action::Signal { signal: Sig::from(signal), hangs_up, reach });
+    }
+
+    pub(super) fn end_if_gone(&mut self, now: Timestamp) {
+        let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
+        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Reach::All) {
+            self.after_signal(now);
+        }
+    }
+
+    fn after_signal(&mut self, now: Timestamp) {
+        let rest = self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
+        match self.now.phase {
+            Phase::StopWatchdog | Phase::StopSigterm if rest => {
+                self.signal(Phase::StopSigkill, now);
+            }
+            Phase::FinalSigterm if rest => self.signal(Phase::FinalSigkill, now),
+            Phase::StopWatchdog | Phase::StopSigterm | Phase::StopSigkill => {
+                self.enter_stop_post(now);
+            }
+            _ => self.finish(now),
+        }
+    }
+
+    pub(super) fn enter_stop_post(&mut self, now: Timestamp) {
+        // What did not even end by SIGKILL is given up.
+        (self.now.main, self.now.control) = (None, None);
+        if self.spec.run.stop_post.is_empty() {
+            self.finish(now);
+        } else {
+            self.enter_list(Phase::StopPost, now);
+        }
+    }
+
+    pub(super) fn finish(&mut self, now: Timestamp) {
+        (self.now.main, self.now.control) = (None, None);
+        let outcome = self.now.outcome.unwrap_or(Outcome::Success);
+        if self.now.again {
+            self.begin_fresh(now);
+        } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
+            self.enter(Phase::AutoRestart, now);
+        } else {
+            let failed = outcome != Outcome::Success;
+            self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
+        match self.spec.run.kill.mode {
+            KillMode::ControlGroup => Reach::All,
+            KillMode::Mixed if killing => Reach::All,
+            KillMode::Mixed | KillMode::Process => Reach::Leaders,
+        }
+    }
+}

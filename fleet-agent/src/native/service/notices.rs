@@ -1,0 +1,111 @@
+//! Pure: no I/O, no clock. What a service says of itself, and what follows from it.
+
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::Kind;
+
+use super::Service;
+use crate::native::life::{Action, Phase};
+use crate::native::notice::{Notice, Pulse};
+use crate::native::outcome::Outcome;
+
+impl Service {
+    /// The service has said something. Which process counts as the main one is told by
+    /// [`on_main`](Self::on_main), once it is known to be one of the service's.
+    pub(crate) fn on_notice(&mut self, notice: &Notice, now: Timestamp) {
+        if let Some(status) = &notice.status {
+            self.now.status = Some(status.clone());
+        }
+        if notice.watchdog_span.is_some() {
+            self.watchdog = notice.watchdog_span;
+            self.be_alive(now);
+        }
+        if notice.is_stopping {
+            self.on_stopping(now);
+        } else {
+            if notice.is_reloading {
+                self.on_reloading(now);
+            }
+            if notice.is_ready {
+                self.on_ready(now);
+            }
+        }
+        match notice.watchdog {
+            Some(Pulse::Alive) => self.be_alive(now),
+            Some(Pulse::Trigger) if self.is_up() => self.miss_watchdog(now),
+            _ => {}
+        }
+        if let Some(span) = notice.extension {
+            self.extend(span, now);
+        }
+    }
+
+    fn on_ready(&mut self, now: Timestamp) {
+        self.reloading = false;
+        match self.now.phase {
+            Phase::Start
+                if self.spec.kind == Kind::ForegroundNotified && self.now.main.is_some() =>
+            {
+                self.enter_list(Phase::StartPost, now);
+            }
+            Phase::ReloadNotify => self.end_reload(Outcome::Success, now),
+            _ => {}
+        }
+    }
+
+    fn on_reloading(&mut self, now: Timestamp) {
+        match self.now.phase {
+            Phase::Running | Phase::ReloadSignal => {
+                self.now.reloaded = None;
+                self.reloading = true;
+                self.enter(Phase::ReloadNotify, now);
+            }
+            // Its commands come first.
+            Phase::Reload => self.reloading = true,
+            _ => {}
+        }
+    }
+
+    /// It ends by itself: nothing is sent to it as long as it does so in time.
+    fn on_stopping(&mut self, now: Timestamp) {
+        if self.is_up() && self.now.phase != Phase::Reload {
+            self.enter(Phase::StopSigterm, now);
+            self.swept = false;
+            self.leaving = true;
+        }
+    }
+
+    /// The command of a service that goes into the background has ended well.
+    pub(super) fn await_main(&mut self, now: Timestamp) {
+        if self.now.main.is_some() {
+            // It has said itself which one that is.
+            self.enter_list(Phase::StartPost, now);
+        } else if !self.now.awaits_main {
+            self.now.awaits_main = true;
+            self.actions.push_back(Action::AwaitMain);
+        }
+    }
+
+    /// Begins to measure how long it runs, and how long it is silent.
+    pub(super) fn watch(&mut self, now: Timestamp) {
+        self.runs_until = self.spec.run.runtime_max.map(|limit| now.after(limit));
+        self.be_alive(now);
+    }
+
+    fn be_alive(&mut self, now: Timestamp) {
+        let span = self.watchdog.or(self.spec.run.watchdog);
+        self.alive_until = span.map(|span| now.after(span));
+    }
+
+    pub(super) fn miss_watchdog(&mut self, now: Timestamp) {
+        self.blame(Outcome::Watchdog);
+        self.signal(Phase::StopWatchdog, now);
+    }
+
+    fn extend(&mut self, span: Duration, now: Timestamp) {
+        if self.now.phase != Phase::AutoRestart {
+            self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Pure: no I/O, no clock. How a service that is up reads its configuration again.
+//!
+//! ```text
+//! running ──> reload ────────────┬──> running     commands, as ExecReload= has them
+//!    │           └─> reload-notify ──> running    and the service itself says that it is ready
+//!    ├──> reload-signal ──> reload-notify ──> running    a signal, as Type=notify-reload has it
+//!    └──> reload-notify ──> running                by itself
+//! ```
+//!
+//! A reload that fails is told, and harms nothing: the service runs on as it was.
+
+use fleet_core::Timestamp;
+
+use super::Service;
+use crate::native::life::{Action, Phase};
+use crate::native::outcome::Outcome;
+use crate::native::signals::Sig;
+
+impl Service {
+    /// A person wants it to read its configuration again. One that does already is joined.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot, in a person's words.
+    pub(crate) fn reload(&mut self, now: Timestamp) -> Result<(), &'static str> {
+        match self.now.phase {
+            phase if phase.is_reloading() => return Ok(()),
+            Phase::Running | Phase::Exited => self.now.reloaded = None,
+            _ => return Err("it is not active: start it"),
+        }
+        match (self.spec.run.reload_signal, self.now.main) {
+            (Some(signal), Some(process)) => {
+                self.enter(Phase::ReloadSignal, now);
+                self.actions.push_back(Action::Tell { process, signal: signal.into() });
+            }
+            _ if self.spec.run.reload.is_empty() => {
+                return Err("its file does not say how: add an ExecReload=, or restart it");
+            }
+            _ => self.enter_list(Phase::Reload, now),
+        }
+        Ok(())
+    }
+
+    /// The commands have ended well. The service may have said meanwhile that it goes on.
+    pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
+        if self.reloading {
+            self.enter(Phase::ReloadNotify, now);
+        } else {
+            self.end_reload(Outcome::Success, now);
+        }
+    }
+
+    /// The reload is over, and the service runs on.
+    pub(super) fn end_reload(&mut self, outcome: Outcome, now: Timestamp) {
+        self.now.reloaded = Some(outcome);
+        self.now.spawning = None;
+        if let Some(process) = self.now.control.take() {
+            self.actions.push_back(Action::Tell { process, signal: Sig::KILL });
+        }
+        let next = if self.now.main.is_some() { Phase::Running } else { Phase::Exited };
+        self.enter(next, now);
+    }
+}

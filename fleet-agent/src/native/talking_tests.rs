@@ -1,0 +1,232 @@
+//! The state machine of services that speak for themselves, or go into the background.
+
+use std::time::Duration;
+
+use super::life::{Phase, ProcessId};
+use super::notice::Notice;
+use super::outcome::{End, Outcome};
+use super::service::Service;
+use super::service_tests::Life;
+
+impl Life {
+    fn says(&mut self, words: &str) -> &mut Self {
+        let notice = Notice::parse(words.replace(' ', "\n").as_bytes());
+        self.step(words, |service, now| service.on_notice(&notice, now))
+    }
+
+    fn names(&mut self, pid: u32) -> &mut Self {
+        let process = ProcessId { pid, start: 0 };
+        self.step(&format!("names {pid}"), |service, now| service.on_main(process, now))
+    }
+
+    fn reload(&mut self) -> &mut Self {
+        self.step("reload", |service, now| service.reload(now).expect("it can"))
+    }
+
+    fn pass(&mut self, millis: u64) -> &mut Self {
+        self.now = self.now.after(Duration::from_millis(millis));
+        self.step(&format!("{millis} ms"), Service::on_time)
+    }
+}
+
+#[test]
+fn one_that_says_when_it_is_ready() {
+    let mut life = Life::new("Type=notify\nExecStartPre=/pre\nExecStart=/main\n");
+    life.start().says("READY=1").control(End::Code(0)).says("STATUS=soon").says("READY=1");
+    life.says("READY=1").stop().main(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    READY=1: => activating start-pre success
+    control Code(0): main => activating start success
+    STATUS=soon: => activating start success
+    READY=1: => active running success
+    READY=1: => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    ");
+}
+
+#[test]
+fn one_that_ends_before_it_is_ready_breaks_its_promise() {
+    let mut life = Life::new("Type=notify\nExecStart=/main\n");
+    life.start().main(End::Code(0)).gone().start().main(End::Code(3)).gone();
+    life.start().due().main(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    main Code(0): signal-15-All => deactivating stop-sigterm protocol
+    gone: => failed failed protocol
+    start: new-run main => activating start success
+    main Code(3): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    start: new-run main => activating start success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    main Signal(15): => deactivating stop-sigterm timeout
+    gone: => failed failed timeout
+    ");
+}
+
+#[test]
+fn one_that_goes_into_the_background() {
+    let mut life = Life::new("Type=forking\nPIDFile=/run/a.pid\nExecStart=/launch\n");
+    life.start().control(End::Code(0)).names(70).main(End::Code(1)).gone();
+    life.start().control(End::Code(1)).gone();
+    life.start().control(End::Code(0)).due().gone();
+    // It has said itself who it is, before its command has ended.
+    life.start().names(71).control(End::Code(0)).stop().main(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run launch => activating start success
+    control Code(0): await-main => activating start success
+    names 70: => active running success
+    main Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    start: new-run launch => activating start success
+    control Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    start: new-run launch => activating start success
+    control Code(0): await-main => activating start success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    gone: => failed failed timeout
+    start: new-run launch => activating start success
+    names 71: => activating start success
+    control Code(0): => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    ");
+}
+
+#[test]
+fn reloads_by_commands_signals_and_words() {
+    let mut life = Life::new("ExecStart=/main\nExecReload=/one\nExecReload=/two\n");
+    life.start().reload().control(End::Code(0)).control(End::Code(0));
+    life.reload().control(End::Code(1)).reload().due().stop().main(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    reload: one => reloading reload success
+    control Code(0): two => reloading reload success
+    control Code(0): => active running success
+    reload: one => reloading reload success
+    control Code(1): => active running success
+    reload: one => reloading reload success
+    due: tell-9 => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    ");
+
+    let mut life = Life::new("Type=notify-reload\nExecStart=/main\nTimeoutStartSec=5\n");
+    life.start().says("READY=1").reload().says("RELOADING=1").says("READY=1");
+    life.says("RELOADING=1").due().reload().says("RELOADING=1 READY=1").reload().main(End::Code(1));
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    READY=1: => active running success
+    reload: tell-1 => reloading reload-signal success
+    RELOADING=1: => reloading reload-notify success
+    READY=1: => active running success
+    RELOADING=1: => reloading reload-notify success
+    due: => active running success
+    reload: tell-1 => reloading reload-signal success
+    RELOADING=1 READY=1: => active running success
+    reload: tell-1 => reloading reload-signal success
+    main Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    ");
+}
+
+#[test]
+fn what_is_said_during_the_commands_of_a_reload_counts_after_them() {
+    let mut life = Life::new("Type=notify\nExecStart=/main\nExecReload=/one\n");
+    life.start().says("READY=1").reload().says("RELOADING=1").control(End::Code(0));
+    assert_eq!(life.service.memory().phase, Phase::ReloadNotify, "{}", life.story());
+    assert_eq!(life.service.memory().reloaded, None);
+    life.says("READY=1");
+    assert_eq!(life.service.memory().reloaded, Some(Outcome::Success));
+}
+
+#[test]
+fn what_cannot_be_reloaded_says_why() {
+    let mut life = Life::new("ExecStart=/main\n");
+    let now = life.now;
+    assert!(life.service.reload(now).is_err_and(|why| why.contains("not active")));
+    life.start();
+    assert!(life.service.reload(now).is_err_and(|why| why.contains("ExecReload=")));
+    assert_eq!(life.service.memory().phase, Phase::Running);
+}
+
+#[test]
+fn one_that_ends_by_itself_is_left_alone_while_it_does() {
+    let mut life = Life::new("Type=notify\nExecStart=/main\nExecStop=/stop\n");
+    life.start().says("READY=1").says("STOPPING=1").main(End::Code(0)).gone();
+    life.start().says("READY=1").says("STOPPING=1").due();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    READY=1: => active running success
+    STOPPING=1: => deactivating stop-sigterm success
+    main Code(0): signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main => activating start success
+    READY=1: => active running success
+    STOPPING=1: => deactivating stop-sigterm success
+    due: signal-9-All => deactivating stop-sigkill timeout
+    ");
+}
+
+#[test]
+fn a_watchdog_that_hears_nothing() {
+    let mut life = Life::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nExecStopPost=/after\n");
+    life.start().pass(20_000).says("READY=1").pass(9_999).says("WATCHDOG=1").pass(9_999);
+    life.says("WATCHDOG_USEC=1000000").pass(1_000).main(End::Dumped(6)).gone();
+    life.control(End::Code(0)).gone().start().says("READY=1 WATCHDOG=trigger");
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    20000 ms: => activating start success
+    READY=1: => active running success
+    9999 ms: => active running success
+    WATCHDOG=1: => active running success
+    9999 ms: => active running success
+    WATCHDOG_USEC=1000000: => active running success
+    1000 ms: signal-6-All => deactivating stop-watchdog watchdog
+    main Dumped(6): => deactivating stop-watchdog watchdog
+    gone: after => deactivating stop-post watchdog
+    control Code(0): signal-15-All => deactivating final-sigterm watchdog
+    gone: => failed failed watchdog
+    start: new-run main => activating start success
+    READY=1 WATCHDOG=trigger: signal-6-All => deactivating stop-watchdog watchdog
+    ");
+}
+
+#[test]
+fn more_time_is_given_to_who_asks_for_it_in_time() {
+    let mut life =
+        Life::new("Type=notify\nExecStart=/main\nTimeoutStartSec=10\nRuntimeMaxSec=20\n");
+    life.start().pass(9_000).says("EXTEND_TIMEOUT_USEC=5000000").pass(4_999);
+    assert_eq!(life.service.memory().phase, Phase::Start, "{}", life.story());
+    life.says("EXTEND_TIMEOUT_USEC=1").says("READY=1").pass(19_999);
+    assert_eq!(life.service.memory().phase, Phase::Running, "{}", life.story());
+    life.pass(1);
+    let memory = life.service.memory();
+    assert_eq!((memory.phase, memory.outcome), (Phase::StopSigterm, Some(Outcome::Timeout)));
+}
+
+#[test]
+fn what_one_run_said_does_not_count_for_the_next() {
+    let mut life = Life::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nRestart=always\n");
+    life.start().says("READY=1 WATCHDOG_USEC=1000 STATUS=old").main(End::Code(0)).gone().due();
+    assert_eq!(life.service.memory().status, None);
+    life.says("READY=1").pass(9_999);
+    assert_eq!(life.service.memory().phase, Phase::Running, "{}", life.story());
+}
+
+#[test]
+fn the_signals_of_a_stop() {
+    let mut life = Life::new(
+        "ExecStart=/main\nKillSignal=SIGINT\nSendSIGHUP=yes\nFinalKillSignal=SIGQUIT\n\
+         WatchdogSec=1\nWatchdogSignal=SIGUSR1\nTimeoutAbortSec=3\n",
+    );
+    life.start().pass(1_000).pass(3_000);
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    1000 ms: signal-10-All => deactivating stop-watchdog watchdog
+    3000 ms: signal-3-All => deactivating stop-sigkill watchdog
+    ");
+}

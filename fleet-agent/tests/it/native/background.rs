@@ -1,0 +1,146 @@
+//! Services that go into the background and leave a file with the number of their main process.
+
+use std::sync::Arc;
+
+use fleet_agent::ServiceManager;
+use fleet_core::{ExitStatus, Generation};
+use tokio::task::AbortHandle;
+
+use super::helper::does;
+use crate::support::{Bench, name, runs, signal, wait_until};
+
+fn unit(bench: &Bench, steps: &str) -> String {
+    format!("Type=forking\nPIDFile={}\n{}", bench.path("pid").display(), does(steps))
+}
+
+/// Steps that leave a daemon behind, which writes its number when the gate is opened.
+fn daemon(bench: &Bench, then: &str) -> String {
+    let (gate, pid) = (bench.path("gate"), bench.path("pid"));
+    format!("leave 0|await {}|pidfile {}|{then}", gate.display(), pid.display())
+}
+
+fn open(bench: &Bench, gate: &str) {
+    std::fs::write(bench.path(gate), "").expect("it can be made");
+}
+
+async fn begin(bench: &Bench, service: &str) -> AbortHandle {
+    bench.load("a.service", service).await;
+    let manager = Arc::clone(&bench.manager);
+    let start = tokio::spawn(async move {
+        drop(manager.start(&name("a.service"), Generation(1)).await);
+    });
+    bench.wait_for_sub("a.service", "start").await;
+    start.abort_handle()
+}
+
+#[tokio::test]
+async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
+    for control_groups in [true, false] {
+        let bench = Bench::with(|config| config.control_groups = control_groups).await;
+        begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+        open(&bench, "gate");
+        bench.wait_for_sub("a.service", "running").await;
+        let written = bench.wait_for_lines("pid", 1).await;
+        let pid = bench.pid("a.service").await;
+        assert_eq!(written, [pid.to_string()]);
+        bench.stop("a.service").await;
+        assert!(!runs(pid));
+        assert!(!bench.path("pid").exists(), "the file names nobody any more");
+        bench.clean_up().await;
+    }
+}
+
+#[tokio::test]
+async fn how_a_daemon_ended_is_known_where_the_kernel_tells() {
+    let bench = Bench::new().await;
+    let end = format!("await {}|exit 7", bench.path("end").display());
+    open(&bench, "gate");
+    bench.run("a.service", &unit(&bench, &daemon(&bench, &end))).await;
+    open(&bench, "end");
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    let known = [Some(ExitStatus::Code(7)), Some(ExitStatus::Unknown)];
+    assert!(known.contains(&state.exit), "{state:?}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_file_that_names_a_stranger_is_not_believed() {
+    let bench = Bench::new().await;
+    bench.run("other.service", "ExecStart=/bin/sleep 1000\n").await;
+    let other = bench.pid("other.service").await;
+    let own = std::process::id();
+    let strangers = [1, own, other, 4_194_305].map(|pid| pid.to_string());
+    for stranger in strangers.iter().map(String::as_str).chain(["nobody"]) {
+        let pid = bench.path("pid");
+        let steps = format!("pidfile {} {stranger}|leave 0|sleep", pid.display());
+        let service = format!("TimeoutStartSec=300ms\n{}", unit(&bench, &steps));
+        bench.load("a.service", &service).await;
+        let error = bench.start("a.service").await.expect_err("it names a stranger");
+        let error = error.to_string();
+        assert!(error.contains("PIDFile="), "{stranger}: {error}");
+        assert_eq!(bench.state("a.service").await.result.as_deref(), Some("timeout"));
+        bench.manager.unload(&name("a.service")).await.expect("it is unloaded");
+    }
+    assert!(runs(other), "another unit's process is left alone");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_at_first_may_be_right_later() {
+    let bench = Bench::new().await;
+    std::fs::write(bench.path("pid"), "4194305\n").expect("it can be written");
+    begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+    open(&bench, "gate");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_whose_command_fails_is_ended_with_it() {
+    let bench = Bench::new().await;
+    let pid = bench.path("pid");
+    let child = bench.path("child");
+    let steps = format!("pidfile {}|leave 4|pidfile {}|sleep", pid.display(), child.display());
+    bench.load("a.service", &unit(&bench, &steps)).await;
+    bench.start("a.service").await.expect_err("its command fails");
+    let state = bench.state("a.service").await;
+    assert_eq!(state.result.as_deref(), Some("exit-code"));
+    if let Ok(text) = std::fs::read_to_string(child) {
+        assert!(!runs(text.trim().parse().expect("a number")), "it is not left behind");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_is_taken_back() {
+    let bench = Bench::new().await;
+    open(&bench, "gate");
+    bench.run("a.service", &unit(&bench, &daemon(&bench, "sleep"))).await;
+    let pid = bench.pid("a.service").await;
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.pid("a.service").await, pid);
+    signal(pid, "KILL");
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    let known = [Some(ExitStatus::Signal(9)), Some(ExitStatus::Unknown)];
+    assert!(known.contains(&state.exit), "{state:?}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_awaited_is_awaited_by_the_next_daemon_of_ours() {
+    let bench = Bench::new().await;
+    let start = begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+    let record = bench.path("native/units/a.service/run.json");
+    let awaited = async || {
+        std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"awaits_main\":true"))
+    };
+    wait_until("it is awaited", awaited).await;
+    let manager = Arc::downgrade(&bench.manager);
+    start.abort();
+    let dead = bench.kill().await;
+    wait_until("nobody holds the manager", async || manager.strong_count() == 0).await;
+    let bench = dead.revive().await;
+    open(&bench, "gate");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}

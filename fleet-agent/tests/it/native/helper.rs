@@ -1,0 +1,145 @@
+//! A program that behaves as a test tells it to: this very binary of tests, run again as the
+//! process of a unit.
+//!
+//! What it does stands in its variable `HELPER`, step by step, with `|` between the steps:
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `say A=1,B=2` | says these lines by `sd_notify` |
+//! | `barrier` | waits until all that it said was received |
+//! | `pidfile PATH` | writes its number there; `pidfile PATH NUMBER` another one |
+//! | `print TEXT` | writes a line |
+//! | `flood COUNT` | writes so many lines of a hundred bytes |
+//! | `make PATH` | makes a file |
+//! | `await PATH` | waits until there is such a file |
+//! | `trap SIGNAL` | does not end by `TERM` or `HUP` any more |
+//! | `hear` | waits for the trapped signal |
+//! | `child` | lets a child take the rest of the steps, and is that child's parent until it ends |
+//! | `leave STATUS` | lets a child take the rest of the steps, and exits |
+//! | `exit STATUS` | exits |
+//! | `sleep` | does nothing for ever |
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The lines of a `[Service]` section for a unit that does these steps.
+pub(crate) fn does(steps: &str) -> String {
+    let program = std::env::current_exe().expect("it has a path");
+    let program = program.display();
+    format!(
+        "ExecStart={program} --exact native::helper::as_it_is_told --nocapture\n\
+         Environment=\"HELPER={steps}\"\n"
+    )
+}
+
+/// The helper. Among the tests it does nothing.
+#[tokio::test]
+async fn as_it_is_told() {
+    let Ok(script) = std::env::var("HELPER") else { return };
+    let mut trapped = None;
+    let mut steps = script.split('|');
+    while let Some(step) = steps.next() {
+        let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
+        match verb {
+            "child" | "leave" => {
+                let steps = steps.collect::<Vec<_>>().join("|");
+                let mut child = hand_over(&steps);
+                if verb == "child" {
+                    child.wait().expect("it is a child");
+                }
+                std::process::exit(rest.parse().unwrap_or(0));
+            }
+            "trap" => trapped = Some(trap(rest)),
+            "hear" => drop(trapped.as_mut().expect("it is trapped").recv().await),
+            "await" => wait_for_file(rest).await,
+            "sleep" => std::future::pending().await,
+            _ => at_once(verb, rest),
+        }
+    }
+}
+
+fn at_once(verb: &str, rest: &str) {
+    match verb {
+        "say" => say(&rest.replace(',', "\n")),
+        "barrier" => barrier(),
+        "pidfile" => {
+            let (path, pid) = rest.split_once(' ').unwrap_or((rest, ""));
+            let own = std::process::id().to_string();
+            let pid = if pid.is_empty() { &own } else { pid };
+            std::fs::write(path, format!("{pid}\n")).expect("it can be written");
+        }
+        "print" => println(rest),
+        "flood" => {
+            let line = "x".repeat(99);
+            (0..rest.parse().expect("a number")).for_each(|_: u32| println(&line));
+        }
+        "make" => std::fs::write(rest, "").expect("it can be made"),
+        "exit" => std::process::exit(rest.parse().expect("a status")),
+        other => panic!("no step: {other}"),
+    }
+}
+
+fn println(text: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{text}\n").as_bytes()).expect("somebody reads it");
+}
+
+/// A child in a session of its own that does the rest of the steps.
+fn hand_over(steps: &str) -> std::process::Child {
+    Command::new("setsid")
+        .arg(std::env::current_exe().expect("it has a path"))
+        .args(["--exact", "native::helper::as_it_is_told", "--nocapture"])
+        .env("HELPER", steps)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it can be run")
+}
+
+fn trap(name: &str) -> Signal {
+    let kind = if name == "HUP" { SignalKind::hangup() } else { SignalKind::terminate() };
+    signal(kind).expect("it can be trapped")
+}
+
+async fn wait_for_file(path: &str) {
+    while !std::path::Path::new(path).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn address() -> SocketAddr {
+    let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
+    let name = name.strip_prefix('@').expect("it is in no directory");
+    SocketAddr::from_abstract_name(name).expect("it is short")
+}
+
+fn say(text: &str) {
+    say_to(&address(), text);
+}
+
+/// Says something to whoever listens there.
+pub(crate) fn say_to(address: &SocketAddr, text: &str) {
+    let socket = UnixDatagram::unbound().expect("a socket can be made");
+    socket.send_to_addr(text.as_bytes(), address).expect("somebody listens");
+}
+
+fn barrier() {
+    let socket = UnixDatagram::unbound().expect("a socket can be made");
+    socket.connect_addr(&address()).expect("somebody listens");
+    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+    let descriptors = [writer.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let text = [std::io::IoSlice::new(b"BARRIER=1")];
+    sendmsg(&socket, &text, &mut control, SendFlags::empty()).expect("it can be sent");
+    drop(writer);
+    // It ends when nobody holds the other end any more.
+    reader.read_to_end(&mut Vec::new()).expect("it can be read");
+}

@@ -1,0 +1,246 @@
+//! Services that say how they are, and reloads.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
+use std::sync::Arc;
+
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::{ActiveState, ExitStatus, Generation};
+use tokio::task::AbortHandle;
+
+use super::helper::{does, say_to};
+use crate::support::{Bench, name, runs, signal, wait_until};
+
+/// Begins to start a unit, without waiting for the end of that.
+async fn begin(bench: &Bench, service: &str) -> AbortHandle {
+    bench.load("a.service", service).await;
+    let manager = Arc::clone(&bench.manager);
+    let start = tokio::spawn(async move {
+        drop(manager.start(&name("a.service"), Generation(1)).await);
+    });
+    bench.wait_for_sub("a.service", "start").await;
+    start.abort_handle()
+}
+
+#[tokio::test]
+async fn a_service_is_up_when_it_says_so() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let steps = format!("await {}|say READY=1,STATUS=at work|sleep", gate.display());
+    begin(&bench, &format!("Type=notify\n{}", does(&steps))).await;
+    assert_eq!(bench.state("a.service").await.active, ActiveState::Activating);
+    std::fs::write(gate, "").expect("it can be made");
+    bench.wait_for_sub("a.service", "running").await;
+    let status = bench.manager.status_text(&name("a.service"));
+    assert_eq!(status.as_deref(), Some("at work"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_that_ends_before_it_is_ready_has_failed() {
+    let bench = Bench::new().await;
+    for (steps, result) in [("exit 0", "protocol"), ("exit 3", "exit-code")] {
+        bench.load("a.service", &format!("Type=notify\n{}", does(steps))).await;
+        bench.start("a.service").await.expect_err("it does not say that it is ready");
+        assert_eq!(bench.state("a.service").await.result.as_deref(), Some(result), "{steps}");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_said_in_the_moment_of_the_end_still_counts() {
+    let bench = Bench::new().await;
+    bench.load("a.service", &format!("Type=notify\n{}", does("say READY=1|exit 0"))).await;
+    for _ in 0..20 {
+        // It may be up for too short a time for anybody to see.
+        drop(bench.start("a.service").await);
+        let state = bench.wait_for("a.service", |state| state.main_pid.is_none()).await;
+        assert_eq!(state.result.as_deref(), Some("success"), "{state:?}");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_may_speak_for_a_service() {
+    let bench = Bench::new().await;
+    let said = bench.path("said");
+    let steps = format!("child|say READY=1|barrier|make {}|sleep", said.display());
+    for (access, sub) in [("main", "start"), ("exec", "start"), ("all", "running")] {
+        begin(&bench, &format!("Type=notify\nNotifyAccess={access}\n{}", does(&steps))).await;
+        wait_until("it is said", async || said.exists()).await;
+        bench.wait_for_sub("a.service", sub).await;
+        bench.stop("a.service").await;
+        std::fs::remove_file(&said).expect("it is there");
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_may_speak_for_a_service_without_control_groups() {
+    let bench = Bench::with(|config| config.control_groups = false).await;
+    let unit = format!("Type=notify\nNotifyAccess=all\n{}", does("child|say READY=1|sleep"));
+    bench.run("a.service", &unit).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn nobody_else_speaks_for_a_service() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let steps = format!("await {}|say STATUS=me|barrier|sleep", gate.display());
+    begin(&bench, &format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
+    let state = bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
+    let main = state.main_pid.expect("it has a main process");
+    // Between its beginning and its program it still has our variables.
+    let address = async || {
+        let variables = std::fs::read(format!("/proc/{main}/environ")).unwrap_or_default();
+        let mut variables = variables.split(|&byte| byte == 0);
+        let found = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET=@"));
+        found.map(|name| SocketAddr::from_abstract_name(name).expect("it is short"))
+    };
+    wait_until("its program runs", async || address().await.is_some()).await;
+    say_to(&address().await.expect("it is there"), "READY=1\nSTATUS=stranger");
+    std::fs::write(gate, "").expect("it can be made");
+    let unit = name("a.service");
+    let heard = async || bench.manager.status_text(&unit).as_deref() == Some("me");
+    wait_until("it is heard", heard).await;
+    assert_eq!(bench.state("a.service").await.sub, "start");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_names_its_main_process() {
+    let bench = Bench::new().await;
+    let pid = bench.path("pid");
+    let own = std::process::id();
+    // The child cannot say so itself: it is not the main process yet.
+    let child = format!("pidfile {}|sleep", pid.display());
+    let unit = format!("Type=notify\nNotifyAccess=all\n{}", does(&format!("child|{child}")));
+    begin(&bench, &unit).await;
+    let main = bench.wait_for("a.service", |state| state.main_pid.is_some()).await.main_pid;
+    bench.wait_for_lines("pid", 1).await;
+    bench.stop("a.service").await;
+    assert!(!main.is_some_and(runs));
+
+    let unit = does(&format!(
+        "say MAINPID={own},READY=1|barrier|make {}|sleep",
+        bench.path("said").display()
+    ));
+    bench.run("b.service", &format!("Type=notify\n{unit}")).await;
+    assert_ne!(bench.pid("b.service").await, own, "a stranger is no main process");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_silent_for_too_long_is_ended() {
+    let bench = Bench::new().await;
+    let unit = format!("Type=notify\nWatchdogSec=50ms\n{}", does("say READY=1|sleep"));
+    bench.run("a.service", &unit).await;
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    assert_eq!(state.result.as_deref(), Some("watchdog"));
+    assert_eq!(state.exit, Some(ExitStatus::Signal(6)));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_ends_by_itself_and_says_so() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let steps = format!("say READY=1|say STOPPING=1|await {}|exit 0", gate.display());
+    bench.load("a.service", &format!("Type=notify\n{}", does(&steps))).await;
+    // It may be up for too short a time for anybody to see.
+    let manager = Arc::clone(&bench.manager);
+    tokio::spawn(async move { drop(manager.start(&name("a.service"), Generation(1)).await) });
+    bench.wait_for_sub("a.service", "stop-sigterm").await;
+    std::fs::write(gate, "").expect("it can be made");
+    let state = bench.wait_for_sub("a.service", "dead").await;
+    assert_eq!(state.exit, Some(ExitStatus::Code(0)), "nothing was sent to it");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_service_says_after_the_end_of_the_daemon_is_heard_by_the_next() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let steps = format!("await {}|say READY=1,STATUS=late|sleep", gate.display());
+    let start = begin(&bench, &format!("Type=notify\n{}", does(&steps))).await;
+    let manager = Arc::downgrade(&bench.manager);
+    start.abort();
+    let dead = bench.kill().await;
+    wait_until("nobody holds the manager", async || manager.strong_count() == 0).await;
+    let bench = dead.revive().await;
+    assert_eq!(bench.state("a.service").await.sub, "start");
+    std::fs::write(gate, "").expect("it can be made");
+    bench.wait_for_sub("a.service", "running").await;
+    assert_eq!(bench.manager.status_text(&name("a.service")).as_deref(), Some("late"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_reloads_by_a_command() {
+    let bench = Bench::new().await;
+    let steps = "trap HUP|print up|hear|print again|hear|sleep";
+    let reload = "ExecReload=/bin/kill -s HUP $MAINPID\n";
+    bench.run("a.service", &format!("{}{reload}", does(steps))).await;
+    let pid = bench.pid("a.service").await;
+    let unit = name("a.service");
+    let printed = async |text: &str| bench.log("a.service").await.iter().any(|line| line == text);
+    wait_until("it traps the signal", async || printed("up").await).await;
+    bench.manager.reload_unit(&unit).await.expect("it can");
+    wait_until("it has heard", async || printed("again").await).await;
+    assert_eq!(bench.pid("a.service").await, pid);
+
+    bench.run("b.service", "ExecStart=/bin/sleep 1000\nExecReload=/bin/false\n").await;
+    let refused = bench.manager.reload_unit(&name("b.service")).await;
+    assert!(matches!(refused, Err(ServiceError::ReloadFailed { .. })), "{refused:?}");
+    assert_eq!(bench.state("b.service").await.sub, "running");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_reloads_by_a_signal_and_says_when_it_has() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let steps = format!(
+        "trap HUP|say READY=1|hear|say RELOADING=1|await {}|say READY=1|sleep",
+        gate.display()
+    );
+    bench.run("a.service", &format!("Type=notify-reload\n{}", does(&steps))).await;
+    let manager = Arc::clone(&bench.manager);
+    let reload = tokio::spawn(async move { manager.reload_unit(&name("a.service")).await });
+    bench.wait_for_sub("a.service", "reload-notify").await;
+    assert_eq!(bench.state("a.service").await.active, ActiveState::Reloading);
+    assert!(!reload.is_finished());
+    std::fs::write(gate, "").expect("it can be made");
+    reload.await.expect("no panic").expect("it has reloaded");
+    assert_eq!(bench.state("a.service").await.sub, "running");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_that_ends_while_it_reloads_is_told() {
+    let bench = Bench::new().await;
+    let unit = "ExecStart=/bin/sleep 1000\nExecReload=/bin/sleep 1001\n";
+    bench.run("a.service", unit).await;
+    let pid = bench.pid("a.service").await;
+    let manager = Arc::clone(&bench.manager);
+    let reload = tokio::spawn(async move { manager.reload_unit(&name("a.service")).await });
+    bench.wait_for_sub("a.service", "reload").await;
+    signal(pid, "KILL");
+    let refused = reload.await.expect("no panic");
+    assert!(matches!(refused, Err(ServiceError::ReloadFailed { .. })), "{refused:?}");
+    bench.wait_for_sub("a.service", "failed").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_that_ignores_every_request_is_killed() {
+    let bench = Bench::new().await;
+    let unit = does("trap TERM|say READY=1|sleep");
+    let unit = format!("Type=notify\nTimeoutStopSec=50ms\nFinalKillSignal=SIGUSR1\n{unit}");
+    bench.run("a.service", &unit).await;
+    bench.stop("a.service").await;
+    let state = bench.state("a.service").await;
+    assert_eq!((state.sub.as_str(), state.exit), ("failed", Some(ExitStatus::Signal(10))));
+    bench.clean_up().await;
+}

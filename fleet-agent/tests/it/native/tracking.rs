@@ -1,0 +1,107 @@
+//! How the processes of a unit are found: by control groups, and where there are none.
+
+use fleet_agent::{ServiceManager, Tracking};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Bench, name, runs, signal, wait_until};
+
+/// A process that a failing test must not leave behind.
+struct Stray(u32);
+
+impl Drop for Stray {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.0).ok().and_then(Pid::from_raw);
+        // It has ended already where all is well.
+        let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
+}
+
+/// Runs a unit whose helper has left its process group, its parent and its environment behind.
+async fn run_with_a_stray(bench: &Bench, more: &str) -> Stray {
+    let out = bench.path("pid");
+    let script = format!(
+        "(setsid env -i /bin/sh -c \"echo \\$$\\$$ >>{}; exec sleep 1004\" &); exec sleep 1005",
+        out.display()
+    );
+    bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n{more}")).await;
+    stray(bench, 1).await
+}
+
+/// The process that the given run of the unit above has left behind.
+async fn stray(bench: &Bench, run: usize) -> Stray {
+    let pids = bench.wait_for_lines("pid", run).await;
+    Stray(pids[run - 1].parse().expect("a pid"))
+}
+
+#[tokio::test]
+async fn a_process_that_hides_is_found_by_its_control_group() {
+    let bench = Bench::new().await;
+    if let Tracking::Environment { why } = bench.manager.tracking() {
+        assert!(!why.is_empty());
+        return bench.clean_up().await;
+    }
+    let stray = run_with_a_stray(&bench, "").await;
+    bench.stop("a.service").await;
+    assert!(!runs(stray.0));
+    assert_eq!(bench.groups(), [""; 0], "a control group was left behind");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_process_that_hides_is_lost_without_control_groups() {
+    let bench = Bench::with(|config| config.control_groups = false).await;
+    let why = "they are turned off".to_owned();
+    assert_eq!(bench.manager.tracking(), Tracking::Environment { why });
+    let stray = run_with_a_stray(&bench, "").await;
+    bench.stop("a.service").await;
+    assert!(runs(stray.0), "it is not seen, which is why it is said");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_process_that_hides_is_found_by_the_next_daemon() {
+    let bench = Bench::new().await;
+    if bench.manager.tracking() != Tracking::ControlGroups {
+        return bench.clean_up().await;
+    }
+    let stray = run_with_a_stray(&bench, "").await;
+    let bench = bench.kill().await.revive().await;
+    assert!(runs(stray.0));
+    bench.manager.unload(&name("a.service")).await.expect("it is unloaded");
+    assert!(!runs(stray.0));
+    assert_eq!(bench.groups(), [""; 0], "a control group was left behind");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ignores_the_signal_and_hides_is_killed_with_the_rest() {
+    let bench = Bench::new().await;
+    if bench.manager.tracking() != Tracking::ControlGroups {
+        return bench.clean_up().await;
+    }
+    let stray = run_with_a_stray(&bench, "KillMode=mixed\n").await;
+    bench.stop("a.service").await;
+    assert!(!runs(stray.0), "the first signal was for the main process alone");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_left_alone_stays_in_its_control_group() {
+    let bench = Bench::new().await;
+    if bench.manager.tracking() != Tracking::ControlGroups {
+        return bench.clean_up().await;
+    }
+    let stray = run_with_a_stray(&bench, "KillMode=process\n").await;
+    bench.stop("a.service").await;
+    assert!(runs(stray.0));
+    assert_eq!(bench.groups().len(), 1);
+    bench.start("a.service").await.expect("it starts beside it");
+    let second = self::stray(&bench, 2).await;
+    assert_eq!(bench.groups().len(), 2, "each run has a group of its own");
+    bench.stop("a.service").await;
+    for stray in [stray, second] {
+        signal(stray.0, "KILL");
+        wait_until("it has ended", async || !runs(stray.0)).await;
+    }
+    bench.clean_up().await;
+}

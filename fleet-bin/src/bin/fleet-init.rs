@@ -1,0 +1,8 @@
+//! The init whose state follows from a graph. See `docs/init.md`.
+
+use std::env;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fleet_bin::fleet_init::run(env::args_os().collect())
+}

@@ -1,0 +1,53 @@
+//! `check`: all that is wrong in the files of a system.
+
+use std::io::{self, Write};
+
+use fleet_unitfile::Severity;
+
+use super::args::CheckArgs;
+use super::files::{self, Files};
+use crate::findings::Finding;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::output::Output;
+
+/// Runs the command.
+pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
+    let read = files::read(&args.paths)?;
+    let mut output = Output::on_stdout(args.output);
+    let findings = read.findings();
+    for (finding, excerpt) in &findings {
+        output.record(finding, &with_excerpt(finding, excerpt))?;
+    }
+    output.finish()?;
+    tell(&read);
+    let errors = findings.iter().filter(|(it, _)| it.severity == Severity::Error).count();
+    match errors {
+        0 => Ok(()),
+        1 => Err(CliError::failed("there is 1 error")),
+        _ => Err(CliError::failed(format!("there are {errors} errors"))),
+    }
+}
+
+/// A finding with the lines that show where it is, before what to write instead.
+fn with_excerpt(finding: &Finding, excerpt: &str) -> String {
+    let text = finding.to_string();
+    let (message, help) = text.split_once('\n').unwrap_or((&text, ""));
+    format!("{message}\n{excerpt}\n{help}\n")
+}
+
+/// Says on standard error what was read and what was not.
+fn tell(read: &Files) {
+    let mut to = io::stderr();
+    for other in &read.others {
+        let name = other.display();
+        let text = "passed over: unit files end in .unit, and the settings are in init.conf";
+        let _unread = writeln!(to, "{name}: {text}").is_err();
+    }
+    if read.graph.is_some() {
+        let units = match read.sources.stanzas.len() {
+            1 => "1 unit".to_owned(),
+            units => format!("{units} units"),
+        };
+        let _unread = writeln!(to, "ok: {units}").is_err();
+    }
+}

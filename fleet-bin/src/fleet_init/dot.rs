@@ -1,0 +1,84 @@
+//! `graph`: the units and their dependencies as a picture, in the language of Graphviz.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use fleet_core::graph::{EdgeKind, Graph, Name, Target, Unit};
+
+use super::args::GraphArgs;
+use super::files;
+use super::waves::waves;
+use crate::fleetctl::error::CliError;
+
+/// Runs the command.
+pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
+    let read = files::read(&args.paths)?;
+    let (graph, goal) = read.whole(args.goal.as_ref())?;
+    Ok(io::stdout().write_all(draw(graph, goal.as_ref()).as_bytes())?)
+}
+
+/// Each unit as a node, each dependency as an arrow to what is depended on. What the goal does not
+/// need is grey.
+fn draw(graph: &Graph, goal: Option<&Target>) -> String {
+    let starts = goal.map(|goal| waves(graph, goal, &BTreeSet::new()));
+    let needed: Option<BTreeSet<&Name>> =
+        starts.as_ref().map(|starts| starts.iter().map(|start| &start.unit.name).collect());
+    let is_needed = |unit: &Unit| needed.as_ref().is_none_or(|needed| needed.contains(&unit.name));
+    let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
+    for unit in graph.units() {
+        let is_goal = goal.is_some_and(|goal| unit.provides.contains(goal));
+        let look = match (is_goal, unit.is_virtual()) {
+            (true, _) => ", peripheries=2",
+            (_, true) => ", style=rounded",
+            _ => "",
+        };
+        let colour = if is_needed(unit) { "" } else { ", color=grey, fontcolor=grey" };
+        line(&mut text, &format!("{} [label={}{look}{colour}]", id(unit), label(unit)));
+    }
+    for unit in graph.units() {
+        for (kind, on) in graph.dependencies(&unit.name) {
+            let colour = if is_needed(unit) { "" } else { ", color=grey" };
+            line(&mut text, &format!("{} -> {} [style={}{colour}]", id(unit), id(on), style(kind)));
+        }
+    }
+    text + "}\n"
+}
+
+fn line(text: &mut String, what: &str) {
+    writeln!(text, "  {what};").expect("writing to a String cannot fail");
+}
+
+fn style(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::DependsOn => "bold",
+        EdgeKind::DependsMs => "solid",
+        EdgeKind::WaitsFor => "dashed",
+        EdgeKind::Pulls => "dotted, arrowhead=empty",
+        EdgeKind::After => "dotted",
+    }
+}
+
+fn id(unit: &Unit) -> String {
+    quoted(unit.name.as_str())
+}
+
+/// The name, and below it the targets if they are others.
+fn label(unit: &Unit) -> String {
+    let name = unit.name.as_str();
+    let others = unit.provides.iter().filter(|target| target.as_str() != name);
+    let others: Vec<String> = others.map(|target| escaped(target.as_str())).collect();
+    if others.is_empty() {
+        return quoted(name);
+    }
+    format!("\"{}\\n({})\"", escaped(name), others.join(", "))
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", escaped(text))
+}
+
+/// Names have no quotes, but may have backslashes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+}

@@ -1,0 +1,132 @@
+//! The files of a system on this computer.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources};
+use fleet_core::graph::{Graph, Target};
+use fleet_unitfile::Severity;
+use rustix::fs::{Access, access};
+
+use crate::findings::Finding;
+use crate::fleetctl::error::CliError;
+
+/// What was read of the files that a person named.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// What they say.
+    pub(crate) sources: Sources,
+    /// The graph of the units, if nothing is wrong.
+    pub(crate) graph: Option<Graph>,
+    /// Names in directories that were passed over.
+    pub(crate) others: Vec<PathBuf>,
+}
+
+/// Reads files and directories.
+///
+/// # Errors
+///
+/// One of them cannot be read.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
+    let (mut files, mut others) = (Vec::new(), Vec::new());
+    for path in paths {
+        if path.is_dir() {
+            read_directory(path, &mut files, &mut others)?;
+        } else {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            files.push(read_file(path, Role::of(name).unwrap_or(Role::Units))?);
+        }
+    }
+    // A file that is named twice is there once.
+    files.sort_by(|one: &File, other| one.name.cmp(&other.name));
+    files.dedup_by(|one, other| one.name == other.name);
+    let mut sources = Sources::read(files);
+    sources.check_programs(|program| is_executable(Path::new(program)));
+    let graph = sources.graph();
+    Ok(Files { sources, graph, others })
+}
+
+impl Files {
+    /// All that is wrong or odd, each with the lines that show where.
+    pub(crate) fn findings(&self) -> Vec<(Finding, String)> {
+        let files = self.sources.files.iter().zip(&self.sources.diagnostics);
+        let findings = files.flat_map(|(file, diagnostics)| {
+            diagnostics.iter().map(|it| {
+                let finding = Finding {
+                    file: PathBuf::from(&file.name),
+                    line: it.location.line,
+                    column: it.location.column,
+                    severity: it.severity(),
+                    code: Some(it.code.as_str()),
+                    message: it.message.clone(),
+                    help: it.help.clone(),
+                };
+                (finding, it.excerpt(&file.source))
+            })
+        });
+        findings.collect()
+    }
+
+    /// The graph and the goal, which may be named on the command line.
+    ///
+    /// # Errors
+    ///
+    /// Something is wrong with the files, or there is no such goal.
+    pub(crate) fn whole(
+        &self,
+        goal: Option<&Target>,
+    ) -> Result<(&Graph, Option<Target>), CliError> {
+        let Some(graph) = &self.graph else {
+            let findings = self.findings().into_iter().map(|(finding, _)| finding);
+            let errors = findings.filter(|finding| finding.severity == Severity::Error);
+            let mut errors: Vec<CliError> = errors.map(|it| in_one(&it)).collect();
+            errors.insert(0, CliError::failed("the units are not fit for a graph"));
+            return Err(CliError::of_all(errors).err().unwrap_or_else(|| CliError::failed("")));
+        };
+        if let Some(goal) = goal.filter(|goal| graph.provider(goal).is_none()) {
+            let error = CliError::usage(format!("no unit provides the goal {goal}"));
+            return Err(error.help("name a target that a unit provides"));
+        }
+        let goal = goal.or(self.sources.settings().goal.as_ref());
+        Ok((graph, goal.cloned()))
+    }
+}
+
+fn in_one(finding: &Finding) -> CliError {
+    let text = finding.to_string();
+    let (message, help) = text.split_once("\nhelp: ").unwrap_or((&text, ""));
+    CliError::failed(message).help(help)
+}
+
+fn read_directory(
+    path: &Path,
+    files: &mut Vec<File>,
+    others: &mut Vec<PathBuf>,
+) -> Result<(), CliError> {
+    let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
+    for entry in fs::read_dir(path).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        match name.and_then(Role::of).filter(|_| !path.is_dir()) {
+            Some(role) => files.push(read_file(&path, role)?),
+            None if name.is_some_and(|name| name.starts_with('.')) => {}
+            None => others.push(path),
+        }
+    }
+    others.sort();
+    Ok(())
+}
+
+fn read_file(path: &Path, role: Role) -> Result<File, CliError> {
+    let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
+    let file = fs::File::open(path).map_err(cannot)?;
+    let mut source = Vec::new();
+    // One byte more than there may be is enough to be refused.
+    file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut source).map_err(cannot)?;
+    Ok(File { name: path.display().to_string(), role, source })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
