@@ -14,6 +14,7 @@
 
 mod adopt;
 mod cgroup;
+mod changes;
 mod child;
 mod command;
 mod compile;
