@@ -66,5 +66,6 @@ pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use tree::{UnitEntry, UnitTree};
 pub use unit_type::{UnitType, UnitTypeError};
 pub use value::{is_calendar, parse_bool};
+pub use variables::expand_variables;
 pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use write::{OptionError, OptionErrorKind};

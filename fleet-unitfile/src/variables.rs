@@ -1,6 +1,23 @@
 //! Environment variables in command lines: `$NAME` and `${NAME}`.
 
-/// The words that a word of a command becomes once its variables have their values.
+/// The words that a word of a command becomes once its variables have their values, by the rules
+/// of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
+///
+/// ```
+/// use fleet_unitfile::expand_variables;
+///
+/// let value = |name: &str| (name == "TWO").then_some("a 'b c'");
+/// assert_eq!(expand_variables("$TWO", value), ["a", "b c"]);
+/// assert_eq!(expand_variables("<${TWO}> $$", value), ["<a 'b c'> $"]);
+/// ```
+pub fn expand_variables<V: AsRef<str>>(
+    word: &str,
+    variable: impl Fn(&str) -> Option<V>,
+) -> Vec<String> {
+    put_in(word, &variable)
+}
+
+/// The same, for many words.
 pub(crate) fn put_in<V: AsRef<str>>(
     word: &str,
     variable: &impl Fn(&str) -> Option<V>,

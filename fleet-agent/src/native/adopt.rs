@@ -17,18 +17,19 @@ use std::io;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::{Kind, Name, Readiness, Restart, Run as Runs, TimeOuts, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::cgroup::Group;
-use super::compile::{Compiled, Host, compile};
+use super::compile::{Compiled, compile};
 use super::drive::Driver;
+use super::identity::Host;
 use super::life::ProcessId;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
 use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
-use super::spec::ServiceSpec;
 use super::supervise::Loaded;
 
 /// Reads one unit back, and takes hold of its processes; `None` when it was never loaded whole.
@@ -46,7 +47,7 @@ pub(crate) fn adopt(
         |bad| {
             // What an earlier version could run must at least be stopped by this one.
             tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
-            ServiceSpec::only_to_stop()
+            only_to_stop(unit)
         },
         |Compiled { spec, .. }| spec,
     ));
@@ -54,12 +55,27 @@ pub(crate) fn adopt(
     Ok(Some(Loaded { driver, hash: file.hash(), asked }))
 }
 
+/// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
+/// nothing else.
+fn only_to_stop(unit: &UnitName) -> Unit {
+    Unit {
+        name: Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph"),
+        kind: Kind::ForegroundSupervised(Readiness::Executed),
+        provides: Vec::new(),
+        edges: Vec::new(),
+        description: String::new(),
+        time_outs: TimeOuts::default(),
+        restart: Restart::never(),
+        run: Runs::default(),
+    }
+}
+
 /// Goes on with a run that was begun by another daemon, as is asked by now.
 pub(crate) fn resume(
     machine: &Arc<Machine>,
     unit: &UnitName,
     directory: &UnitDirectory,
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     asked: Asked,
     run: Run,
 ) -> io::Result<Driver> {
@@ -74,11 +90,7 @@ pub(crate) fn resume(
 
 type Running = Vec<(ProcessId, Watched)>;
 
-fn take_back(
-    machine: &Machine,
-    spec: Arc<ServiceSpec>,
-    run: &Run,
-) -> io::Result<(Service, Running)> {
+fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Service, Running)> {
     let now = machine.now();
     let mut service = Service::restore(spec, run.memory.clone(), now);
     let mut running = Vec::new();

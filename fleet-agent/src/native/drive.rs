@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::graph::{Command, Kind, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -25,13 +26,12 @@ use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Asked, Run, UnitDirectory};
 use super::service::Service;
 use super::signals::{Sig, short_name};
-use super::spec::{Command, ServiceSpec};
 use super::sweep::{Targets, sweep};
 
 /// One unit with its processes.
 pub(crate) struct Driver {
     pub(crate) service: Service,
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     machine: Arc<Machine>,
     unit: UnitName,
     directory: UnitDirectory,
@@ -65,7 +65,7 @@ impl Driver {
         unit: &UnitName,
         directory: &UnitDirectory,
         log: Arc<Log>,
-        spec: Arc<ServiceSpec>,
+        spec: Arc<Unit>,
     ) -> Self {
         Self {
             service: Service::new(Arc::clone(&spec)),
@@ -113,7 +113,7 @@ impl Driver {
     }
 
     /// From now on the unit is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.service.replace(Arc::clone(&spec));
         self.spec = spec;
     }
@@ -203,8 +203,10 @@ impl Driver {
         self.group = self.machine.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
-        self.owner =
-            look_up(&self.spec.context).ok().and_then(|identity| identity.uid).unwrap_or(0);
+        self.owner = look_up(&self.spec.run.surroundings)
+            .ok()
+            .and_then(|identity| identity.uid)
+            .unwrap_or(0);
         self.listen();
     }
 
@@ -220,7 +222,7 @@ impl Driver {
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {
-            let (context, log) = (&self.spec.context, self.log.path());
+            let (context, log) = (&self.spec.run.surroundings, self.log.path());
             spawn(command, context, log, self.group.as_ref(), &self.machine.environment, &extra)
         });
         match started {
@@ -268,7 +270,7 @@ impl Driver {
         if self.notify.is_some() {
             variables.push((NOTIFY_SOCKET, address(&self.invocation)));
         }
-        if let (Role::Main, Some(span)) = (role, self.spec.watchdog) {
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
             variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
         }
         let memory = self.service.memory();
@@ -321,7 +323,7 @@ impl Driver {
     /// Takes away what a run that is over needs no more.
     fn end_run(&mut self) {
         self.notify = None;
-        if let Some(path) = &self.spec.pid_file {
+        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
             // It names nobody now. Most services take it away themselves.
             drop(std::fs::remove_file(path));
         }

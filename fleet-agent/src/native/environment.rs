@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::context::is_variable;
+use fleet_core::graph::Surroundings;
+
 use super::identity::User;
-use super::spec::Context;
 
 /// Where programs are looked for that are not named by their path, as systemd does.
 pub(crate) const SEARCH_PATH: [&str; 6] =
@@ -23,7 +23,7 @@ pub(crate) const SEARCH_PATH: [&str; 6] =
 /// | 6 | what `UnsetEnvironment=` names is taken away |
 /// | 7 | `INVOCATION_ID`, and those that tell a command of its service: `extra` |
 pub(crate) fn collect(
-    context: &Context,
+    surroundings: &Surroundings,
     passed: &[(String, String)],
     user: Option<&User>,
     extra: &[(&str, String)],
@@ -33,25 +33,22 @@ pub(crate) fn collect(
     if let Some(user) = user {
         all.extend(user.variables());
     }
-    for name in &context.pass_environment {
+    for name in &surroundings.pass_environment {
         if let Ok(value) = std::env::var(name) {
             all.insert(name.clone(), value);
         }
     }
-    all.extend(context.environment.iter().cloned());
-    for file in &context.environment_files {
+    all.extend(surroundings.environment.iter().cloned());
+    for file in &surroundings.environment_files {
         match std::fs::read_to_string(&file.path) {
             Ok(text) => all.extend(parse_file(&text)),
             Err(error) if file.optional && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(format!(
-                    "cannot read EnvironmentFile={}: {error}",
-                    file.path.display()
-                ));
+                return Err(format!("cannot read EnvironmentFile={}: {error}", file.path));
             }
         }
     }
-    for unset in &context.unset_environment {
+    for unset in &surroundings.unset_environment {
         match unset.split_once('=') {
             Some((name, value)) if all.get(name).is_some_and(|set| set == value) => {
                 all.remove(name);
@@ -90,6 +87,12 @@ pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
         rest = after;
     }
     variables
+}
+
+/// Whether a text may be the name of a variable.
+fn is_variable(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Reads a value up to the end of its line, and returns what comes after.
@@ -162,13 +165,13 @@ mod tests {
 
     #[test]
     fn later_sources_win_and_unset_wins_over_all_but_the_identity() {
-        let context = Context {
+        let surroundings = Surroundings {
             environment: vec![("A".into(), "unit".into()), ("B".into(), "b".into())],
             unset_environment: vec!["B".into(), "A=other".into(), "INVOCATION_ID".into()],
-            ..Context::default()
+            ..Surroundings::default()
         };
         let passed = [("A".to_owned(), "machine".to_owned())];
-        let all = collect(&context, &passed, None, &[("INVOCATION_ID", "7".into())]);
+        let all = collect(&surroundings, &passed, None, &[("INVOCATION_ID", "7".into())]);
         let all = all.expect("no file is read");
         let of = |name: &str| all.get(name).map(String::as_str);
         assert_eq!((of("A"), of("B"), of("INVOCATION_ID")), (Some("unit"), None, Some("7")));

@@ -1,9 +1,25 @@
 //! Users and groups: who the supervisor is, and who a unit's processes are to be.
 
+use std::collections::BTreeSet;
+
+use fleet_core::graph::Surroundings;
+use fleet_core::graph::systemd::Site;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
-use super::compile::Host;
-use super::spec::Context;
+use super::facts::facts;
+
+/// Who the supervisor is, which decides what it can do for a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Whether it may become another user.
+    pub(crate) root: bool,
+    /// Its own user, by name and by number.
+    pub(crate) users: Vec<String>,
+    /// Its own group, by name and by number.
+    pub(crate) groups: Vec<String>,
+    /// What specifiers stand for, and what the operator accepts.
+    pub(crate) site: Site,
+}
 
 /// The user that a process is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +50,8 @@ impl User {
     }
 }
 
-/// Who the supervisor itself is.
-pub(crate) fn host() -> Host {
+/// Who the supervisor itself is, with the options that its operator accepts.
+pub(crate) fn host(accept: BTreeSet<String>) -> Host {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten().map(|account| account.name);
     let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
@@ -43,13 +59,14 @@ pub(crate) fn host() -> Host {
         root: uid.is_root(),
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
+        site: Site { facts: facts(), accept },
     }
 }
 
 /// Looks up the user and the group of a unit, in this machine's accounts as they are now.
-pub(crate) fn look_up(context: &Context) -> Result<Identity, String> {
+pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, String> {
     let mut identity = Identity::default();
-    if let Some(name) = &context.user {
+    if let Some(name) = &surroundings.user {
         let account = account(name).ok_or_else(|| format!("there is no user {name:?} here"))?;
         identity.uid = Some(account.uid.as_raw());
         identity.gid = Some(account.gid.as_raw());
@@ -59,7 +76,7 @@ pub(crate) fn look_up(context: &Context) -> Result<Identity, String> {
             shell: account.shell.to_string_lossy().into_owned(),
         });
     }
-    if let Some(name) = &context.group {
+    if let Some(name) = &surroundings.group {
         let gid = group(name).ok_or_else(|| format!("there is no group {name:?} here"))?;
         identity.gid = Some(gid);
     }

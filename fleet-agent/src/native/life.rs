@@ -1,11 +1,11 @@
 //! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it
 //! may want done.
 
+use fleet_core::graph::Command;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{End, Outcome};
 use super::signals::Sig;
-use super::spec::Command;
 
 /// Where a service is in its life; the names are systemd's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

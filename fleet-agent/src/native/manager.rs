@@ -1,5 +1,6 @@
 //! The service manager that runs units itself.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use tokio::task::AbortHandle;
 
 use super::adopt::{adopt, is_stale};
 use super::cgroup::Groups;
-use super::compile::{Host, compile};
-use super::identity::host;
+use super::compile::compile;
+use super::identity::{Host, host};
 use super::journal;
 use super::machine::Machine;
 use super::proc::boot_id;
@@ -40,6 +41,9 @@ pub struct NativeConfig {
     /// Whether each run of a unit gets a control group of its own where that is possible, as it is
     /// for root, and for others in a group that was delegated to them.
     pub control_groups: bool,
+    /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
+    /// for them. It then runs as if they did not stand there, and the log says so.
+    pub accept: BTreeSet<String>,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -55,6 +59,7 @@ impl NativeConfig {
             directory: directory.into(),
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
+            accept: BTreeSet::new(),
             control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
@@ -70,34 +75,19 @@ impl NativeConfig {
 ///
 /// # Options
 ///
-/// In `[Service]`, and with systemd's meaning:
+/// Unit files are read by [`fleet_core::graph::systemd`]: each option has systemd's meaning, or is
+/// refused with its line, the reason and what to write instead. Nothing runs with more rights than
+/// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
+/// this manager does not do all by itself, and refuses the rest likewise:
 ///
-/// - `Type=`: `simple` and `exec`, whose start is over once the program was executed; `oneshot`;
-///   `notify` and `notify-reload`; `forking` with `PIDFile=`, for no main process is guessed.
-/// - `ExecStartPre=`, `ExecStart=`, `ExecStartPost=`, `ExecReload=`, `ExecStop=`, `ExecStopPost=`:
-///   words, quotes, `$VARIABLES`, `;` and specifiers; the prefixes `-`, `@`, `:`, and `+`, `!`,
-///   `!!` where they change nothing.
-/// - `NotifyAccess=`, `WatchdogSec=`, `WatchdogSignal=`, `TimeoutAbortSec=`, `ReloadSignal=`,
-///   `RuntimeMaxSec=`.
-/// - `RemainAfterExit=`, `SuccessExitStatus=`, `Restart=`, `RestartSec=`,
-///   `RestartPreventExitStatus=`, `RestartForceExitStatus=`.
-/// - `StartLimitIntervalSec=` and `StartLimitBurst=`, which may also stand in `[Unit]`. A start
-///   that a person asks for begins a new count.
-/// - `TimeoutStartSec=`, `TimeoutStopSec=`, `TimeoutSec=`.
-/// - `KillMode=`, `SendSIGKILL=`, `SendSIGHUP=`, and `KillSignal=`, `FinalKillSignal=` without
-///   real-time signals.
-/// - `Environment=`, `EnvironmentFile=`, `PassEnvironment=`, `UnsetEnvironment=`. Fleet's own
-///   variables are not handed down otherwise.
-/// - `WorkingDirectory=`, `UMask=`.
-/// - `User=` and `Group=`: any for root, otherwise only one's own. Supplementary groups
-///   are given up.
-/// - `StandardOutput=` and `StandardError=`: `journal`, `null`, `inherit`. Standard input is always
-///   empty.
+/// - Targets are not run. No conditions are checked, no limits are set, and no resources are kept
+///   to; `Nice=`, `OOMScoreAdjust=`, `SupplementaryGroups=` and `RestartSteps=` are refused.
+/// - `User=` and `Group=` can be any for root, otherwise only one's own. Supplementary groups
+///   are given up. The prefixes `+`, `!`, `!!` are taken where they change nothing.
 ///
-/// Words for people, `[Install]`, `X-…` and the order and dependencies between units mean nothing
-/// here; they are listed in the daemon's log when a unit is loaded. Everything else is refused with
-/// its line, above all what would confine a process: nothing runs with more rights than it asks
-/// for. Units of other types are refused.
+/// What units say of one another orders nothing here: each is run when it is asked for, as the
+/// daemon's log says when a unit is loaded. Fleet's own variables are not handed down. A start that
+/// a person asks for begins a new count for `StartLimitBurst=`.
 ///
 /// # Processes
 ///
@@ -157,7 +147,7 @@ impl NativeManager {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
             machine,
             handles: Handles::default(),
-            host: host(),
+            host: host(config.accept),
         };
         manager.take_back(&units).map_err(io_error("read the records of units"))?;
         Ok(Arc::new(manager))
@@ -261,9 +251,10 @@ impl ServiceManager for NativeManager {
             line: bad.line,
             problem: bad.problem,
         })?;
-        if !compiled.inert.is_empty() && self.handle(unit).is_none() {
-            let options = compiled.inert.join(", ");
-            tracing::warn!(%unit, options, "options that mean nothing without systemd");
+        if self.handle(unit).is_none() {
+            for notice in &compiled.notices {
+                tracing::warn!(%unit, notice, "an option is not what it is under systemd");
+            }
         }
         let spec = Arc::new(compiled.spec);
         loop {

@@ -3,7 +3,7 @@
 //! ```text
 //! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
 //!    │                                               │
-//!    │ compile: unit file -> spec (pure)             ├──> process, child  start
+//!    │ compile: unit file -> unit of the graph       ├──> process, child  start
 //!    │                                               ├──> sweep, cgroup   signal, wait
 //!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
 //! ```
@@ -12,18 +12,18 @@
 //! by the clock, followers of a log by inotify. How large logs are, and when they were written, is
 //! the one thing that is looked at now and then, and only while something runs.
 
+mod abilities;
+#[cfg(test)]
+mod abilities_tests;
 mod adopt;
 mod cgroup;
 mod changes;
 mod child;
-mod command;
 mod compile;
-#[cfg(test)]
-mod compile_tests;
-mod context;
 mod drive;
 mod environment;
 mod exit;
+mod facts;
 mod identity;
 mod journal;
 mod life;
@@ -33,7 +33,6 @@ mod manager;
 mod moments;
 mod notice;
 mod notify;
-mod options;
 mod outcome;
 mod pidfile;
 mod proc;
@@ -43,7 +42,6 @@ mod service;
 #[cfg(test)]
 mod service_tests;
 mod signals;
-mod spec;
 mod start_limit;
 mod supervise;
 mod sweep;

@@ -2,10 +2,10 @@
 //! started again.
 
 use fleet_core::ExitStatus;
+use fleet_core::graph::{Kind, RestartWhen, Signal, StatusSet, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::signals::Sig;
-use super::spec::{Kind, RestartPolicy, ServiceSpec, StatusSet};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,28 +83,38 @@ impl End {
 
     fn is_in(self, set: &StatusSet) -> bool {
         match self {
-            Self::Code(code) => set.codes.contains(&code),
-            Self::Signal(signal) | Self::Dumped(signal) => set.signals.contains(&signal),
+            Self::Code(code) => u8::try_from(code).is_ok_and(|code| set.codes.contains(&code)),
+            Self::Signal(number) | Self::Dumped(number) => {
+                is_among(number, set.signals.iter().copied())
+            }
             Self::Unseen | Self::NeverWas => false,
         }
     }
 
     /// A long-lived process that is asked to go may let the signal end it.
     fn is_polite(self) -> bool {
-        let polite = ["SIGHUP", "SIGINT", "SIGTERM", "SIGPIPE"];
-        let polite = polite.iter().filter_map(|name| Sig::parse(name)).map(Sig::number);
-        matches!(self, Self::Signal(signal) if polite.into_iter().any(|number| number == signal))
+        let polite = ["HUP", "INT", "TERM", "PIPE"].into_iter().filter_map(Signal::parse);
+        matches!(self, Self::Signal(number) if is_among(number, polite))
     }
 }
 
+fn is_among(number: i32, mut signals: impl Iterator<Item = Signal>) -> bool {
+    signals.any(|signal| Sig::from(signal).number() == number)
+}
+
+/// Whether starting it is running it to its end.
+pub(crate) fn is_oneshot(spec: &Unit) -> bool {
+    matches!(spec.kind, Kind::Oneshot { .. })
+}
+
 /// What the end of the main process means.
-pub(crate) fn main_outcome(spec: &ServiceSpec, end: End) -> Outcome {
-    let clean = end.is_in(&spec.success) || (spec.kind != Kind::Oneshot && end.is_polite());
+pub(crate) fn main_outcome(spec: &Unit, end: End) -> Outcome {
+    let clean = end.is_in(&spec.run.success) || (!is_oneshot(spec) && end.is_polite());
     if clean { Outcome::Success } else { end.as_command() }
 }
 
 /// Whether a service that ended by itself is started again.
-pub(crate) fn shall_restart(spec: &ServiceSpec, outcome: Outcome, exit: Option<End>) -> bool {
+pub(crate) fn shall_restart(spec: &Unit, outcome: Outcome, exit: Option<End>) -> bool {
     let restart = &spec.restart;
     if exit.is_some_and(|end| end.is_in(&restart.prevent)) {
         return false;
@@ -112,14 +122,14 @@ pub(crate) fn shall_restart(spec: &ServiceSpec, outcome: Outcome, exit: Option<E
     if exit.is_some_and(|end| end.is_in(&restart.force)) {
         return true;
     }
-    match restart.policy {
-        RestartPolicy::No => false,
-        RestartPolicy::OnWatchdog => outcome == Outcome::Watchdog,
-        RestartPolicy::Always => true,
-        RestartPolicy::OnSuccess => outcome == Outcome::Success,
-        RestartPolicy::OnFailure => outcome != Outcome::Success,
-        RestartPolicy::OnAbnormal => !matches!(outcome, Outcome::Success | Outcome::ExitCode),
-        RestartPolicy::OnAbort => {
+    match restart.when {
+        RestartWhen::Never => false,
+        RestartWhen::OnWatchdog => outcome == Outcome::Watchdog,
+        RestartWhen::Always => true,
+        RestartWhen::OnSuccess => outcome == Outcome::Success,
+        RestartWhen::OnFailure => outcome != Outcome::Success,
+        RestartWhen::OnAbnormal => !matches!(outcome, Outcome::Success | Outcome::ExitCode),
+        RestartWhen::OnAbort => {
             matches!(outcome, Outcome::Signal | Outcome::CoreDump | Outcome::Unseen)
         }
     }

@@ -7,15 +7,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
+use fleet_core::graph::{Command, Output, Place, Surroundings};
 use tokio::process::{Child, Command as Process};
 
 use super::cgroup::Group;
 use super::child::Preparation;
-use super::command::expand_arguments;
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
 use super::outcome::End;
-use super::spec::{Command, Context, Output, Place};
 
 /// Why a process could not be started: for a person, and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,24 +38,24 @@ const USER: i32 = 217;
 /// open are not handed down: the standard library opens them so that they close on execution.
 pub(crate) fn spawn(
     command: &Command,
-    context: &Context,
+    surroundings: &Surroundings,
     log: &Path,
     group: Option<&Group>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnProblem> {
-    let identity = look_up(context).map_err(|words| SpawnProblem::new(USER, words))?;
-    let environment = collect(context, passed, identity.user.as_ref(), extra)
+    let identity = look_up(surroundings).map_err(|words| SpawnProblem::new(USER, words))?;
+    let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
         .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
-    let directory = working_directory(context, &identity)?;
+    let directory = working_directory(surroundings, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
     let mut process = Process::new(program);
-    process.args(expand_arguments(command, &environment));
+    process.args(command.arguments_with(|name| environment.get(name)));
     // systemd tells a program the name that the unit file calls it by.
     process.arg0(command.name.as_ref().unwrap_or(&command.program));
     process.env_clear().envs(&environment).current_dir(directory);
     process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
-    let (output, error) = outputs(context, log)?;
+    let (output, error) = outputs(surroundings, log)?;
     process.stdout(output).stderr(error);
     if let Some(gid) = identity.gid {
         process.gid(gid);
@@ -64,7 +63,7 @@ pub(crate) fn spawn(
     if let Some(uid) = identity.uid {
         process.uid(uid);
     }
-    preparation(context, group)?.apply(&mut process);
+    preparation(surroundings, group)?.apply(&mut process);
     process.spawn().map_err(|error| SpawnProblem::spawn(command, &error))
 }
 
@@ -79,11 +78,14 @@ pub(crate) fn end_of(status: ExitStatus) -> End {
 }
 
 /// What the child sees to itself.
-fn preparation(context: &Context, group: Option<&Group>) -> Result<Preparation, SpawnProblem> {
+fn preparation(
+    surroundings: &Surroundings,
+    group: Option<&Group>,
+) -> Result<Preparation, SpawnProblem> {
     let group = group.map(Group::open).transpose().map_err(|error| {
         SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
     })?;
-    Ok(Preparation { group, umask: context.umask })
+    Ok(Preparation { group, umask: surroundings.umask })
 }
 
 /// Finds a program; one without a path in the places that systemd searches.
@@ -103,10 +105,13 @@ fn runnable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
-fn working_directory(context: &Context, identity: &Identity) -> Result<PathBuf, SpawnProblem> {
-    let wanted = match &context.directory.place {
+fn working_directory(
+    surroundings: &Surroundings,
+    identity: &Identity,
+) -> Result<PathBuf, SpawnProblem> {
+    let wanted = match &surroundings.directory.place {
         Place::Root => return Ok(PathBuf::from("/")),
-        Place::At(path) => path.clone(),
+        Place::At(path) => PathBuf::from(path),
         Place::Home => {
             let home = identity.user.as_ref().map(|user| user.home.clone()).or_else(own_home);
             PathBuf::from(home.unwrap_or_else(|| "/".to_owned()))
@@ -114,7 +119,7 @@ fn working_directory(context: &Context, identity: &Identity) -> Result<PathBuf, 
     };
     match std::fs::metadata(&wanted) {
         Ok(metadata) if metadata.is_dir() => Ok(wanted),
-        _ if context.directory.optional => Ok(PathBuf::from("/")),
+        _ if surroundings.directory.optional => Ok(PathBuf::from("/")),
         Ok(_) => Err(SpawnProblem::new(
             CHDIR,
             format!("WorkingDirectory={} is not a directory", wanted.display()),
@@ -126,14 +131,37 @@ fn working_directory(context: &Context, identity: &Identity) -> Result<PathBuf, 
     }
 }
 
-fn outputs(context: &Context, log: &Path) -> Result<(Stdio, Stdio), SpawnProblem> {
-    let open = |output: Output| match output {
-        Output::Null => Ok(Stdio::null()),
-        Output::Log => append(log).map(Stdio::from).map_err(|error| {
-            SpawnProblem::new(STDOUT, format!("cannot open the log {}: {error}", log.display()))
-        }),
+fn outputs(surroundings: &Surroundings, log: &Path) -> Result<(Stdio, Stdio), SpawnProblem> {
+    let (output, error) = (&surroundings.output, surroundings.error.as_ref());
+    let opened = open_output(output, log)?;
+    let is_same = error.is_none_or(|error| error == output);
+    // One file has one end, wherever both of its writers are.
+    let both = if is_same { opened.as_ref().map(File::try_clone).transpose() } else { Ok(None) };
+    let second = match error {
+        Some(error) if !is_same => open_output(error, log)?,
+        _ => both.map_err(|error| SpawnProblem::new(STDOUT, error.to_string()))?,
     };
-    Ok((open(context.output)?, open(context.error.unwrap_or(context.output))?))
+    let stdio = |file: Option<File>, output: &Output| match (file, output) {
+        (Some(file), _) => Stdio::from(file),
+        (None, Output::Inherit) => Stdio::inherit(),
+        (None, _) => Stdio::null(),
+    };
+    Ok((stdio(opened, output), stdio(second, error.unwrap_or(output))))
+}
+
+/// The file that output goes to, if it goes to one.
+fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem> {
+    let new = || OpenOptions::new().write(true).create(true).clone();
+    let (path, opened) = match output {
+        Output::Null | Output::Inherit => return Ok(None),
+        Output::Log => (log, append(log)),
+        Output::Append(path) => (Path::new(path), append(Path::new(path))),
+        Output::File(path) => (Path::new(path), new().truncate(false).open(path)),
+        Output::Truncate(path) => (Path::new(path), new().truncate(true).open(path)),
+    };
+    opened.map(Some).map_err(|error| {
+        SpawnProblem::new(STDOUT, format!("cannot open {} to write: {error}", path.display()))
+    })
 }
 
 /// Opens a log so that every write goes to its end, wherever that is.

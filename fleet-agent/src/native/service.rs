@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::{AfterExit, Command, Kind, Unit};
 
 use super::life::{Action, Memory, Phase, ProcessId, Role};
-use super::outcome::{End, Outcome, main_outcome};
-use super::spec::{Command, Kind, ServiceSpec};
+use super::outcome::{End, Outcome, is_oneshot, main_outcome};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -36,7 +36,7 @@ const PATIENCE_AFTER_SIGKILL: Duration = Duration::from_secs(10);
 /// The state machine of one service.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     now: Memory,
     /// Whether the last signal has reached everybody and none of them is left.
     swept: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Service {
 
 impl Service {
     /// A service that never ran.
-    pub(crate) fn new(spec: Arc<ServiceSpec>) -> Self {
+    pub(crate) fn new(spec: Arc<Unit>) -> Self {
         Self {
             spec,
             now: Memory::default(),
@@ -76,7 +76,7 @@ impl Service {
     /// A service as it was when another daemon last wrote it down. Time limits begin anew.
     ///
     /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
-    pub(crate) fn restore(spec: Arc<ServiceSpec>, memory: Memory, now: Timestamp) -> Self {
+    pub(crate) fn restore(spec: Arc<Unit>, memory: Memory, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.now = memory;
         if service.is_up() {
@@ -98,7 +98,7 @@ impl Service {
     }
 
     /// From now on the service is run by another unit file.
-    pub(crate) fn replace(&mut self, spec: Arc<ServiceSpec>) {
+    pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.spec = spec;
     }
 
@@ -161,7 +161,8 @@ impl Service {
         match self.now.spawning.take() {
             Some(Role::Main) => {
                 self.now.main = Some(process);
-                if self.now.phase == Phase::Start && self.spec.kind == Kind::Simple {
+                let is_ready = matches!(self.spec.kind, Kind::ForegroundSupervised(_));
+                if self.now.phase == Phase::Start && is_ready {
                     self.enter_list(Phase::StartPost, now);
                 }
             }
@@ -229,14 +230,14 @@ impl Service {
         self.blame(Outcome::Timeout);
         match self.now.phase {
             Phase::Running => self.enter_list(Phase::Stop, now),
-            Phase::StopSigterm | Phase::StopWatchdog if self.spec.kill.send_sigkill => {
+            Phase::StopSigterm | Phase::StopWatchdog if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::StopSigkill, now);
             }
             Phase::StopWatchdog | Phase::StopSigterm | Phase::StopSigkill => {
                 self.enter_stop_post(now);
             }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
-            Phase::FinalSigterm if self.spec.kill.send_sigkill => {
+            Phase::FinalSigterm if self.spec.run.kill.send_sigkill => {
                 self.signal(Phase::FinalSigkill, now);
             }
             Phase::FinalSigterm | Phase::FinalSigkill => self.finish(now),
@@ -254,7 +255,7 @@ impl Service {
     fn begin(&mut self, now: Timestamp) {
         self.now.stop_asked = false;
         self.now.again = false;
-        if !self.limit.allows(self.spec.start_limit, now) {
+        if !self.limit.allows(self.spec.restart.limit, now) {
             self.now.outcome = Some(Outcome::StartLimitHit);
             return self.enter(Phase::Failed, now);
         }
@@ -286,7 +287,7 @@ impl Service {
     /// Runs the next command of the phase, or goes on to what follows its last.
     fn run_next(&mut self, now: Timestamp) {
         if let Some(command) = self.commands().get(self.now.step) {
-            let is_main = self.now.phase == Phase::Start && self.spec.kind != Kind::Forking;
+            let is_main = self.now.phase == Phase::Start && !self.forks();
             let role = if is_main { Role::Main } else { Role::Control };
             let command = command.clone();
             self.now.spawning = Some(role);
@@ -295,7 +296,7 @@ impl Service {
         }
         match self.now.phase {
             Phase::StartPre => self.enter_list(Phase::Start, now),
-            Phase::Start if self.spec.kind == Kind::Forking => self.await_main(now),
+            Phase::Start if self.forks() => self.await_main(now),
             Phase::Start => self.enter_list(Phase::StartPost, now),
             Phase::StartPost => self.enter_running(now),
             Phase::Reload => self.end_commands_of_reload(now),
@@ -311,7 +312,7 @@ impl Service {
         } else if self.now.main.is_some() {
             self.watch(now);
             self.enter(Phase::Running, now);
-        } else if self.spec.remain_after_exit {
+        } else if self.remains() {
             self.enter(Phase::Exited, now);
         } else {
             self.enter_list(Phase::Stop, now);
@@ -323,14 +324,14 @@ impl Service {
         let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
         // One that is to say when it is ready must live until then.
-        let promises = matches!(self.spec.kind, Kind::Notify | Kind::Forking);
+        let promises = self.forks() || self.spec.kind == Kind::ForegroundNotified;
         let breaks_off = self.now.phase == Phase::Start && promises;
         let good = outcome == Outcome::Success;
         let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
         self.blame(outcome);
         match self.now.phase {
             Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
-            Phase::Start if self.spec.kind == Kind::Oneshot => {
+            Phase::Start if is_oneshot(&self.spec) => {
                 self.now.step += 1;
                 self.run_next(now);
             }
@@ -381,13 +382,10 @@ impl Service {
     }
 
     fn commands(&self) -> &[Command] {
-        let commands = &self.spec.commands;
+        let commands = &self.spec.run;
         match self.now.phase {
             Phase::StartPre => &commands.start_pre,
-            Phase::Start => match self.spec.kind {
-                Kind::Oneshot => &commands.start,
-                _ => &commands.start[..commands.start.len().min(1)],
-            },
+            Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,
             Phase::Reload => &commands.reload,
             Phase::Stop => &commands.stop,
@@ -399,23 +397,36 @@ impl Service {
     /// The command that the main process is: of a oneshot the one whose turn it is.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.now.phase == Phase::Start { self.now.step } else { 0 };
-        self.spec.commands.start.get(step)
+        self.spec.run.start.get(step)
     }
 
     fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
         let limit = match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.timeout_start,
+            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.time_outs.start,
             Phase::Running => return self.runs_until,
-            phase if phase.is_reloading() => self.spec.timeout_reload,
-            Phase::StopWatchdog => self.spec.abort.time_out,
+            phase if phase.is_reloading() => self.spec.time_outs.reload,
+            Phase::StopWatchdog => self.spec.run.abort.time_out,
             Phase::AutoRestart => Some(self.spec.restart.delay),
             Phase::StopSigkill | Phase::FinalSigkill => {
-                self.spec.timeout_stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
+                self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }
-            phase if phase.is_stopping() => self.spec.timeout_stop,
+            phase if phase.is_stopping() => self.spec.time_outs.stop,
             _ => None,
         };
         limit.map(|limit| now.after(limit))
+    }
+
+    /// Whether its command ends, and leaves the main process behind.
+    fn forks(&self) -> bool {
+        matches!(self.spec.kind, Kind::BackgroundPidfile { .. })
+    }
+
+    /// Whether it is up with nothing running, once its main process has ended well.
+    fn remains(&self) -> bool {
+        match self.spec.kind {
+            Kind::Oneshot { remain } => remain,
+            _ => self.spec.run.after_exit == AfterExit::Remains,
+        }
     }
 
     /// Whether it does nothing, and will not by itself.

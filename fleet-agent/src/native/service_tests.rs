@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::Unit;
 use proptest::prelude::*;
 
-use super::compile::{Host, compile};
+use super::compile::compile;
+use super::identity::Host;
 use super::life::{Action, Phase, ProcessId, Role};
 use super::notice::Notice;
 use super::outcome::{End, Outcome};
 use super::service::Service;
-use super::spec::ServiceSpec;
 use super::words::state_of;
 
-pub(super) fn spec(service: &str) -> Arc<ServiceSpec> {
+pub(super) fn spec(service: &str) -> Arc<Unit> {
     let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
-    let host = Host { root: true, users: vec!["root".into()], groups: vec!["root".into()] };
+    let host = Host::of_a_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
     Arc::new(compiled.expect("it can be obeyed").spec)
@@ -217,27 +218,15 @@ fn a_start_that_takes_too_long() {
 
 #[test]
 fn kill_modes() {
-    for mode in ["mixed", "process", "none"] {
+    for (mode, expected) in [("mixed", 2), ("process", 1)] {
         let mut life = Life::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
-        life.start().stop();
-        if mode != "none" {
-            life.main(End::Signal(15));
-        }
+        life.start().stop().main(End::Signal(15));
         if mode == "mixed" {
             life.gone();
         }
         assert_eq!(life.service.memory().phase, Phase::Dead, "{}", life.story());
         let signals = life.story().matches("signal-").count();
-        assert_eq!(
-            signals,
-            match mode {
-                "mixed" => 2,
-                "process" => 1,
-                _ => 0,
-            },
-            "{}",
-            life.story()
-        );
+        assert_eq!(signals, expected, "{}", life.story());
     }
 }
 
@@ -361,7 +350,7 @@ fn services() -> impl Strategy<Value = String> {
         ],
         0..=12,
     );
-    let modes = proptest::sample::select(vec!["control-group", "mixed", "process", "none"]);
+    let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
     let types = proptest::sample::select(vec![
         "simple",
         "oneshot",
@@ -376,7 +365,7 @@ fn services() -> impl Strategy<Value = String> {
 
 /// A service with a machine that keeps count of its processes.
 struct World {
-    spec: Arc<ServiceSpec>,
+    spec: Arc<Unit>,
     service: Service,
     now: Timestamp,
     pids: u32,

@@ -1,5 +1,6 @@
 //! Signals by name and number, without the numbers that differ between processors.
 
+use fleet_core::graph;
 use rustix::process::Signal;
 
 /// A signal that has a name on every Linux.
@@ -7,7 +8,7 @@ use rustix::process::Signal;
 pub(crate) struct Sig(pub(crate) Signal);
 
 /// Every signal that may be written in a unit file. Real-time signals are not among them.
-const NAMES: [(&str, Signal); 30] = [
+const NAMES: [(&str, Signal); 31] = [
     ("SIGHUP", Signal::HUP),
     ("SIGINT", Signal::INT),
     ("SIGQUIT", Signal::QUIT),
@@ -23,6 +24,7 @@ const NAMES: [(&str, Signal); 30] = [
     ("SIGPIPE", Signal::PIPE),
     ("SIGALRM", Signal::ALARM),
     ("SIGTERM", Signal::TERM),
+    ("SIGSTKFLT", Signal::STKFLT),
     ("SIGCHLD", Signal::CHILD),
     ("SIGCONT", Signal::CONT),
     ("SIGSTOP", Signal::STOP),
@@ -44,28 +46,23 @@ const NAMES: [(&str, Signal); 30] = [
 pub(crate) const CONT: Sig = Sig(Signal::CONT);
 
 impl Sig {
-    /// What a service is asked to end with, unless it says otherwise.
-    pub(crate) const TERM: Self = Self(Signal::TERM);
     /// What no process can refuse.
     pub(crate) const KILL: Self = Self(Signal::KILL);
 
-    /// What a process is ended with that missed its watchdog.
-    pub(crate) const ABRT: Self = Self(Signal::ABORT);
     /// What tells a process that its terminal is gone.
     pub(crate) const HUP: Self = Self(Signal::HUP);
-
-    /// Reads a name, with or without `SIG`, or a number.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        if let Ok(number) = text.parse::<i32>() {
-            return Signal::from_named_raw(number).map(Self);
-        }
-        let found = NAMES.iter().find(|(name, _)| *name == text || &name[3..] == text);
-        found.map(|&(_, signal)| Self(signal))
-    }
 
     /// Its number on this machine.
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw()
+    }
+}
+
+impl From<graph::Signal> for Sig {
+    fn from(signal: graph::Signal) -> Self {
+        let name = signal.to_string();
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        Self(found.expect("both lists hold the same names, which a test sees to").1)
     }
 }
 
@@ -81,13 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers() {
-        for text in ["SIGTERM", "TERM", "15"] {
-            assert_eq!(Sig::parse(text), Some(Sig::TERM), "{text}");
+    fn every_signal_that_a_unit_may_name_has_its_number() {
+        for signal in graph::Signal::all() {
+            let number = Sig::from(signal).number();
+            assert_eq!(format!("SIG{}", short_name(number)), signal.to_string());
         }
-        for text in ["", "SIG", "sigterm", "0", "-1", "99", "SIGRTMIN+3"] {
-            assert_eq!(Sig::parse(text), None, "{text}");
-        }
+        assert_eq!(Sig::from(graph::Signal::KILL), Sig::KILL);
         assert_eq!(short_name(9), "KILL");
         assert_eq!(short_name(40), "40");
     }

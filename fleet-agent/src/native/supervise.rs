@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fleet_core::graph::Unit;
 use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use tokio::sync::{mpsc, oneshot};
@@ -16,7 +17,6 @@ use super::log::Log;
 use super::machine::Machine;
 use super::outcome::Outcome;
 use super::record::{Asked, UnitDirectory};
-use super::spec::ServiceSpec;
 use super::words::{state_of, why_not_reloaded, why_not_started};
 use crate::{ManagedUnit, ServiceError};
 
@@ -29,7 +29,7 @@ pub(crate) type Reply = oneshot::Sender<Result<(), ServiceError>>;
 /// What a person or the agent asks about one unit.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Load { file: UnitFile, spec: Arc<ServiceSpec>, epoch: Epoch, reply: Reply },
+    Load { file: UnitFile, spec: Arc<Unit>, epoch: Epoch, reply: Reply },
     Start { generation: Generation, reply: Reply },
     Restart { generation: Generation, reply: Reply },
     Stop { reply: Reply },
@@ -188,7 +188,7 @@ impl Supervisor {
     async fn load(
         &mut self,
         file: &UnitFile,
-        spec: Arc<ServiceSpec>,
+        spec: Arc<Unit>,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
         let before = self.loaded.as_ref().map_or_else(Asked::default, |loaded| loaded.asked);
@@ -215,7 +215,7 @@ impl Supervisor {
 
     /// Begins with a unit that was not known. It may run all the same, if its other records could
     /// not be read when this daemon began; then that run is ended first.
-    fn driver(&self, spec: Arc<ServiceSpec>, asked: Asked) -> io::Result<Driver> {
+    fn driver(&self, spec: Arc<Unit>, asked: Asked) -> io::Result<Driver> {
         let (machine, unit, directory) = (&self.machine, &self.shown.unit, &self.directory);
         if let Some(run) = directory.read_run()? {
             return resume(machine, unit, directory, spec, asked, run);

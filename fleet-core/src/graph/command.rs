@@ -1,5 +1,7 @@
 //! What is executed.
 
+use fleet_unitfile::expand_variables;
+
 /// One command line. No shell reads it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
@@ -28,5 +30,26 @@ impl Command {
             arguments: arguments.into_iter().collect(),
             ..Self::default()
         }
+    }
+
+    /// Its arguments with the values of variables, as systemd puts them in: `$NAME` as a whole word
+    /// becomes the words of the value, none where it is not set; `${NAME}` becomes the value, and
+    /// `$$` a dollar sign.
+    ///
+    /// ```
+    /// use fleet_core::graph::Command;
+    ///
+    /// let command = Command::new("/bin/run", ["$FLAGS", "${NAME}.log"].map(str::to_owned));
+    /// let value = |name: &str| if name == "FLAGS" { Some("-v -n") } else { Some("web") };
+    /// assert_eq!(command.arguments_with(value), ["-v", "-n", "web.log"]);
+    /// ```
+    pub fn arguments_with<V: AsRef<str>>(
+        &self,
+        variable: impl Fn(&str) -> Option<V>,
+    ) -> Vec<String> {
+        if self.verbatim {
+            return self.arguments.clone();
+        }
+        self.arguments.iter().flat_map(|word| expand_variables(word, &variable)).collect()
     }
 }

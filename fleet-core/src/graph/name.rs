@@ -82,6 +82,13 @@ macro_rules! spelt_as_a_name {
 spelt_as_a_name!(Name);
 spelt_as_a_name!(Target);
 
+impl From<&Name> for Target {
+    /// The target that is called as a unit.
+    fn from(name: &Name) -> Self {
+        Self(Arc::clone(&name.0))
+    }
+}
+
 fn check(text: &str) -> Result<(), NameProblem> {
     if text.is_empty() {
         return Err(NameProblem::Empty);

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Command, Resources, Signal, StatusSet, Surroundings};
+use super::{Command, Condition, Resources, Signal, StatusSet, Surroundings};
 
 /// What a unit that is not virtual runs. If any of it changes, the unit has to be started anew.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
+    /// What has to be true of the machine for it to start.
+    pub conditions: Vec<Condition>,
     /// Whether it shall start at all: it does when each of these exits with 0 (`ExecCondition=`).
     pub condition: Vec<Command>,
     /// What must have ended well before it starts.
@@ -17,14 +19,24 @@ pub struct Run {
     pub start_post: Vec<Command>,
     /// What makes it read its configuration again; nothing if it cannot.
     pub reload: Vec<Command>,
+    /// The signal to its main process that makes it do so, where it says by itself when it begins
+    /// and ends (`Type=notify-reload`).
+    pub reload_signal: Option<Signal>,
     /// What makes it end; nothing if a signal does.
     pub stop: Vec<Command>,
     /// What is run when it has ended, however it did.
     pub stop_post: Vec<Command>,
-    /// Ends of its main process, beside 0 and the usual signals, that are no failure.
+    /// Ends of its main process that are no failure, beside those that are none anyway: status 0
+    /// of a oneshot; status 0 and the usual signals (HUP, INT, TERM, PIPE) of a unit that does not
+    /// fail by ending.
     pub success: StatusSet,
+    /// What becomes of it when its main process has ended well without having been asked to. Only
+    /// units in the foreground or with a pidfile go by it.
+    pub after_exit: AfterExit,
     /// How it is ended.
     pub kill: Kill,
+    /// How it is ended that missed its watchdog.
+    pub abort: Abort,
     /// Whom messages of its readiness are taken from.
     pub notify_access: NotifyAccess,
     /// How often it has to say that it works; nothing if it does not.
@@ -35,6 +47,27 @@ pub struct Run {
     pub surroundings: Surroundings,
     /// What its processes may take.
     pub resources: Resources,
+}
+
+/// What a good end of its main process makes of a unit that nobody asked to stop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AfterExit {
+    /// It has failed, unless its end is listed as a success; then it is up.
+    #[default]
+    Fails,
+    /// It is down, without having failed, as systemd has it.
+    Rests,
+    /// It is up, with nothing running (`RemainAfterExit=yes`).
+    Remains,
+}
+
+/// How a unit is ended whose watchdog heard nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort {
+    /// What its processes are sent.
+    pub signal: Signal,
+    /// How long their end may take; nothing is for ever.
+    pub time_out: Option<Duration>,
 }
 
 /// How the processes of a unit are ended.
@@ -77,6 +110,13 @@ pub enum NotifyAccess {
     Exec,
     /// Those of all processes of the unit.
     All,
+}
+
+impl Default for Abort {
+    /// `SIGABRT` and 90 seconds.
+    fn default() -> Self {
+        Self { signal: Signal::ABRT, time_out: Some(Duration::from_secs(90)) }
+    }
 }
 
 impl Default for Kill {

@@ -14,6 +14,9 @@ const NAMES: [&str; 31] = [
 ];
 
 impl Signal {
+    /// The numbers of those by which a process is usually ended on purpose: HUP, INT, PIPE, TERM.
+    pub(super) const USUAL: [u8; 4] = [1, 2, 13, 15];
+
     /// `SIGHUP`.
     pub const HUP: Self = Self("HUP");
     /// `SIGTERM`: what a process is asked to end with, unless its unit says otherwise.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Signal;
+use super::{Exit, Signal};
 
 /// Exit statuses and signals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,5 +18,17 @@ impl StatusSet {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty() && self.signals.is_empty()
+    }
+
+    /// Whether this end is in it.
+    #[must_use]
+    pub fn contains(&self, exit: Exit) -> bool {
+        match exit {
+            Exit::Status(status) => self.codes.contains(&status),
+            Exit::Signal(number) => {
+                Signal::from_number(number).is_some_and(|signal| self.signals.contains(&signal))
+            }
+            Exit::Unknown => false,
+        }
     }
 }

@@ -85,6 +85,21 @@ pub struct TimeOuts {
 }
 
 impl Unit {
+    /// A virtual unit without dependencies: what to begin a unit with that is made by hand.
+    #[must_use]
+    pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
+        Self {
+            name,
+            kind: Kind::Virtual,
+            provides: provides.into_iter().collect(),
+            edges: Vec::new(),
+            description: String::new(),
+            time_outs: TimeOuts::default(),
+            restart: Restart::default(),
+            run: Run::default(),
+        }
+    }
+
     /// Whether it runs nothing.
     #[must_use]
     pub fn is_virtual(&self) -> bool {

@@ -11,6 +11,8 @@ mod reasons;
 mod refusals;
 mod requirements;
 mod snapshot;
+mod systemd;
+mod text;
 mod transitions;
 mod warnings;
 mod wrap;

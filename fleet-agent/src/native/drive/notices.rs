@@ -2,8 +2,9 @@
 //! child of ours.
 
 use std::io;
+use std::path::Path;
 
-use fleet_core::graph::NotifyAccess;
+use fleet_core::graph::{Kind, NotifyAccess};
 
 use super::Driver;
 use crate::native::life::ProcessId;
@@ -19,7 +20,7 @@ impl Driver {
     /// Listens to the processes of the present run, if its unit has them say something.
     pub(super) fn listen(&mut self) {
         self.notify = None;
-        if self.spec.notify_access == NotifyAccess::None || self.invocation.is_empty() {
+        if self.spec.run.notify_access == NotifyAccess::None || self.invocation.is_empty() {
             return;
         }
         match NotifySocket::open(&self.invocation) {
@@ -66,7 +67,7 @@ impl Driver {
         let memory = self.service.memory();
         let is = |process: Option<ProcessId>| process.is_some_and(|it| it.pid == sender);
         let (main, control) = (is(memory.main), is(memory.control));
-        match self.spec.notify_access {
+        match self.spec.run.notify_access {
             NotifyAccess::None => false,
             NotifyAccess::Main => main,
             NotifyAccess::Exec => main || control,
@@ -105,9 +106,9 @@ impl Driver {
 
     /// Looks for the process that the file of the unit names, until there is one.
     pub(super) fn await_main(&mut self) {
-        let Some(path) = &self.spec.pid_file else { return };
+        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
         // The watch begins before the look, so that nothing falls between the two.
-        match Arrival::of(path) {
+        match Arrival::of(Path::new(path)) {
             Ok(arrival) => self.arrival = Some(arrival),
             Err(error) => {
                 tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
@@ -117,8 +118,8 @@ impl Driver {
     }
 
     pub(super) fn look_for_main(&mut self) {
-        let Some(path) = &self.spec.pid_file else { return };
-        match pidfile::read(path, self.owner, |process| self.is_own(process)) {
+        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
+        match pidfile::read(Path::new(path), self.owner, |process| self.is_own(process)) {
             Ok(process) => {
                 (self.arrival, self.problem) = (None, None);
                 self.take_as_main(process);

@@ -1,11 +1,12 @@
 //! Pure: no I/O, no clock. How the processes of a service are ended, and what follows.
 
 use fleet_core::Timestamp;
+use fleet_core::graph::KillMode;
 
 use super::Service;
 use crate::native::life::{Action, Phase, Reach};
 use crate::native::outcome::{Outcome, shall_restart};
-use crate::native::spec::KillMode;
+use crate::native::signals::Sig;
 
 impl Service {
     /// Enters a phase whose whole work is a signal and the wait for its effect.
@@ -15,32 +16,30 @@ impl Service {
         self.leaving = false;
         self.now.awaits_main = false;
         self.now.spawning = None;
-        let Some(reach) = self.reach() else {
-            return self.after_signal(now);
-        };
+        let reach = self.reach();
         if reach == Reach::Leaders && self.now.main.is_none() && self.now.control.is_none() {
             return self.after_signal(now);
         }
-        let kill = self.spec.kill;
+        let kill = self.spec.run.kill;
         let gentle = matches!(phase, Phase::StopSigterm | Phase::FinalSigterm);
         let signal = match phase {
-            Phase::StopWatchdog => self.spec.abort.signal,
+            Phase::StopWatchdog => self.spec.run.abort.signal,
             _ if gentle => kill.signal,
             _ => kill.final_signal,
         };
         let hangs_up = gentle && kill.send_sighup;
-        self.actions.push_back(Action::Signal { signal, hangs_up, reach });
+        self.actions.push_back(Action::Signal { signal: Sig::from(signal), hangs_up, reach });
     }
 
     pub(super) fn end_if_gone(&mut self, now: Timestamp) {
         let leaders_gone = self.now.main.is_none() && self.now.control.is_none();
-        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Some(Reach::All)) {
+        if self.is_ending() && leaders_gone && (self.swept || self.reach() != Reach::All) {
             self.after_signal(now);
         }
     }
 
     fn after_signal(&mut self, now: Timestamp) {
-        let rest = self.spec.kill.mode == KillMode::Mixed && self.spec.kill.send_sigkill;
+        let rest = self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
         match self.now.phase {
             Phase::StopWatchdog | Phase::StopSigterm if rest => {
                 self.signal(Phase::StopSigkill, now);
@@ -56,7 +55,7 @@ impl Service {
     pub(super) fn enter_stop_post(&mut self, now: Timestamp) {
         // What did not even end by SIGKILL is given up.
         (self.now.main, self.now.control) = (None, None);
-        if self.spec.commands.stop_post.is_empty() {
+        if self.spec.run.stop_post.is_empty() {
             self.finish(now);
         } else {
             self.enter_list(Phase::StopPost, now);
@@ -76,13 +75,12 @@ impl Service {
         }
     }
 
-    fn reach(&self) -> Option<Reach> {
+    fn reach(&self) -> Reach {
         let killing = matches!(self.now.phase, Phase::StopSigkill | Phase::FinalSigkill);
-        match self.spec.kill.mode {
-            KillMode::ControlGroup => Some(Reach::All),
-            KillMode::Mixed if killing => Some(Reach::All),
-            KillMode::Mixed | KillMode::Process => Some(Reach::Leaders),
-            KillMode::None => None,
+        match self.spec.run.kill.mode {
+            KillMode::ControlGroup => Reach::All,
+            KillMode::Mixed if killing => Reach::All,
+            KillMode::Mixed | KillMode::Process => Reach::Leaders,
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::Kind;
 
 use super::Service;
 use crate::native::life::{Action, Phase};
 use crate::native::notice::{Notice, Pulse};
 use crate::native::outcome::Outcome;
-use crate::native::spec::Kind;
 
 impl Service {
     /// The service has said something. Which process counts as the main one is told by
@@ -44,7 +44,9 @@ impl Service {
     fn on_ready(&mut self, now: Timestamp) {
         self.reloading = false;
         match self.now.phase {
-            Phase::Start if self.spec.kind == Kind::Notify && self.now.main.is_some() => {
+            Phase::Start
+                if self.spec.kind == Kind::ForegroundNotified && self.now.main.is_some() =>
+            {
                 self.enter_list(Phase::StartPost, now);
             }
             Phase::ReloadNotify => self.end_reload(Outcome::Success, now),
@@ -87,12 +89,12 @@ impl Service {
 
     /// Begins to measure how long it runs, and how long it is silent.
     pub(super) fn watch(&mut self, now: Timestamp) {
-        self.runs_until = self.spec.runtime_max.map(|limit| now.after(limit));
+        self.runs_until = self.spec.run.runtime_max.map(|limit| now.after(limit));
         self.be_alive(now);
     }
 
     fn be_alive(&mut self, now: Timestamp) {
-        let span = self.watchdog.or(self.spec.watchdog);
+        let span = self.watchdog.or(self.spec.run.watchdog);
         self.alive_until = span.map(|span| now.after(span));
     }
 

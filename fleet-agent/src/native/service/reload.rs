@@ -28,12 +28,12 @@ impl Service {
             Phase::Running | Phase::Exited => self.now.reloaded = None,
             _ => return Err("it is not active: start it"),
         }
-        match (self.spec.reload_signal, self.now.main) {
+        match (self.spec.run.reload_signal, self.now.main) {
             (Some(signal), Some(process)) => {
                 self.enter(Phase::ReloadSignal, now);
-                self.actions.push_back(Action::Tell { process, signal });
+                self.actions.push_back(Action::Tell { process, signal: signal.into() });
             }
-            _ if self.spec.commands.reload.is_empty() => {
+            _ if self.spec.run.reload.is_empty() => {
                 return Err("its file does not say how: add an ExecReload=, or restart it");
             }
             _ => self.enter_list(Phase::Reload, now),

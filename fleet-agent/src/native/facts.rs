@@ -1,0 +1,71 @@
+//! What the specifiers of unit files stand for on this machine.
+
+use std::fs;
+
+use fleet_unitfile::{Fact, Facts};
+use nix::unistd::{Gid, Group, Uid, User as Account};
+
+/// All that is known, as it is now. What cannot be read is unknown, and a unit that asks for it is
+/// refused.
+pub(crate) fn facts() -> Facts {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let user = Account::from_uid(uid).ok().flatten();
+    let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
+    let home = user.as_ref().map(|user| user.dir.to_string_lossy().into_owned());
+    let base =
+        if uid.is_root() { Facts::system_manager() } else { own_directories(uid, home.as_deref()) };
+    let known = [
+        (Fact::BootId, first_line("/proc/sys/kernel/random/boot_id").map(|id| id.replace('-', ""))),
+        (Fact::GroupId, Some(gid.to_string())),
+        (Fact::GroupName, group),
+        (Fact::HomeDirectory, home),
+        (Fact::HostName, first_line("/proc/sys/kernel/hostname")),
+        (Fact::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
+        (Fact::MachineId, first_line("/etc/machine-id")),
+        (Fact::Shell, user.as_ref().map(|user| user.shell.to_string_lossy().into_owned())),
+        (Fact::UserId, Some(uid.to_string())),
+        (Fact::UserName, user.map(|user| user.name)),
+    ];
+    let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
+    known.fold(base, |facts, (fact, text)| facts.with(fact, text))
+}
+
+/// The directories that the service manager of a user has, who is not root.
+fn own_directories(uid: Uid, home: Option<&str>) -> Facts {
+    let facts = Facts::new()
+        .with(Fact::RuntimeDirectory, format!("/run/user/{uid}"))
+        .with(Fact::TemporaryDirectory, "/tmp")
+        .with(Fact::VarTemporaryDirectory, "/var/tmp");
+    let Some(home) = home else { return facts };
+    [
+        (Fact::CacheDirectory, ".cache"),
+        (Fact::ConfigurationDirectory, ".config"),
+        (Fact::LogDirectory, ".local/state/log"),
+        (Fact::StateDirectory, ".local/state"),
+    ]
+    .into_iter()
+    .fold(facts, |facts, (fact, below)| facts.with(fact, format!("{home}/{below}")))
+}
+
+fn first_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_machine_has_is_known() {
+        let name = "web@1.service".parse().expect("it is a name");
+        let text = facts().expand("%H %l %v %b %t %S %C %L %E %U %G %i", &name);
+        let text = text.expect("all of it is known");
+        assert_eq!(text.split(' ').filter(|word| !word.is_empty()).count(), 12, "{text}");
+        let user = own_directories(Uid::from_raw(7), Some("/home/me"));
+        let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
+        let expected = "/run/user/7 /home/me/.local/state /home/me/.cache \
+                        /home/me/.local/state/log /home/me/.config";
+        assert_eq!(text, expected);
+    }
+}

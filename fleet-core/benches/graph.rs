@@ -1,0 +1,119 @@
+//! How long the model of an init takes for large systems.
+//!
+//! `cargo bench -p fleet-core --bench graph`
+//!
+//! `build` makes a graph of units, `plan` finds out all that is to be started at first, `event`
+//! tells a running system of one unit that failed, takes the plan, and has it come back. `layers` is a
+//! system of which each unit depends on three of the layer below it, `chain` one in which each
+//! depends on the one before, `star` one unit that waits for all others.
+
+use divan::Bencher;
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Action, Cause, Command, EdgeKind, Event, Graph, Happening, Kind, Order, Readiness, Run,
+    Settings, System, Target, Unit,
+};
+
+const SHAPES: [(&str, usize); 4] =
+    [("layers", 10_000), ("chain", 10_000), ("star", 10_000), ("chain", 100_000)];
+
+const NOW: Timestamp = Timestamp::from_millis(0);
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = SHAPES)]
+fn build(bencher: Bencher, (shape, count): (&str, usize)) {
+    let units = units(shape, count);
+    let settings = settings(&units);
+    bencher
+        .with_inputs(|| units.clone())
+        .bench_local_values(|units| Graph::strict(units, &settings));
+}
+
+#[divan::bench(args = SHAPES)]
+fn plan(bencher: Bencher, (shape, count): (&str, usize)) {
+    let units = units(shape, count);
+    let settings = settings(&units);
+    let graph = Graph::strict(units, &settings).expect("the units are valid");
+    bencher.with_inputs(|| graph.clone()).bench_local_values(|graph| {
+        let mut system = System::new(graph, &settings).expect("the goal is provided");
+        (system.next_actions(NOW), system)
+    });
+}
+
+#[divan::bench(args = SHAPES)]
+fn event(bencher: Bencher, (shape, count): (&str, usize)) {
+    let (mut system, starts) = settled(shape, count);
+    // Nobody's start waits for it in a chain or a star, and few do in layers.
+    let mut start = starts.into_iter().next_back().expect("something was started");
+    let mut now = NOW;
+    bencher.bench_local(|| {
+        tell(&mut system, &start, Happening::Failed(Cause::Watchdog), now);
+        system.next_actions(now);
+        tell(&mut system, &start, Happening::AllGone, now);
+        system.next_actions(now);
+        now = system.due().expect("it is tried again");
+        start = system.next_actions(now).pop().expect("it is started");
+        tell(&mut system, &start, Happening::Ready, now);
+        system.next_actions(now);
+    });
+}
+
+/// A system that is up, and the actions by which it came there.
+fn settled(shape: &str, count: usize) -> (System, Vec<Action>) {
+    let units = units(shape, count);
+    let settings = settings(&units);
+    let graph = Graph::strict(units, &settings).expect("the units are valid");
+    let mut system = System::new(graph, &settings).expect("the goal is provided");
+    let mut all = Vec::new();
+    loop {
+        let actions = system.next_actions(NOW);
+        if actions.is_empty() {
+            return (system, all);
+        }
+        for action in actions {
+            assert_eq!(action.what, Order::Start);
+            tell(&mut system, &action, Happening::Ready, NOW);
+            all.push(action);
+        }
+    }
+}
+
+fn tell(system: &mut System, action: &Action, what: Happening, now: Timestamp) {
+    let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+    system.on_event(&Event { unit, incarnation, what }, now);
+}
+
+fn settings(units: &[Unit]) -> Settings {
+    let goal = units.last().map(|unit| unit.provides[0].clone());
+    Settings { goal, ..Settings::default() }
+}
+
+fn units(shape: &str, count: usize) -> Vec<Unit> {
+    (0..=count).map(|at| unit(shape, at, count)).collect()
+}
+
+/// The last unit is the goal, and virtual.
+fn unit(shape: &str, at: usize, count: usize) -> Unit {
+    let (on, edges): (_, Vec<usize>) = match shape {
+        "chain" => (EdgeKind::DependsMs, at.checked_sub(1).into_iter().collect()),
+        "layers" if at < count => {
+            let below = (at / 100 * 100).checked_sub(100);
+            let three = below.map(|below| [0, 37, 71].map(|step| below + (at + step) % 100));
+            (EdgeKind::DependsOn, three.into_iter().flatten().collect())
+        }
+        _ => (EdgeKind::WaitsFor, if at < count { Vec::new() } else { (0..count).collect() }),
+    };
+    let name = |at: usize| format!("unit-{at:06}");
+    let target = |at: usize| name(at).parse::<Target>().expect("it is a name");
+    let unit = Unit::new_virtual(name(at).parse().expect("it is a name"), [target(at)]);
+    let edges = edges.into_iter().map(|at| (on, target(at))).collect();
+    if at == count {
+        return Unit { edges, ..unit };
+    }
+    let run = Run { start: vec![Command::new("/bin/true", [])], ..Run::default() };
+    let kind = Kind::ForegroundSupervised(Readiness::Executed);
+    Unit { kind, edges, run, ..unit }
+}

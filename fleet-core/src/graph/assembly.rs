@@ -1,0 +1,230 @@
+//! The way from units to a graph, and all that may be wrong on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::circle::{shortest, tangles};
+use super::net::{Edge, Net, number};
+use super::{EdgeKind, Flaw, Graph, Name, Settings, Target, Unit, validity};
+
+/// For how many flaws of a set a target is looked for that is spelt almost alike: each search goes
+/// over all targets.
+const MOST_SEARCHES: usize = 20;
+
+/// A graph in the making.
+pub(super) struct Assembly {
+    lenient: bool,
+    /// By name, each name once.
+    units: Vec<Arc<Unit>>,
+    /// Which of them are left out.
+    out: BTreeSet<u32>,
+    flaws: Vec<Flaw>,
+}
+
+impl Assembly {
+    pub(super) fn strict(
+        units: impl IntoIterator<Item = Unit>,
+        settings: &Settings,
+    ) -> (Graph, Vec<Flaw>) {
+        Self { lenient: false, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
+            .run(units, settings)
+    }
+
+    pub(super) fn lenient(
+        units: impl IntoIterator<Item = Unit>,
+        settings: &Settings,
+    ) -> (Graph, Vec<Flaw>) {
+        Self { lenient: true, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
+            .run(units, settings)
+    }
+
+    fn run(
+        mut self,
+        units: impl IntoIterator<Item = Unit>,
+        settings: &Settings,
+    ) -> (Graph, Vec<Flaw>) {
+        self.take_up(units.into_iter().map(Arc::new).collect());
+        self.check_each();
+        self.drop_those_left_out();
+        let providers = self.providers(settings);
+        let mut graph = self.join(providers);
+        self.check_circles(&mut graph);
+        self.check_missing(&graph);
+        self.check_settings(&graph, settings);
+        self.flaws.sort();
+        (graph, self.flaws)
+    }
+
+    /// Of several units of one name, none is more right than the others; to find the other flaws of
+    /// a set that is refused, one will do.
+    fn take_up(&mut self, mut units: Vec<Arc<Unit>>) {
+        self.bound("units", units.len(), Graph::MOST_UNITS);
+        units.truncate(Graph::MOST_UNITS);
+        units.sort_by(|a, b| a.name.cmp(&b.name));
+        for same in units.chunk_by(|a, b| a.name == b.name) {
+            if let [unit, _, ..] = same {
+                let name = unit.name.clone();
+                self.flaws.push(Flaw::DuplicateUnit { name, count: same.len() });
+            }
+            if same.len() == 1 || !self.lenient {
+                self.units.push(Arc::clone(&same[0]));
+            }
+        }
+    }
+
+    fn check_each(&mut self) {
+        for (at, unit) in (0..).zip(&self.units) {
+            let flaws = validity::flaws(unit);
+            if self.lenient && !flaws.is_empty() {
+                self.out.insert(at);
+            }
+            self.flaws.extend(flaws);
+        }
+        let edges = self.units.iter().map(|unit| unit.edges.len()).sum();
+        self.bound("dependencies", edges, Graph::MOST_EDGES);
+        if edges > Graph::MOST_EDGES {
+            self.out.extend(0..number(self.units.len()));
+        }
+    }
+
+    fn bound(&mut self, what: &'static str, found: usize, most: usize) {
+        if found > most {
+            self.flaws.push(Flaw::TooMany { what, found, most });
+        }
+    }
+
+    fn drop_those_left_out(&mut self) {
+        let out = std::mem::take(&mut self.out);
+        let mut at = 0;
+        self.units.retain(|_| {
+            at += 1;
+            !out.contains(&(at - 1))
+        });
+    }
+
+    /// Who provides each target, by the settings where several would.
+    fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
+        let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
+        for (at, unit) in (0..).zip(&self.units) {
+            let provided: BTreeSet<&Target> = unit.provides.iter().collect();
+            provided.into_iter().for_each(|target| claims.entry(target).or_default().push(at));
+        }
+        for (target, chosen) in &settings.alternatives {
+            let claimed = claims.entry(target).or_default();
+            let is_chosen = |at: &u32| self.units[*at as usize].name == *chosen;
+            if claimed.iter().any(is_chosen) {
+                claimed.retain(is_chosen);
+            } else {
+                let (target, unit) = (target.clone(), chosen.clone());
+                self.flaws.push(Flaw::NoAlternative { target, unit });
+            }
+        }
+        let claims = claims.into_iter().map(|(target, units)| (target.clone(), units)).collect();
+        self.award(claims)
+    }
+
+    fn award(&mut self, claims: BTreeMap<Target, Vec<u32>>) -> BTreeMap<Target, u32> {
+        let mut providers = BTreeMap::new();
+        for (target, mut claimed) in claims {
+            claimed.retain(|at| !self.out.contains(at));
+            let name = |at: u32| &self.units[at as usize].name;
+            let own = |at: &&u32| name(**at).as_str() == target.as_str();
+            let Some(&winner) = claimed.iter().find(own).or(claimed.first()) else { continue };
+            if claimed.len() > 1 {
+                let units: Vec<Name> = claimed.iter().map(|&at| name(at).clone()).collect();
+                self.flaws.push(Flaw::DuplicateProvider { target: target.clone(), units });
+            }
+            if self.lenient {
+                self.out.extend(claimed.into_iter().filter(|&at| at != winner));
+            }
+            providers.insert(target, winner);
+        }
+        providers
+    }
+
+    /// The graph of the units that are not left out.
+    fn join(&mut self, mut providers: BTreeMap<Target, u32>) -> Graph {
+        providers.retain(|_, at| !self.out.contains(at));
+        if !self.out.is_empty() {
+            let left: Vec<u32> =
+                (0..number(self.units.len())).filter(|at| !self.out.contains(at)).collect();
+            // Each provider is left, so it is found.
+            let moved = |at: &u32| left.binary_search(at).map_or(0, number);
+            providers.values_mut().for_each(|at| *at = moved(at));
+            self.drop_those_left_out();
+        }
+        let (edges, missing) = edges(&self.units, &providers);
+        let net = Arc::new(Net::new(self.units.len(), edges));
+        Graph { units: self.units.clone(), providers, net, missing }
+    }
+
+    fn check_circles(&mut self, graph: &mut Graph) {
+        for tangle in tangles(&graph.net) {
+            self.flaws.push(Flaw::Circle(shortest(&graph.net, &tangle, &graph.units)));
+            self.out.extend(tangle);
+        }
+        if self.lenient && !self.out.is_empty() {
+            *graph = self.join(std::mem::take(&mut graph.providers));
+        }
+    }
+
+    fn check_missing(&mut self, graph: &Graph) {
+        let mut searches = MOST_SEARCHES;
+        for (&at, missing) in &graph.missing {
+            let unit = &graph.units[at as usize].name;
+            // To come after what is not there is to come whenever one likes.
+            for (kind, target) in missing.iter().filter(|(kind, _)| kind.requires()) {
+                let (unit, kind) = (unit.clone(), *kind);
+                let near = nearest(target, graph, &mut searches);
+                self.flaws.push(Flaw::NotProvided { unit, kind, target: target.clone(), near });
+            }
+        }
+    }
+
+    fn check_settings(&mut self, graph: &Graph, settings: &Settings) {
+        if let Some(goal) = &settings.goal {
+            self.flaws.extend(graph.goal_flaw(goal, &settings.mask));
+        }
+    }
+}
+
+impl Graph {
+    /// What is wrong with a goal.
+    pub(super) fn goal_flaw(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<Flaw> {
+        let goal = goal.clone();
+        let Some(&provider) = self.providers.get(&goal) else {
+            let near = nearest(&goal, self, &mut 1);
+            return Some(Flaw::NoGoal { goal, near });
+        };
+        let provided = mask.iter().filter_map(|target| self.providers.get(target));
+        provided.into_iter().any(|&at| at == provider).then_some(Flaw::GoalMasked { goal })
+    }
+}
+
+type Missing = BTreeMap<u32, Vec<(EdgeKind, Target)>>;
+
+fn edges(units: &[Arc<Unit>], providers: &BTreeMap<Target, u32>) -> (Vec<Edge>, Missing) {
+    let mut edges = Vec::with_capacity(units.iter().map(|unit| unit.edges.len()).sum());
+    let mut missing = Missing::new();
+    for (at, unit) in (0..).zip(units) {
+        for (kind, target) in &unit.edges {
+            match providers.get(target) {
+                // Whoever is needed is needed; it cannot need itself any more than that.
+                Some(&to) if to == at && !kind.orders() => {}
+                Some(&to) => edges.push((at, *kind, to)),
+                None => missing.entry(at).or_default().push((*kind, target.clone())),
+            }
+        }
+    }
+    (edges, missing)
+}
+
+/// A target of the graph that is spelt almost like this one.
+fn nearest(target: &Target, graph: &Graph, searches: &mut usize) -> Option<Target> {
+    *searches = searches.checked_sub(1)?;
+    let distance = |near: &Target| strsim::osa_distance(target.as_str(), near.as_str());
+    let (near, distance) =
+        graph.providers.keys().map(|near| (near, distance(near))).min_by_key(|&(_, far)| far)?;
+    (distance <= 2 && distance < target.as_str().len().min(near.as_str().len()))
+        .then(|| near.clone())
+}

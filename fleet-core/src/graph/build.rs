@@ -1,0 +1,91 @@
+//! A set of units as a graph: whole, or with what is wrong with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::assembly::Assembly;
+use super::net::{Link, Net};
+use super::{EdgeKind, Flaw, Name, Settings, Target, Unit};
+
+/// Valid units: each target has one provider, and none waits for itself by way of others.
+///
+/// It does not matter in which order the units are given.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    /// By name, so that the numbers of units are in the order of their names.
+    pub(super) units: Vec<Arc<Unit>>,
+    pub(super) providers: BTreeMap<Target, u32>,
+    pub(super) net: Arc<Net>,
+    /// What each unit depends on that is not there.
+    pub(super) missing: BTreeMap<u32, Vec<(EdgeKind, Target)>>,
+}
+
+impl Graph {
+    /// How many units a graph takes.
+    pub const MOST_UNITS: usize = 1 << 20;
+    /// How many dependencies a graph takes.
+    pub const MOST_EDGES: usize = 1 << 24;
+
+    /// A graph of all these units.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with them, if anything is: then there is no graph.
+    pub fn strict(
+        units: impl IntoIterator<Item = Unit>,
+        settings: &Settings,
+    ) -> Result<Self, Vec<Flaw>> {
+        let (graph, flaws) = Assembly::strict(units, settings);
+        if flaws.is_empty() { Ok(graph) } else { Err(flaws) }
+    }
+
+    /// A graph of those of these units that are fit for one, and what is wrong with the others.
+    ///
+    /// Units with flaws of their own are left out, and so are all of a circle. Of several units
+    /// that provide a target, the one whose name it is stays, or else the first by name. Units that
+    /// depend on what is not there stay, and never start if they cannot do without it.
+    pub fn lenient(
+        units: impl IntoIterator<Item = Unit>,
+        settings: &Settings,
+    ) -> (Self, Vec<Flaw>) {
+        Assembly::lenient(units, settings)
+    }
+
+    /// The units, by name.
+    pub fn units(&self) -> impl ExactSizeIterator<Item = &Arc<Unit>> {
+        self.units.iter()
+    }
+
+    /// The unit of this name.
+    #[must_use]
+    pub fn unit(&self, name: &Name) -> Option<&Arc<Unit>> {
+        self.find(name).map(|at| &self.units[at as usize])
+    }
+
+    /// The unit that provides this target.
+    #[must_use]
+    pub fn provider(&self, target: &Target) -> Option<&Arc<Unit>> {
+        self.providers.get(target).map(|&at| &self.units[at as usize])
+    }
+
+    /// The units that a unit depends on, by name, each by the strongest kind.
+    #[must_use]
+    pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<Unit>)> {
+        self.find(name).map(|at| self.named(self.net.on(at))).unwrap_or_default()
+    }
+
+    /// The units that depend on a unit, by name, each by the strongest kind.
+    #[must_use]
+    pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<Unit>)> {
+        self.find(name).map(|at| self.named(self.net.by(at))).unwrap_or_default()
+    }
+
+    fn named(&self, links: &[Link]) -> Vec<(EdgeKind, &Arc<Unit>)> {
+        links.iter().map(|link| (link.kind, &self.units[link.node as usize])).collect()
+    }
+
+    fn find(&self, name: &Name) -> Option<u32> {
+        let at = self.units.binary_search_by(|unit| unit.name.cmp(name)).ok()?;
+        u32::try_from(at).ok()
+    }
+}

@@ -1,0 +1,183 @@
+//! What a unit is doing, how it came to that, and what becomes of it.
+
+use std::fmt;
+
+use super::{Signal, Target};
+
+/// What a unit is doing. Nothing else about its state is stored: whether it is needed, waits, is
+/// degraded or has to stop follows from the phases of all units and the graph.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Nothing: it was not started, or is as if it had not been.
+    #[default]
+    Off,
+    /// It was started and is not up yet.
+    Starting,
+    /// It is up, which is what others depend on.
+    Up(Activity),
+    /// It is being ended, or what is left of it is.
+    Stopping,
+    /// It ended in a way that it should not have.
+    Failed,
+    /// It ended well and did not stay up, as units of systemd do. Whoever waits for it, or for the
+    /// milestone that it is, goes on; whoever depends on it cannot.
+    Ended,
+}
+
+/// What a unit that is up is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// It works.
+    Running,
+    /// It works, and reads its configuration again.
+    Reloading,
+    /// Its main process ended well, and it counts as up because of that.
+    Exited,
+}
+
+/// How a main process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(u8),
+    /// By this signal, as x86 and ARM count them.
+    Signal(u8),
+    /// Nobody knows: it was no child of whoever runs the units, or ended while nobody ran them.
+    Unknown,
+}
+
+/// Why a unit failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// A program could not be executed.
+    Spawn,
+    /// Its main process ended without being asked to, and not as a success; with status 0, too,
+    /// where that is none.
+    Exit(Exit),
+    /// A command beside its main process failed: before the start, after it, or to start it.
+    Script(Exit),
+    /// It was not up in time.
+    StartTimeOut,
+    /// It did not end in time and was killed.
+    StopTimeOut,
+    /// It ran for longer than it may.
+    RuntimeMax,
+    /// It did not say in time that it works.
+    Watchdog,
+    /// Its sign of readiness can never come: its output was closed before the line was seen.
+    ReadyLost,
+    /// Its pidfile is missing, or names no process of this unit.
+    Pidfile,
+    /// The kernel ended a process of it because memory was short.
+    OutOfMemory,
+    /// It did not even end when it was killed.
+    Unkillable,
+}
+
+/// Why a unit is to stop.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StopReason {
+    /// Nothing that is needed needs it.
+    Unneeded,
+    /// It has to be started from another definition.
+    Redefined,
+    /// Somebody wants it to be started anew.
+    Renewed,
+    /// It depends on this target, which is not active or will not be for long.
+    DependencyLost(Target),
+    /// It failed, and what is left of it goes.
+    Failed(Cause),
+    /// Its main process ended well and it does not stay up; what is left of it goes.
+    Ended,
+    /// Its start was skipped, because a condition of it does not hold.
+    Skipped,
+}
+
+/// What becomes of a unit that is stopping when none of its processes is left.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ending {
+    /// It is off, as it was asked to be for this reason.
+    Off(StopReason),
+    /// It has failed.
+    Failed(Cause),
+    /// It has ended well.
+    Well,
+    /// Its start was skipped, which is as good.
+    Skipped,
+    /// It said that it stops, and nobody asked it to: how its main process ends decides.
+    ByItself,
+}
+
+impl Phase {
+    /// Whether it is up.
+    #[must_use]
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
+    /// Whether there is, or may be, something of it to stop.
+    #[must_use]
+    pub fn is_busy(self) -> bool {
+        matches!(self, Self::Starting | Self::Up(_) | Self::Stopping)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Starting => "starting",
+            Self::Up(Activity::Running) => "running",
+            Self::Up(Activity::Reloading) => "reloading",
+            Self::Up(Activity::Exited) => "exited",
+            Self::Stopping => "stopping",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        })
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Signal(number) => match Signal::from_number(number) {
+                Some(signal) => signal.fmt(f),
+                None => write!(f, "signal {number}"),
+            },
+            Self::Unknown => f.write_str("a status that nobody saw"),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawn => f.write_str("its program could not be executed"),
+            Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
+            Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
+            Self::StartTimeOut => f.write_str("it was not up in time"),
+            Self::StopTimeOut => f.write_str("it did not end in time"),
+            Self::RuntimeMax => f.write_str("it ran for longer than it may"),
+            Self::Watchdog => f.write_str("it did not say in time that it works"),
+            Self::ReadyLost => f.write_str("its sign of readiness can never come"),
+            Self::Pidfile => f.write_str("its pidfile names no process of it"),
+            Self::OutOfMemory => f.write_str("a process of it was ended because memory was short"),
+            Self::Unkillable => f.write_str("it did not even end when it was killed"),
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unneeded => f.write_str("nothing needs it"),
+            Self::Redefined => f.write_str("its definition has changed"),
+            Self::Renewed => f.write_str("it is to be started anew"),
+            Self::DependencyLost(target) => write!(f, "it depends on {target}, which is lost"),
+            Self::Failed(cause) => cause.fmt(f),
+            Self::Ended => f.write_str("its main process has ended well"),
+            Self::Skipped => f.write_str("a condition of it does not hold"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Generators of units, for [proptest](https://docs.rs/proptest).
+//!
+//! Systems are small, so that what can go wrong between few units does, and their names have
+//! nothing to do with who depends on whom. What fails prints itself a line for each unit.
+//!
+//! ```
+//! use fleet_core::graph::strategies::units;
+//! use fleet_core::graph::{Graph, Settings};
+//! use proptest::prelude::*;
+//!
+//! proptest!(|(units in units(6))| {
+//!     prop_assert!(Graph::strict(units.0, &Settings::default()).is_ok());
+//! });
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::{
+    AfterExit, Command, EdgeKind, Kind, Limit, Name, Readiness, Restart, RestartWhen, Run,
+    StatusSet, Target, TimeOuts, Unit,
+};
+
+/// Units that were drawn at random.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Units(pub Vec<Unit>);
+
+/// Units that make a graph, from one to so many.
+pub fn units(most: usize) -> impl Strategy<Value = Units> {
+    drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, true)))
+}
+
+/// Units that may depend on one another in circles and on what is not there, and provide what
+/// others do.
+pub fn tangled_units(most: usize) -> impl Strategy<Value = Units> {
+    drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, false)))
+}
+
+/// A unit before it has a name: dependencies are chosen among those that come before it.
+#[derive(Debug, Clone)]
+struct Draft {
+    kind: Kind,
+    edges: Vec<(EdgeKind, Index, bool)>,
+    second: bool,
+    restart: Restart,
+    after_exit: AfterExit,
+    success: bool,
+    reloads: bool,
+    stops: bool,
+}
+
+fn drafts(most: usize) -> impl Strategy<Value = (Vec<String>, Vec<Draft>)> {
+    let names: Vec<String> = (0..most).map(letter).collect();
+    (Just(names).prop_shuffle(), prop::collection::vec(draft(), 1..=most))
+}
+
+/// `a`, `b`, …, and then names that no letter is left for.
+fn letter(at: usize) -> String {
+    let letter = u8::try_from(at).ok().filter(|at| *at < 26).map(|at| char::from(b'a' + at));
+    letter.map_or_else(|| format!("unit-{at:06}"), String::from)
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let edge_kinds = vec![
+        EdgeKind::DependsOn,
+        EdgeKind::DependsOn,
+        EdgeKind::DependsMs,
+        EdgeKind::WaitsFor,
+        EdgeKind::Pulls,
+        EdgeKind::After,
+    ];
+    let edge = (select(edge_kinds), any::<Index>(), any::<bool>());
+    let edges = prop::collection::vec(edge, 0..4);
+    let after_exit = select(vec![AfterExit::Fails, AfterExit::Rests, AfterExit::Remains]);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (kind(), edges, restart(), after_exit, flags).prop_map(
+        |(kind, edges, restart, after_exit, (second, success, reloads, stops))| Draft {
+            restart: if matches!(kind, Kind::Oneshot { .. } | Kind::Virtual) {
+                Restart { when: meant_to_end(restart.when), ..restart }
+            } else {
+                restart
+            },
+            kind,
+            edges,
+            second,
+            after_exit,
+            success,
+            reloads,
+            stops,
+        },
+    )
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let path = "/run/it.pid".to_owned();
+    select(vec![
+        Kind::Virtual,
+        Kind::ForegroundNotified,
+        Kind::ForegroundSupervised(Readiness::Executed),
+        Kind::ForegroundSupervised(Readiness::Alive(Duration::from_secs(2))),
+        Kind::BackgroundPidfile { path },
+        Kind::BackgroundScripted,
+        Kind::Oneshot { remain: true },
+        Kind::Oneshot { remain: false },
+    ])
+}
+
+fn restart() -> impl Strategy<Value = Restart> {
+    let when = select(vec![
+        RestartWhen::Never,
+        RestartWhen::OnFailure,
+        RestartWhen::OnFailure,
+        RestartWhen::OnAbnormal,
+        RestartWhen::Always,
+    ]);
+    let limit = select(vec![
+        Limit::None,
+        Limit::Failures(2),
+        Limit::Starts { burst: 3, interval: Duration::from_secs(10) },
+    ]);
+    let delay = select(vec![0, 500, 1000]).prop_map(Duration::from_millis);
+    (when, limit, delay).prop_map(|(when, limit, delay)| Restart {
+        when,
+        limit,
+        delay,
+        ..Restart::default()
+    })
+}
+
+fn meant_to_end(when: RestartWhen) -> RestartWhen {
+    if when == RestartWhen::Always { RestartWhen::OnFailure } else { when }
+}
+
+fn assemble(names: &[String], drafts: &[Draft], valid: bool) -> Vec<Unit> {
+    let targets: Vec<Vec<Target>> = names
+        .iter()
+        .zip(drafts)
+        .map(|(name, draft)| {
+            let second = draft.second.then(|| format!("{name}2"));
+            std::iter::once(name.clone()).chain(second).filter_map(|it| it.parse().ok()).collect()
+        })
+        .collect();
+    let units = names.iter().zip(drafts).enumerate();
+    units.filter_map(|(at, (name, draft))| draft.unit(name, at, &targets, valid)).collect()
+}
+
+impl Draft {
+    fn unit(&self, name: &str, at: usize, targets: &[Vec<Target>], valid: bool) -> Option<Unit> {
+        let edge = |(kind, index, second): &(EdgeKind, Index, bool)| {
+            let kind = *kind;
+            let reach = if valid && kind.orders() { at } else { targets.len() };
+            if !valid && *second && index.index(7) == 0 {
+                return Some((kind, "missing".parse().ok()?));
+            }
+            let of = targets.get(index.index(reach.max(1))).filter(|_| reach > 0)?;
+            Some((kind, of[usize::from(*second) % of.len()].clone()))
+        };
+        let mut provides = targets[at].clone();
+        if !valid && self.second {
+            provides.push("common".parse().ok()?);
+        }
+        Some(Unit {
+            kind: self.kind.clone(),
+            edges: self.edges.iter().filter_map(edge).collect(),
+            restart: self.restart.clone(),
+            time_outs: TimeOuts::default(),
+            run: if self.kind == Kind::Virtual { Run::default() } else { self.run() },
+            ..Unit::new_virtual(name.parse::<Name>().ok()?, provides)
+        })
+    }
+
+    fn run(&self) -> Run {
+        let command = || vec![Command::new("/bin/true", [])];
+        let stops = self.stops || self.kind == Kind::BackgroundScripted;
+        let codes = if self.success { [3].into() } else { [].into() };
+        Run {
+            start: command(),
+            stop: if stops { command() } else { Vec::new() },
+            reload: if self.reloads { command() } else { Vec::new() },
+            after_exit: self.after_exit,
+            success: StatusSet { codes, ..StatusSet::default() },
+            ..Run::default()
+        }
+    }
+}
+
+impl fmt::Debug for Units {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|unit| {
+            let provides = unit.provides.iter().map(Target::as_str).collect::<Vec<_>>();
+            write!(f, "\n  {} {:?} provides {}", unit.name, unit.kind, provides.join(" "))?;
+            unit.edges.iter().try_for_each(|(kind, target)| write!(f, ", {kind} {target}"))?;
+            let Restart { when, limit, delay, .. } = &unit.restart;
+            write!(f, "; {when:?} {limit:?} {delay:?}, {:?}", unit.run.after_exit)
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! The steps by which a unit changes: all that sets a phase is here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::System;
+use crate::Timestamp;
+use crate::graph::{
+    Action, Activity, Cause, EdgeKind, Ending, Exit, Incarnation, Kind, Observed, Order, Phase,
+    StopReason, Target, Unit,
+};
+
+/// How long a unit that was killed has to end. What is left of it then does not end at all, and
+/// nobody waits for it any more.
+const KILL_GRACE: Duration = Duration::from_secs(10);
+
+impl System {
+    /// Changes the phase of a unit, and lets it be looked at again.
+    fn enter(&mut self, at: u32, phase: Phase, now: Timestamp) {
+        let node = self.node_mut(at);
+        let starting = |phase| u32::from(phase == Phase::Starting);
+        let before = starting(node.seen.phase);
+        node.seen.phase = phase;
+        node.seen.since = now;
+        node.seen.deadline = None;
+        self.starting = self.starting + starting(phase) - before;
+        self.touch(at);
+    }
+
+    /// Starts a unit.
+    pub(super) fn start(&mut self, at: u32, now: Timestamp) -> Option<Action> {
+        let unit = Arc::clone(&self.node(at).unit);
+        self.node_mut(at).redefined = false;
+        self.node_mut(at).seen.definition = Some(Arc::clone(&unit));
+        if unit.is_virtual() {
+            self.node_mut(at).seen.incarnation = None;
+            self.come_up(at, Activity::Running, now);
+            return None;
+        }
+        self.enter(at, Phase::Starting, now);
+        self.last = Incarnation(self.last.0 + 1);
+        let incarnation = self.last;
+        let node = self.node_mut(at);
+        node.count_start(now);
+        node.seen.incarnation = Some(incarnation);
+        node.seen.processes = true;
+        node.seen.deadline = unit.time_outs.start.map(|most| soon(now, most));
+        Some(Action { unit: unit.name.clone(), incarnation, what: Order::Start, definition: unit })
+    }
+
+    /// A unit is up.
+    pub(super) fn come_up(&mut self, at: u32, activity: Activity, now: Timestamp) {
+        self.enter(at, Phase::Up(activity), now);
+        let seen = &mut self.node_mut(at).seen;
+        seen.up_since = Some(seen.up_since.unwrap_or(now));
+        seen.ending = None;
+        seen.cause = None;
+        seen.retry_at = None;
+        let definition = seen.definition.as_deref().filter(|_| activity != Activity::Exited);
+        let runtime = definition.and_then(|definition| definition.run.runtime_max);
+        let over = seen.up_since.zip(runtime).map(|(since, most)| since.after(most));
+        let reload = definition.and_then(|definition| definition.time_outs.reload);
+        let reload = reload.filter(|_| activity == Activity::Reloading);
+        seen.deadline = over.into_iter().chain(reload.map(|most| soon(now, most))).min();
+    }
+
+    /// Stops a unit that has to.
+    pub(super) fn stop(&mut self, at: u32, now: Timestamp) -> Option<Action> {
+        let node = self.node(at);
+        if !node.seen.processes && has_no_end_of_its_own(&node.seen) {
+            self.node_mut(at).forgive(now);
+            self.be_off(at, now);
+            return None;
+        }
+        let reason = self.stop_reason(at);
+        Some(self.begin_end(at, Ending::Off(reason.clone()), reason, now))
+    }
+
+    /// A unit failed: whatever is left of it has to go.
+    pub(super) fn fail(&mut self, at: u32, cause: Cause, now: Timestamp) {
+        let action = self.begin_end(at, Ending::Failed(cause), StopReason::Failed(cause), now);
+        self.owed.push(action);
+    }
+
+    /// A unit is over, well: whatever is left of it has to go.
+    pub(super) fn finish(&mut self, at: u32, ending: Ending, now: Timestamp) {
+        let skipped = ending == Ending::Skipped;
+        let reason = if skipped { StopReason::Skipped } else { StopReason::Ended };
+        let action = self.begin_end(at, ending, reason, now);
+        self.owed.push(action);
+    }
+
+    /// A unit says that it stops.
+    pub(super) fn stop_by_itself(&mut self, at: u32, now: Timestamp) {
+        self.await_end(at, Ending::ByItself, now);
+    }
+
+    fn begin_end(&mut self, at: u32, ending: Ending, reason: StopReason, now: Timestamp) -> Action {
+        let was_up = self.node(at).seen.phase.is_active();
+        self.await_end(at, ending, now);
+        self.order(at, Order::Stop { reason, was_up })
+    }
+
+    fn await_end(&mut self, at: u32, ending: Ending, now: Timestamp) {
+        self.node_mut(at).forgive(now);
+        self.enter(at, Phase::Stopping, now);
+        let seen = &mut self.node_mut(at).seen;
+        seen.ending = Some(ending);
+        seen.up_since = None;
+        seen.killed = false;
+        seen.reload_wanted = false;
+        let most = seen.definition.as_ref().and_then(|definition| definition.time_outs.stop);
+        seen.deadline = most.map(|most| soon(now, most));
+    }
+
+    /// Has a unit read its configuration again.
+    pub(super) fn reread(&mut self, at: u32, now: Timestamp) -> Action {
+        self.node_mut(at).seen.reload_wanted = false;
+        self.come_up(at, Activity::Reloading, now);
+        self.order(at, Order::Reload)
+    }
+
+    /// Kills a unit that did not end in time.
+    pub(super) fn kill(&mut self, at: u32, now: Timestamp) -> Action {
+        let seen = &mut self.node_mut(at).seen;
+        seen.killed = true;
+        seen.deadline = Some(now.after(KILL_GRACE));
+        if !matches!(seen.ending, Some(Ending::Failed(_))) {
+            seen.ending = Some(Ending::Failed(Cause::StopTimeOut));
+        }
+        self.touch(at);
+        self.order(at, Order::Kill)
+    }
+
+    /// None of the processes of a unit is left.
+    pub(super) fn be_gone(&mut self, at: u32, now: Timestamp) {
+        self.node_mut(at).seen.processes = false;
+        match self.node_mut(at).seen.ending.take() {
+            Some(Ending::Off(_)) | None => self.be_off(at, now),
+            Some(Ending::Failed(cause)) => self.have_failed(at, cause, now),
+            Some(Ending::ByItself) => self.have_failed(at, Cause::Exit(Exit::Unknown), now),
+            Some(Ending::Well) => {
+                self.leave(at, Phase::Ended, now);
+                self.node_mut(at).schedule(None, None, now);
+            }
+            Some(Ending::Skipped) => self.leave(at, Phase::Ended, now),
+        }
+    }
+
+    /// A unit has failed, and nothing of it is left, or nothing that would ever end.
+    pub(super) fn have_failed(&mut self, at: u32, cause: Cause, now: Timestamp) {
+        self.node_mut(at).forgive(now);
+        self.leave(at, Phase::Failed, now);
+        let exit = match cause {
+            Cause::Exit(exit) => Some(exit),
+            _ => None,
+        };
+        self.node_mut(at).seen.cause = Some(cause);
+        self.node_mut(at).schedule(Some(cause), exit, now);
+    }
+
+    /// A unit is off, for whatever reason.
+    pub(super) fn be_off(&mut self, at: u32, now: Timestamp) {
+        self.leave(at, Phase::Off, now);
+        let seen = &mut self.node_mut(at).seen;
+        seen.retry_at = None;
+        seen.gave_up = false;
+    }
+
+    /// What is known of an end is forgotten.
+    pub(super) fn forget(&mut self, at: u32, now: Timestamp) {
+        if self.node(at).seen.phase != Phase::Off {
+            self.be_off(at, now);
+        }
+        let seen = &mut self.node_mut(at).seen;
+        seen.attempts = 0;
+        seen.cause = None;
+        seen.starts = crate::graph::Starts::default();
+        self.touch(at);
+    }
+
+    fn leave(&mut self, at: u32, phase: Phase, now: Timestamp) {
+        self.enter(at, phase, now);
+        let node = self.node_mut(at);
+        node.redefined = false;
+        let seen = &mut node.seen;
+        seen.ending = None;
+        seen.killed = false;
+        seen.up_since = None;
+        seen.renew = false;
+        seen.reload_wanted = false;
+        seen.reload_failed = false;
+        if !seen.processes {
+            seen.definition = None;
+        }
+    }
+
+    /// What is to be done for the present incarnation of a unit.
+    fn order(&self, at: u32, what: Order) -> Action {
+        let Observed { incarnation, definition, .. } = &self.node(at).seen;
+        let definition = definition.as_ref().unwrap_or(&self.node(at).unit);
+        Action {
+            unit: definition.name.clone(),
+            incarnation: incarnation.unwrap_or_default(),
+            what,
+            definition: Arc::clone(definition),
+        }
+    }
+
+    fn stop_reason(&self, at: u32) -> StopReason {
+        let node = self.node(at);
+        if !node.needed {
+            return StopReason::Unneeded;
+        }
+        if node.seen.renew {
+            return StopReason::Renewed;
+        }
+        if node.redefined {
+            return StopReason::Redefined;
+        }
+        let on = node.unit.edges.iter().filter(|(kind, _)| *kind == EdgeKind::DependsOn);
+        let lost = on.map(|(_, target)| target).filter(|target| !self.stays(target));
+        lost.min().cloned().map_or(StopReason::Redefined, StopReason::DependencyLost)
+    }
+
+    fn stays(&self, target: &Target) -> bool {
+        self.provider(target).is_some_and(|at| self.node(at).face.stays())
+    }
+}
+
+/// So much later, but later: what has no time at all still has the chance to be quick.
+fn soon(now: Timestamp, most: Duration) -> Timestamp {
+    now.after(most.max(Duration::from_millis(1)))
+}
+
+/// Whether nothing has to be done to end what was started, once its processes are gone.
+fn has_no_end_of_its_own(seen: &Observed) -> bool {
+    let runs_nothing = |unit: &Unit| unit.run.stop.is_empty() && unit.run.stop_post.is_empty();
+    let is_virtual = seen.definition.as_deref().is_some_and(Unit::is_virtual);
+    let exited = seen.phase == Phase::Up(Activity::Exited);
+    is_virtual || (exited && seen.definition.as_deref().is_none_or(runs_nothing))
+}
+
+impl Unit {
+    /// Whether it has a main process, whose end is its own.
+    pub(super) fn has_main(&self) -> bool {
+        !matches!(self.kind, Kind::BackgroundScripted | Kind::Virtual)
+    }
+}

@@ -1,0 +1,95 @@
+//! What a unit shows to those that it has dependencies with, and what they make of it.
+
+use crate::graph::EdgeKind;
+
+/// All that the neighbours of a unit go by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Face {
+    pub(super) needed: bool,
+    pub(super) masked: bool,
+    /// It is up.
+    pub(super) active: bool,
+    pub(super) failed: bool,
+    pub(super) ended: bool,
+    pub(super) stopping: bool,
+    /// It is starting, up or stopping.
+    pub(super) busy: bool,
+    pub(super) must_stop: bool,
+    pub(super) doomed: bool,
+    pub(super) degraded: bool,
+}
+
+/// What a dependent makes of one dependency. Each is counted, so that the dependent need not look
+/// at all of them again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// It takes the dependent down.
+    pub(super) lost: bool,
+    /// It keeps the dependent from ever starting, as things are.
+    pub(super) dooms: bool,
+    /// The dependent does not start yet.
+    pub(super) unready: bool,
+    /// The dependent is degraded.
+    pub(super) degrades: bool,
+}
+
+impl Face {
+    /// Whether it is up, and not about to go.
+    pub(super) fn stays(self) -> bool {
+        self.active && !self.must_stop
+    }
+
+    /// Whether there is nothing more to wait for. A unit that is up and about to go is waited for
+    /// again: otherwise it would depend on the order of the steps of a plan whether a unit that
+    /// waits for it starts.
+    pub(super) fn settled(self) -> bool {
+        self.stays() || self.failed || self.ended || self.doomed || self.masked
+    }
+
+    fn works(self) -> bool {
+        self.active || self.ended
+    }
+
+    /// What it is to a dependent.
+    pub(super) fn effect(self, kind: EdgeKind) -> Effect {
+        use EdgeKind::{After, DependsMs, DependsOn, Pulls, WaitsFor};
+        let is_obstacle = self.failed || self.doomed || self.masked;
+        Effect {
+            lost: kind == DependsOn && !self.stays(),
+            dooms: match kind {
+                DependsOn => is_obstacle || self.ended,
+                DependsMs => is_obstacle,
+                WaitsFor | Pulls | After => false,
+            },
+            unready: match kind {
+                DependsOn => !self.stays(),
+                DependsMs => !self.stays() && !self.ended,
+                WaitsFor => !self.settled(),
+                After => self.needed && !self.settled(),
+                Pulls => false,
+            },
+            degrades: match kind {
+                DependsOn | DependsMs | WaitsFor => !self.works() || self.degraded,
+                // These may lead in circles, in which all would keep one another degraded.
+                Pulls => !self.works(),
+                After => false,
+            },
+        }
+    }
+
+    /// All that those go by that it depends on.
+    pub(super) fn presence(self) -> (bool, bool, bool) {
+        (self.busy, self.stopping, self.must_stop)
+    }
+
+    /// Whether, as a dependent, it has to be gone before its dependency stops.
+    pub(super) fn blocks(self, kind: EdgeKind) -> bool {
+        match kind {
+            EdgeKind::DependsOn => self.busy,
+            EdgeKind::DependsMs | EdgeKind::WaitsFor | EdgeKind::After => {
+                self.must_stop || self.stopping
+            }
+            EdgeKind::Pulls => false,
+        }
+    }
+}

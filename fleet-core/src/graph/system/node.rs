@@ -1,0 +1,173 @@
+//! A unit in a system: what is known of it, and what is counted of its neighbours.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::face::{Effect, Face};
+use crate::Timestamp;
+use crate::graph::{Activity, Cause, Observed, Phase, Unit};
+
+/// A unit in a system.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) unit: Arc<Unit>,
+    /// It is not in the graph any more.
+    pub(super) orphan: bool,
+    pub(super) seen: Observed,
+    pub(super) needed: bool,
+    pub(super) masked: bool,
+    /// What runs is not what would be started now.
+    pub(super) redefined: bool,
+    pub(super) missing: Missing,
+    /// How long the longest chain of needed dependents above it is.
+    pub(super) height: u32,
+    pub(super) counts: Counts,
+    pub(super) face: Face,
+    pub(super) place: Place,
+    /// It is to be looked at again.
+    pub(super) dirty: bool,
+    /// It is among those that may be shown otherwise than before.
+    pub(super) changed: bool,
+}
+
+/// Whether it depends on targets that nobody provides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Missing {
+    /// By `depends-on`.
+    pub(super) on: bool,
+    /// By `depends-on` or `depends-ms`.
+    pub(super) hard: bool,
+    /// By any kind that requires.
+    pub(super) any: bool,
+}
+
+/// How many dependencies have which effect on it, and how many dependents have to go first.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    lost: u32,
+    dooms: u32,
+    unready: u32,
+    degrades: u32,
+    pub(super) blockers: u32,
+}
+
+/// In which queues it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) reset: bool,
+    pub(super) stop: bool,
+    pub(super) virtual_start: bool,
+    pub(super) start: Option<Reverse<u32>>,
+    pub(super) reload: bool,
+    pub(super) timer: Option<Timestamp>,
+}
+
+impl Node {
+    pub(super) fn new(unit: Arc<Unit>, orphan: bool, seen: Observed) -> Self {
+        Self {
+            redefined: redefined(&unit, orphan, &seen),
+            unit,
+            orphan,
+            seen,
+            needed: false,
+            masked: false,
+            missing: Missing::default(),
+            height: 0,
+            counts: Counts::default(),
+            face: Face::default(),
+            place: Place::default(),
+            dirty: false,
+            changed: false,
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.counts.lost > 0 || self.missing.on
+    }
+
+    /// The face that it should have.
+    pub(super) fn next_face(&self) -> Face {
+        let phase = self.seen.phase;
+        let active = phase.is_active();
+        let stoppable = active || phase == Phase::Starting;
+        let dooming = self.counts.dooms > 0 || self.missing.hard;
+        Face {
+            needed: self.needed,
+            masked: self.masked,
+            active,
+            failed: phase == Phase::Failed,
+            ended: phase == Phase::Ended,
+            stopping: phase == Phase::Stopping,
+            busy: phase.is_busy(),
+            must_stop: stoppable && (!self.needed || self.redefined || self.is_lost()),
+            doomed: self.needed && phase == Phase::Off && dooming,
+            degraded: active && (self.counts.degrades > 0 || self.missing.any),
+        }
+    }
+
+    pub(super) fn is_startable(&self) -> bool {
+        let ready = self.counts.unready == 0 && !self.missing.hard;
+        self.needed && self.seen.phase == Phase::Off && !self.seen.processes && ready
+    }
+
+    /// The queues that it should stand in.
+    pub(super) fn next_place(&self) -> Place {
+        let startable = self.is_startable();
+        let is_virtual = self.unit.is_virtual();
+        let runs = self.seen.phase == Phase::Up(Activity::Running);
+        Place {
+            reset: self.is_forgotten(),
+            stop: self.face.must_stop && self.counts.blockers == 0,
+            virtual_start: startable && is_virtual,
+            start: (startable && !is_virtual).then_some(Reverse(self.height)),
+            reload: self.seen.reload_wanted && runs && !self.face.must_stop,
+            timer: self.timer(),
+        }
+    }
+
+    /// Whether what is known of its end is of no use any more, because it is not needed. That it
+    /// could not be stopped is kept until something else is wanted.
+    fn is_forgotten(&self) -> bool {
+        let kept = matches!(self.seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+        !self.needed
+            && match self.seen.phase {
+                Phase::Failed => !kept,
+                Phase::Ended => true,
+                Phase::Off => self.seen.attempts > 0,
+                Phase::Starting | Phase::Up(_) | Phase::Stopping => false,
+            }
+    }
+
+    fn timer(&self) -> Option<Timestamp> {
+        match self.seen.phase {
+            Phase::Failed | Phase::Ended if !self.needed || self.seen.processes => None,
+            Phase::Failed | Phase::Ended => self.seen.retry_at,
+            _ => self.seen.deadline,
+        }
+    }
+}
+
+impl Counts {
+    /// One dependency has another effect than before.
+    pub(super) fn replace(&mut self, before: Effect, after: Effect) {
+        self.lost = recount(self.lost, before.lost, after.lost);
+        self.dooms = recount(self.dooms, before.dooms, after.dooms);
+        self.unready = recount(self.unready, before.unready, after.unready);
+        self.degrades = recount(self.degrades, before.degrades, after.degrades);
+    }
+
+    /// One dependent blocks, or does not block any more.
+    pub(super) fn replace_blocker(&mut self, before: bool, after: bool) {
+        self.blockers = recount(self.blockers, before, after);
+    }
+}
+
+/// What was counted before is taken away, so a count never falls below zero.
+fn recount(count: u32, before: bool, after: bool) -> u32 {
+    count + u32::from(after) - u32::from(before)
+}
+
+fn redefined(unit: &Unit, orphan: bool, seen: &Observed) -> bool {
+    let started_from = seen.definition.as_deref().filter(|_| !orphan && seen.phase.is_busy());
+    started_from.is_some_and(|definition| seen.renew || definition.runs_otherwise_than(unit))
+}

@@ -1,0 +1,186 @@
+//! What becomes of a unit by what is told of it: one arm for each line of the table.
+
+use super::System;
+use crate::Timestamp;
+use crate::graph::{
+    Activity, AfterExit, Cause, Ending, Event, Exit, Happening, Kind, Phase, Restart, Signal, Unit,
+};
+
+impl System {
+    /// Takes note of what happened, and tells whether it was heeded. What cannot happen to a unit
+    /// that is doing what this one does changes nothing, and what is told of an incarnation that is
+    /// over is counted, too.
+    pub fn on_event(&mut self, event: &Event, now: Timestamp) -> bool {
+        let at = self.find(&event.unit);
+        let is_current = |&at: &u32| self.node(at).seen.incarnation == Some(event.incarnation);
+        let Some(at) = at.filter(is_current) else {
+            self.stale = self.stale.saturating_add(1);
+            return false;
+        };
+        let heeded = match self.node(at).seen.phase {
+            Phase::Off | Phase::Ended => false,
+            Phase::Starting => self.on_starting(at, event.what, now),
+            Phase::Up(activity) => self.on_up(at, activity, event.what, now),
+            Phase::Stopping => self.on_stopping(at, event.what, now),
+            Phase::Failed => self.on_failed(at, event.what),
+        };
+        self.propagate();
+        heeded
+    }
+
+    fn on_starting(&mut self, at: u32, what: Happening, now: Timestamp) -> bool {
+        match what {
+            Happening::Ready if self.says_when_ready(at) => {
+                self.come_up(at, Activity::Running, now);
+            }
+            Happening::Failed(cause) => self.fail(at, cause, now),
+            Happening::Skipped => self.finish(at, Ending::Skipped, now),
+            Happening::Stopping => self.stop_by_itself(at, now),
+            Happening::MainExited(exit) => self.on_exit_before_ready(at, exit, now),
+            Happening::Extend(more) => return self.extend(at, now.after(more)),
+            Happening::AllGone => self.on_lost(at, now),
+            Happening::Ready | Happening::Reloading | Happening::ReloadEnded { .. } => {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn on_up(&mut self, at: u32, activity: Activity, what: Happening, now: Timestamp) -> bool {
+        match (activity, what) {
+            (Activity::Running, Happening::Reloading) => {
+                self.come_up(at, Activity::Reloading, now);
+            }
+            (Activity::Reloading, Happening::Ready) => self.end_reload(at, true, now),
+            (Activity::Reloading, Happening::ReloadEnded { well }) => {
+                self.end_reload(at, well, now);
+            }
+            (Activity::Exited, Happening::AllGone) => self.forget_processes(at),
+            (Activity::Exited, _) => return false,
+            (_, Happening::Failed(cause)) => self.fail(at, cause, now),
+            (_, Happening::Stopping) => self.stop_by_itself(at, now),
+            (_, Happening::MainExited(exit)) => self.on_exit(at, exit, now),
+            (_, Happening::Extend(more)) => return self.extend(at, now.after(more)),
+            (_, Happening::AllGone) if self.runs(at).has_main() => self.on_lost(at, now),
+            (_, Happening::AllGone) => self.forget_processes(at),
+            (
+                _,
+                Happening::Ready
+                | Happening::Skipped
+                | Happening::Reloading
+                | Happening::ReloadEnded { .. },
+            ) => return false,
+        }
+        true
+    }
+
+    fn on_stopping(&mut self, at: u32, what: Happening, now: Timestamp) -> bool {
+        match what {
+            Happening::AllGone => self.be_gone(at, now),
+            Happening::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
+            Happening::Extend(more) if !self.node(at).seen.killed => {
+                return self.extend(at, now.after(more));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn on_failed(&mut self, at: u32, what: Happening) -> bool {
+        let heeded = what == Happening::AllGone && self.node(at).seen.processes;
+        if heeded {
+            self.forget_processes(at);
+            self.node_mut(at).seen.definition = None;
+        }
+        heeded
+    }
+
+    /// The main process ended before the unit was up.
+    fn on_exit_before_ready(&mut self, at: u32, exit: Exit, now: Timestamp) {
+        let may_end =
+            matches!(self.runs(at).kind, Kind::Oneshot { .. } | Kind::ForegroundSupervised(_));
+        if may_end {
+            self.on_exit(at, exit, now);
+        } else {
+            self.fail(at, Cause::Exit(exit), now);
+        }
+    }
+
+    /// The main process ended, and nobody asked it to.
+    fn on_exit(&mut self, at: u32, exit: Exit, now: Timestamp) {
+        let unit = self.runs(at);
+        if !unit.is_success(exit) {
+            self.fail(at, Cause::Exit(exit), now);
+        } else if unit.stays_up() && !self.node(at).unit.restart.follows_success(exit) {
+            self.come_up(at, Activity::Exited, now);
+        } else {
+            self.finish(at, Ending::Well, now);
+        }
+    }
+
+    /// All processes are gone, and nobody saw the main one end.
+    fn on_lost(&mut self, at: u32, now: Timestamp) {
+        self.node_mut(at).seen.processes = false;
+        self.have_failed(at, Cause::Exit(Exit::Unknown), now);
+    }
+
+    fn end_reload(&mut self, at: u32, well: bool, now: Timestamp) {
+        self.come_up(at, Activity::Running, now);
+        self.node_mut(at).seen.reload_failed = !well;
+    }
+
+    fn extend(&mut self, at: u32, until: Timestamp) -> bool {
+        let Some(deadline) = &mut self.node_mut(at).seen.deadline else { return false };
+        *deadline = until.max(*deadline);
+        self.touch(at);
+        true
+    }
+
+    fn forget_processes(&mut self, at: u32) {
+        self.node_mut(at).seen.processes = false;
+        self.touch(at);
+    }
+
+    fn stops_by_itself(&self, at: u32) -> bool {
+        self.node(at).seen.ending == Some(Ending::ByItself)
+    }
+
+    /// A oneshot is up when it has ended, whatever it says before.
+    fn says_when_ready(&self, at: u32) -> bool {
+        !matches!(self.runs(at).kind, Kind::Oneshot { .. })
+    }
+
+    /// What the present incarnation was started from.
+    fn runs(&self, at: u32) -> &Unit {
+        let node = self.node(at);
+        node.seen.definition.as_ref().unwrap_or(&node.unit)
+    }
+}
+
+impl Unit {
+    /// Whether this end of its main process is a good one.
+    #[must_use]
+    pub fn is_success(&self, exit: Exit) -> bool {
+        let may_end = self.run.after_exit != AfterExit::Fails;
+        self.run.success.contains(exit)
+            || match exit {
+                Exit::Status(0) => may_end || matches!(self.kind, Kind::Oneshot { .. }),
+                Exit::Signal(number) => may_end && Signal::USUAL.contains(&number),
+                Exit::Status(_) | Exit::Unknown => false,
+            }
+    }
+
+    /// Whether it counts as up when its main process has ended well.
+    fn stays_up(&self) -> bool {
+        match self.kind {
+            Kind::Oneshot { remain } => remain,
+            _ => self.run.after_exit != AfterExit::Rests,
+        }
+    }
+}
+
+impl Restart {
+    fn follows_success(&self, exit: Exit) -> bool {
+        self.applies(None, Some(exit))
+    }
+}

@@ -1,0 +1,120 @@
+//! Whether and when a unit that ended is started again.
+
+use std::time::Duration;
+
+use super::node::Node;
+use crate::Timestamp;
+use crate::graph::{Cause, Exit, Growth, Limit, Observed, Restart, RestartWhen, Starts};
+
+/// What a unit that is up for as long is forgiven its failures for, at least.
+const LEAST_RESET: Duration = Duration::from_secs(10);
+
+impl Node {
+    /// Notes what follows the end of a unit: nothing is the cause of a good one.
+    pub(super) fn schedule(&mut self, cause: Option<Cause>, exit: Option<Exit>, now: Timestamp) {
+        let restart = &self.unit.restart;
+        let seen = &mut self.seen;
+        seen.attempts = seen.attempts.saturating_add(1);
+        seen.retry_at = None;
+        seen.gave_up = false;
+        if !restart.applies(cause, exit) {
+            return;
+        }
+        seen.gave_up = matches!(restart.limit, Limit::Failures(most) if seen.attempts > most);
+        if !seen.gave_up {
+            seen.retry_at = Some(now.after(restart.delay_of(seen.attempts)));
+        }
+    }
+
+    /// Whether a retry that is due would be one too many.
+    pub(super) fn is_tried_too_often(&self, now: Timestamp) -> bool {
+        let Limit::Starts { burst, interval } = self.unit.restart.limit else { return false };
+        let starts = self.seen.starts;
+        burst > 0 && starts.count >= burst && now.since(starts.since) < interval
+    }
+
+    /// Counts a start.
+    pub(super) fn count_start(&mut self, now: Timestamp) {
+        let Limit::Starts { interval, .. } = self.unit.restart.limit else { return };
+        let starts = &mut self.seen.starts;
+        if starts.count == 0 || now.since(starts.since) >= interval {
+            *starts = Starts { since: now, count: 0 };
+        }
+        starts.count = starts.count.saturating_add(1);
+    }
+
+    /// What it was up for ends now; if that was for long, its failures of before are forgotten.
+    pub(super) fn forgive(&mut self, now: Timestamp) {
+        let restart = &self.unit.restart;
+        if self.seen.up_since.is_some_and(|since| restart.forgives(&self.seen, now.since(since))) {
+            self.seen.attempts = 0;
+        }
+    }
+}
+
+impl Restart {
+    /// Whether a unit is started again after this end: by a cause if it was bad, by the exit of the
+    /// main process if that is what ended it.
+    #[must_use]
+    pub fn applies(&self, cause: Option<Cause>, exit: Option<Exit>) -> bool {
+        if exit.is_some_and(|exit| self.prevent.contains(exit)) {
+            return false;
+        }
+        if exit.is_some_and(|exit| self.force.contains(exit)) {
+            return true;
+        }
+        match self.when {
+            RestartWhen::Never => false,
+            RestartWhen::Always => true,
+            RestartWhen::OnSuccess => cause.is_none(),
+            RestartWhen::OnFailure => cause.is_some(),
+            RestartWhen::OnAbnormal => cause.is_some_and(|cause| !cause.is_bad_status()),
+            RestartWhen::OnAbort => cause.is_some_and(Cause::is_signal),
+            RestartWhen::OnWatchdog => cause == Some(Cause::Watchdog),
+        }
+    }
+
+    /// How long a unit waits that ended so often in a row: never less than after the time before.
+    #[must_use]
+    pub fn delay_of(&self, attempts: u32) -> Duration {
+        let before = attempts.saturating_sub(1);
+        match self.growth {
+            Growth::Factor(0 | 1) | Growth::Steps(0) => self.delay,
+            Growth::Factor(factor) => {
+                let times = u128::from(factor).checked_pow(before);
+                let millis = times.and_then(|times| times.checked_mul(self.delay.as_millis()));
+                let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+                millis.map_or(self.max_delay, Duration::from_millis).min(self.max_delay)
+            }
+            Growth::Steps(steps) if before >= steps => self.max_delay.max(self.delay),
+            Growth::Steps(steps) => self.step(f64::from(before) / f64::from(steps)),
+        }
+    }
+
+    /// So far of the way from the first to the longest delay, in even ratios. A delay of nothing
+    /// has no ratio to anything, so a millisecond stands for it.
+    fn step(&self, part: f64) -> Duration {
+        let least = self.delay.max(Duration::from_millis(1)).as_secs_f64();
+        let ratio = (self.max_delay.as_secs_f64() / least).max(1.0);
+        let delay = if part == 0.0 { self.delay.as_secs_f64() } else { least * ratio.powf(part) };
+        let delay = Duration::try_from_secs_f64(delay).unwrap_or(self.max_delay);
+        delay.clamp(self.delay, self.max_delay.max(self.delay))
+    }
+
+    fn forgives(&self, seen: &Observed, up: Duration) -> bool {
+        let twice = self.delay_of(seen.attempts).saturating_mul(2);
+        up >= self.reset.unwrap_or_else(|| LEAST_RESET.max(twice))
+    }
+}
+
+impl Cause {
+    /// Whether a process ended by itself, and said that something went wrong.
+    fn is_bad_status(self) -> bool {
+        let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));
+        status || self == Self::Spawn
+    }
+
+    fn is_signal(self) -> bool {
+        matches!(self, Self::Exit(Exit::Signal(_)) | Self::Script(Exit::Signal(_)))
+    }
+}

@@ -1,0 +1,128 @@
+//! The planner: what is owed, step by step until nothing is.
+
+use super::System;
+use crate::Timestamp;
+use crate::graph::{Action, Activity, Cause, Order, Phase};
+
+impl System {
+    /// What is owed now. It is taken for done: whoever asks carries it out, and tells what came of
+    /// it by events. Ends come before starts, and starts in the order of their urgency.
+    pub fn next_actions(&mut self, now: Timestamp) -> Vec<Action> {
+        let mut actions = std::mem::take(&mut self.owed);
+        loop {
+            let retries = self.expire(now, &mut actions);
+            self.settle(now, &mut actions);
+            // Whoever waits for a unit that failed goes on before that unit is tried again, were it
+            // at once: else those who wait for one that fails for ever would wait for ever.
+            if retries.is_empty() {
+                break;
+            }
+            retries.into_iter().for_each(|at| self.retry(at, now));
+        }
+        actions.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        actions
+    }
+
+    /// Whether nothing is owed, whatever the time is, and nothing is under way.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let queues = &self.queues;
+        let in_flux = |phase| matches!(phase, Phase::Starting | Phase::Stopping);
+        self.owed.is_empty()
+            && queues.stops.is_empty()
+            && queues.virtual_starts.is_empty()
+            && queues.starts.is_empty()
+            && !self.nodes.iter().any(|node| in_flux(node.seen.phase))
+    }
+
+    /// Takes what no start waits for, until there is no more of it, and then starts units while
+    /// there is room. None of these steps makes another one of them wrong, so it does not matter
+    /// which one comes first.
+    fn settle(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.propagate();
+        while self.step(now, actions) {
+            self.propagate();
+        }
+        while let Some(&(_, at)) = self.queues.starts.first() {
+            if self.max_starting.is_some_and(|most| self.starting >= most.get()) {
+                break;
+            }
+            actions.extend(self.start(at, now));
+            self.propagate();
+        }
+    }
+
+    fn step(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> bool {
+        if let Some(&at) = self.queues.resets.first() {
+            self.forget(at, now);
+        } else if let Some(&at) = self.queues.stops.first() {
+            actions.extend(self.stop(at, now));
+        } else if let Some(&at) = self.queues.reloads.first() {
+            actions.push(self.reread(at, now));
+        } else if let Some(&at) = self.queues.virtual_starts.first() {
+            actions.extend(self.start(at, now));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Does what the time has come for, and tells which units are to be tried again.
+    fn expire(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<u32> {
+        self.propagate();
+        let due = |&&(timer, _): &&(Timestamp, u32)| timer <= now;
+        let due: Vec<u32> = self.queues.timers.iter().take_while(due).map(|&(_, at)| at).collect();
+        let (retries, late): (Vec<u32>, Vec<u32>) = due
+            .into_iter()
+            .partition(|&at| matches!(self.node(at).seen.phase, Phase::Failed | Phase::Ended));
+        for at in late {
+            self.escalate(at, now, actions);
+        }
+        actions.append(&mut self.owed);
+        retries
+    }
+
+    fn escalate(&mut self, at: u32, now: Timestamp, actions: &mut Vec<Action>) {
+        let seen = &self.node(at).seen;
+        match seen.phase {
+            Phase::Starting => self.fail(at, Cause::StartTimeOut, now),
+            Phase::Up(_) if self.ran_too_long(at, now) => self.fail(at, Cause::RuntimeMax, now),
+            Phase::Up(_) => {
+                self.come_up(at, Activity::Running, now);
+                self.node_mut(at).seen.reload_failed = true;
+            }
+            Phase::Stopping if seen.killed => {
+                self.have_failed(at, Cause::Unkillable, now);
+            }
+            Phase::Stopping => actions.push(self.kill(at, now)),
+            Phase::Off | Phase::Failed | Phase::Ended => {}
+        }
+    }
+
+    fn ran_too_long(&self, at: u32, now: Timestamp) -> bool {
+        let seen = &self.node(at).seen;
+        let most = seen.definition.as_ref().and_then(|definition| definition.run.runtime_max);
+        seen.up_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
+    }
+
+    fn retry(&mut self, at: u32, now: Timestamp) {
+        if self.node(at).is_tried_too_often(now) {
+            let seen = &mut self.node_mut(at).seen;
+            (seen.retry_at, seen.gave_up) = (None, true);
+            self.touch(at);
+        } else {
+            self.be_off(at, now);
+        }
+    }
+}
+
+/// Starts stay in the order in which they were decided; all else is in the order of the names.
+fn rank(action: &Action) -> (u8, Option<&str>) {
+    let name = Some(action.unit.as_str());
+    match action.what {
+        Order::Kill => (0, name),
+        Order::Stop { .. } => (1, name),
+        Order::Reload => (2, name),
+        Order::Start => (3, None),
+    }
+}

@@ -1,0 +1,189 @@
+//! The questions to a system: how units are shown, and why they are as they are.
+
+use super::System;
+use super::node::Node;
+use crate::graph::{
+    Action, Cause, EdgeKind, Ending, Graph, Name, Obstacle, Order, Phase, Retry, Shown, State,
+    StopReason, Target, Waiting,
+};
+
+impl System {
+    /// The graph of the units.
+    #[must_use]
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// What the system is there for, and what beside it for the time being.
+    pub fn goals(&self) -> impl Iterator<Item = &Target> {
+        self.goal.iter().chain(&self.with)
+    }
+
+    /// The state of a unit. There is none if it is not in the graph and nothing of it is left.
+    #[must_use]
+    pub fn state(&self, unit: &Name) -> Option<State> {
+        self.find(unit).map(|at| self.node(at)).filter(|node| is_there(node)).map(|node| {
+            let seen = &node.seen;
+            State {
+                what: self.shown(node),
+                needed: node.needed,
+                degraded: node.face.degraded,
+                since: seen.since,
+                incarnation: seen.incarnation,
+                attempts: seen.attempts,
+                reload_failed: seen.reload_failed,
+            }
+        })
+    }
+
+    /// The names of all units, also of those that are not in the graph any more and still run.
+    pub fn units(&self) -> impl Iterator<Item = &Name> {
+        self.nodes.iter().filter(|node| is_there(node)).map(|node| &node.unit.name)
+    }
+
+    /// The units that may be shown otherwise than when this was last asked, by name; those that are
+    /// not there any more among them.
+    pub fn take_changed(&mut self) -> Vec<Name> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        let mut name = |at| {
+            let node = self.node_mut(at);
+            node.changed = false;
+            node.unit.name.clone()
+        };
+        changed.into_iter().map(&mut name).collect()
+    }
+
+    /// Whether a target is up only because its unit provides others that are needed.
+    #[must_use]
+    pub fn is_coincidental(&self, target: &Target) -> bool {
+        let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
+            return false;
+        };
+        let names = |node: &Node| {
+            node.unit.edges.iter().any(|(kind, name)| kind.requires() && name == target)
+        };
+        let mut dependents = self.net.by(at).iter().map(|link| self.node(link.node));
+        !self.goals().any(|goal| goal == target)
+            && !dependents.any(|node| node.needed && names(node))
+    }
+
+    /// The targets that keep a unit degraded, by name; none if it is not.
+    #[must_use]
+    pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
+        let Some(node) = self.find(unit).map(|at| self.node(at)) else { return Vec::new() };
+        if !node.face.degraded {
+            return Vec::new();
+        }
+        self.targets(node, |kind, provider| match provider {
+            None => kind.requires().then_some(()),
+            Some(on) => on.face.effect(kind).degrades.then_some(()),
+        })
+        .into_iter()
+        .map(|(target, ())| target)
+        .collect()
+    }
+
+    fn shown(&self, node: &Node) -> Shown {
+        let seen = &node.seen;
+        match seen.phase {
+            Phase::Off if node.masked => Shown::Masked,
+            Phase::Off if !node.needed => Shown::Disabled,
+            Phase::Off => Shown::Waiting(self.waiting(node)),
+            Phase::Starting => Shown::Starting,
+            Phase::Up(activity) => Shown::Active(activity),
+            Phase::Stopping => Shown::Stopping(seen.ending.as_ref().and_then(reason)),
+            Phase::Failed => Shown::Failed {
+                cause: seen.cause.unwrap_or(Cause::Exit(crate::graph::Exit::Unknown)),
+                retry: retry(node),
+                stuck: seen.processes,
+            },
+            Phase::Ended => Shown::Ended(retry(node)),
+        }
+    }
+
+    fn waiting(&self, node: &Node) -> Waiting {
+        if node.face.doomed {
+            return Waiting::Doomed(self.targets(node, obstacle));
+        }
+        let for_it = self.targets(node, |kind, provider| {
+            provider.is_some_and(|on| on.face.effect(kind).unready).then_some(())
+        });
+        if !for_it.is_empty() {
+            return Waiting::Dependencies(for_it.into_iter().map(|(target, ())| target).collect());
+        }
+        if node.seen.processes {
+            return Waiting::Leftovers;
+        }
+        let full = self.max_starting.is_some_and(|most| self.starting >= most.get());
+        if full { Waiting::Slot } else { Waiting::Nothing }
+    }
+
+    /// The targets that a unit depends on, by name, with what is told of each by its kind and its
+    /// provider.
+    fn targets<T>(
+        &self,
+        node: &Node,
+        tell: impl Fn(EdgeKind, Option<&Node>) -> Option<T>,
+    ) -> Vec<(Target, T)> {
+        let mut found: Vec<(Target, T)> = Vec::new();
+        let mut edges: Vec<&(EdgeKind, Target)> = node.unit.edges.iter().collect();
+        edges.sort_by(|a, b| (&a.1, a.0).cmp(&(&b.1, b.0)));
+        for (kind, target) in edges {
+            let provider = self.provider(target).map(|at| self.node(at));
+            let known = found.last().is_some_and(|(last, _)| last == target);
+            if let Some(told) = tell(*kind, provider).filter(|_| !known) {
+                found.push((target.clone(), told));
+            }
+        }
+        found
+    }
+}
+
+/// Whether there is anything to show of it.
+fn is_there(node: &Node) -> bool {
+    !node.orphan || node.seen.phase.is_busy() || node.seen.processes
+}
+
+fn obstacle(kind: EdgeKind, provider: Option<&Node>) -> Option<Obstacle> {
+    let Some(node) = provider else {
+        return (kind <= EdgeKind::DependsMs).then_some(Obstacle::Missing);
+    };
+    let face = node.face;
+    if !face.effect(kind).dooms {
+        return None;
+    }
+    let table = [
+        (face.masked, Obstacle::Masked),
+        (face.failed, Obstacle::Failed),
+        (face.ended, Obstacle::Ended),
+    ];
+    let found = table.into_iter().find(|(found, _)| *found);
+    Some(found.map_or(Obstacle::Doomed, |(_, obstacle)| obstacle))
+}
+
+fn reason(ending: &Ending) -> Option<StopReason> {
+    match ending {
+        Ending::Off(reason) => Some(reason.clone()),
+        Ending::Failed(cause) => Some(StopReason::Failed(*cause)),
+        Ending::Well => Some(StopReason::Ended),
+        Ending::Skipped => Some(StopReason::Skipped),
+        Ending::ByItself => None,
+    }
+}
+
+fn retry(node: &Node) -> Retry {
+    match (node.seen.retry_at, node.seen.gave_up) {
+        (Some(at), _) => Retry::At(at),
+        (None, true) => Retry::GaveUp,
+        (None, false) => Retry::Not,
+    }
+}
+
+impl Action {
+    /// Whether it begins an incarnation.
+    #[must_use]
+    pub fn is_start(&self) -> bool {
+        self.what == Order::Start
+    }
+}

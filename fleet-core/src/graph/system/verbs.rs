@@ -1,0 +1,170 @@
+//! The verbs by which people change what is wanted.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use super::System;
+use crate::Timestamp;
+use crate::graph::{Activity, Flaw, Graph, Phase, Target};
+
+/// Why a unit cannot read its configuration again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotReloadable {
+    /// Nobody provides the target.
+    #[error("no unit provides it")]
+    NotProvided,
+    /// The unit that provides it is not up.
+    #[error("its unit is not up")]
+    NotUp,
+    /// There is no command that would make it.
+    #[error("its unit names no command to reload it")]
+    NoCommand,
+}
+
+impl System {
+    /// Chooses what the system is there for: a goal, and targets beside it for the time being. It
+    /// is as if a virtual unit waited for all of them and were the goal.
+    ///
+    /// Units that are not needed any more are stopped. That some could not be stopped before is
+    /// forgotten.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of the targets; then nothing has changed.
+    pub fn set_goal(
+        &mut self,
+        goal: Option<Target>,
+        with: BTreeSet<Target>,
+        now: Timestamp,
+    ) -> Result<(), Flaw> {
+        let flaw = goal.iter().chain(&with).find_map(|one| self.graph.goal_flaw(one, &self.mask));
+        if let Some(flaw) = flaw {
+            return Err(flaw);
+        }
+        if (&self.goal, &self.with) != (&goal, &with) {
+            (self.goal, self.with) = (goal, with);
+            self.want_otherwise(now);
+        }
+        Ok(())
+    }
+
+    /// Chooses which targets are masked.
+    ///
+    /// # Errors
+    ///
+    /// If the goal is; then nothing has changed.
+    pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), Flaw> {
+        if let Some(flaw) = self.goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &mask)) {
+            return Err(flaw);
+        }
+        if self.mask != mask {
+            self.mask = mask;
+            self.want_otherwise(now);
+        }
+        Ok(())
+    }
+
+    /// Chooses how many units may be starting at once; nothing is as many as there are. Those that
+    /// are starting already go on.
+    pub fn set_max_starting(&mut self, most: Option<NonZeroU32>) {
+        self.max_starting = most;
+    }
+
+    /// Takes another graph. Units that run otherwise now are started anew, units that are gone
+    /// are stopped, and all else stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If nobody provides the goal any more; then nothing has changed.
+    pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), Flaw> {
+        if let Some(flaw) = self.goal.as_ref().and_then(|goal| graph.goal_flaw(goal, &self.mask)) {
+            return Err(flaw);
+        }
+        for at in self.all() {
+            let old = &self.node(at).unit;
+            let Some(new) = graph.unit(&old.name) else { continue };
+            let (identity, any) = (old.runs_otherwise_than(new), old != new);
+            if identity && self.is_over(at) {
+                self.forget(at, now);
+            } else if any {
+                self.node_mut(at).seen.attempts = 0;
+            }
+        }
+        self.take_graph(graph);
+        self.want_otherwise(now);
+        Ok(())
+    }
+
+    /// Forgets that the unit of a target failed, or ended, so that it is started at once if it is
+    /// needed. Tells whether there was something to forget.
+    pub fn reset(&mut self, target: &Target, now: Timestamp) -> bool {
+        let Some(at) = self.provider(target) else { return false };
+        let phase = self.node(at).seen.phase;
+        let is_over = self.is_over(at) || phase == Phase::Off;
+        let seen = &mut self.node_mut(at).seen;
+        let something = seen.attempts > 0 || matches!(phase, Phase::Failed | Phase::Ended);
+        if phase == Phase::Failed && seen.processes {
+            // It can only be started when its processes are gone, and is as soon as they are.
+            (seen.attempts, seen.gave_up, seen.retry_at) = (0, false, Some(now));
+            self.touch(at);
+        } else if is_over {
+            self.forget(at, now);
+        } else {
+            seen.attempts = 0;
+        }
+        self.propagate();
+        something
+    }
+
+    /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
+    pub fn renew(&mut self, target: &Target) -> bool {
+        let Some(at) = self.provider(target) else { return false };
+        let node = self.node_mut(at);
+        let runs = node.seen.phase == Phase::Starting || node.seen.phase.is_active();
+        if runs {
+            node.seen.renew = true;
+            node.redefined = true;
+            self.touch(at);
+            self.propagate();
+        }
+        runs
+    }
+
+    /// Has the unit of a target read its own configuration again, as soon as it does not any more.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub fn request_reload(&mut self, target: &Target) -> Result<(), NotReloadable> {
+        let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
+        let node = self.node_mut(at);
+        let phase = node.seen.phase;
+        if phase != Phase::Up(Activity::Running) && phase != Phase::Up(Activity::Reloading) {
+            return Err(NotReloadable::NotUp);
+        }
+        let run = node.seen.definition.as_ref().map(|definition| &definition.run);
+        if !run.is_some_and(|run| !run.reload.is_empty() || run.reload_signal.is_some()) {
+            return Err(NotReloadable::NoCommand);
+        }
+        node.seen.reload_wanted = true;
+        self.touch(at);
+        self.propagate();
+        Ok(())
+    }
+
+    fn want_otherwise(&mut self, now: Timestamp) {
+        self.weigh();
+        for at in self.all() {
+            let node = self.node(at);
+            if node.seen.phase == Phase::Failed && !node.needed && !node.seen.processes {
+                self.forget(at, now);
+            }
+        }
+        self.propagate();
+    }
+
+    fn is_over(&self, at: u32) -> bool {
+        let seen = &self.node(at).seen;
+        matches!(seen.phase, Phase::Failed | Phase::Ended) && !seen.processes
+    }
+}

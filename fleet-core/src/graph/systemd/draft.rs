@@ -1,0 +1,217 @@
+//! The settings of one unit as they are collected, option by option.
+
+use fleet_unitfile::UnitType;
+
+use super::restart::{Restarts, WHEN};
+use super::value::{In, Span, choice, delay, flag, number, signal, span, time_out};
+use super::{command, condition, resource, statuses, surroundings};
+use crate::graph::{KillMode, NotifyAccess, Run, Signal};
+
+/// The values of `Type=` that can be honoured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Simple,
+    Exec,
+    Idle,
+    Forking,
+    Oneshot,
+    Notify,
+    NotifyReload,
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) description: String,
+    pub(super) default_dependencies: Option<bool>,
+    pub(super) service_type: Option<Type>,
+    pub(super) remain: bool,
+    pub(super) pid_file: Option<String>,
+    pub(super) notify_access: Option<NotifyAccess>,
+    pub(super) reload_signal: Option<Signal>,
+    pub(super) restarts: Restarts,
+    pub(super) time_out_start: Option<Span>,
+    pub(super) time_out_stop: Option<Span>,
+    pub(super) time_out_abort: Option<Span>,
+    /// What needs no second look.
+    pub(super) run: Run,
+}
+
+/// What only a whole unit can get wrong: each with the option to blame, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Flaws {
+    pub(super) refused: Vec<(Option<Blamed>, String)>,
+    pub(super) noticed: Vec<(Blamed, &'static str)>,
+}
+
+/// An option by its section and name.
+pub(super) type Blamed = (&'static str, &'static str);
+
+const TYPES: [(&str, Type); 7] = [
+    ("simple", Type::Simple),
+    ("exec", Type::Exec),
+    ("idle", Type::Idle),
+    ("oneshot", Type::Oneshot),
+    ("notify", Type::Notify),
+    ("notify-reload", Type::NotifyReload),
+    ("forking", Type::Forking),
+];
+
+const ACCESS: [(&str, NotifyAccess); 4] = [
+    ("none", NotifyAccess::None),
+    ("main", NotifyAccess::Main),
+    ("exec", NotifyAccess::Exec),
+    ("all", NotifyAccess::All),
+];
+
+const KILL_MODES: [(&str, KillMode); 3] = [
+    ("control-group", KillMode::ControlGroup),
+    ("mixed", KillMode::Mixed),
+    ("process", KillMode::Process),
+];
+
+impl Draft {
+    /// Takes over an option that is honoured and speaks of no other unit.
+    pub(super) fn take(
+        &mut self,
+        section: &str,
+        name: &str,
+        value: &str,
+        unit: &In<'_>,
+    ) -> Result<(), String> {
+        let limits = match section {
+            "Unit" => &mut self.restarts.in_unit,
+            _ => &mut self.restarts.in_service,
+        };
+        match name {
+            "StartLimitBurst" => limits.burst = number(value, 0, u32::MAX)?,
+            "StartLimitInterval" | "StartLimitIntervalSec" => limits.interval = span(value)?,
+            _ if section == "Unit" => self.take_of_unit(name, value, unit)?,
+            _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
+            _ if name.starts_with("Restart") => self.take_restart(name, value)?,
+            _ if name.starts_with("Timeout") => self.take_time_out(name, value)?,
+            _ => self.take_of_service(name, value, unit)?,
+        }
+        Ok(())
+    }
+
+    fn take_of_unit(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+        match name {
+            // It is for people, who can read a percent sign as well.
+            "Description" => {
+                self.description = unit.expand(value).unwrap_or_else(|_| value.to_owned());
+                Ok(())
+            }
+            "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = flag),
+            _ => condition::add(&mut self.run.conditions, name, value, unit),
+        }
+    }
+
+    fn take_command(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+        let run = &mut self.run;
+        let list = match name {
+            "ExecCondition" => &mut run.condition,
+            "ExecStartPre" => &mut run.start_pre,
+            "ExecStart" => &mut run.start,
+            "ExecStartPost" => &mut run.start_post,
+            "ExecReload" => &mut run.reload,
+            "ExecStop" => &mut run.stop,
+            _ => &mut run.stop_post,
+        };
+        command::add(list, value, unit)
+    }
+
+    fn take_restart(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let restarts = &mut self.restarts;
+        match name {
+            "Restart" => restarts.when = choice(value, &WHEN)?,
+            "RestartSec" => restarts.delay = delay(value, "write Restart=no instead")?,
+            "RestartSteps" => restarts.steps = number(value, 0, u32::MAX)?,
+            "RestartMaxDelaySec" => {
+                restarts.max_delay = delay(value, "write the longest pause between two starts")?;
+            }
+            "RestartPreventExitStatus" => statuses::add(&mut restarts.prevent, value)?,
+            _ => statuses::add(&mut restarts.force, value)?,
+        }
+        Ok(())
+    }
+
+    fn take_time_out(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let time_out = time_out(value)?;
+        match name {
+            "TimeoutStartSec" => self.time_out_start = time_out,
+            "TimeoutStopSec" => self.time_out_stop = time_out,
+            "TimeoutAbortSec" => self.time_out_abort = time_out,
+            _ => (self.time_out_start, self.time_out_stop) = (time_out, time_out),
+        }
+        Ok(())
+    }
+
+    fn take_of_service(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+        let run = &mut self.run;
+        match name {
+            "Type" => self.service_type = service_type(value)?,
+            "RemainAfterExit" => self.remain = flag(value)?.unwrap_or(false),
+            "PIDFile" => self.pid_file = pid_file(value, unit)?,
+            "NotifyAccess" => self.notify_access = choice(value, &ACCESS)?,
+            "ReloadSignal" => self.reload_signal = signal(value)?,
+            "SuccessExitStatus" => statuses::add(&mut run.success, value)?,
+            "KillMode" => run.kill.mode = kill_mode(value)?,
+            "KillSignal" => run.kill.signal = signal(value)?.unwrap_or(Signal::TERM),
+            "FinalKillSignal" => run.kill.final_signal = signal(value)?.unwrap_or(Signal::KILL),
+            "SendSIGKILL" => run.kill.send_sigkill = flag(value)?.unwrap_or(true),
+            "SendSIGHUP" => run.kill.send_sighup = flag(value)?.unwrap_or(false),
+            "WatchdogSec" => run.watchdog = time_out(value)?.and_then(|span| span.0),
+            "WatchdogSignal" => run.abort.signal = signal(value)?.unwrap_or(Signal::ABRT),
+            "RuntimeMaxSec" => run.runtime_max = time_out(value)?.and_then(|span| span.0),
+            "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
+                resource::apply(&mut run.resources, name, value)?;
+            }
+            _ => surroundings::apply(&mut run.surroundings, name, value, unit)?,
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the whole.
+    pub(super) fn flaws(&self, unit_type: UnitType) -> Flaws {
+        match unit_type {
+            UnitType::Service => self.flaws_of_service(),
+            _ => self.flaws_of_target(),
+        }
+    }
+
+    fn flaws_of_target(&self) -> Flaws {
+        let mut flaws = Flaws::default();
+        if !self.run.conditions.is_empty() {
+            let problem = "it has conditions, but nothing is run for a target that could be left \
+                           out: put them into the services that it needs";
+            flaws.refused.push((None, problem.to_owned()));
+        }
+        flaws
+    }
+}
+
+fn service_type(value: &str) -> Result<Option<Type>, String> {
+    if value == "dbus" {
+        return Err("cannot be dbus, as there is no message bus here: write notify or exec".into());
+    }
+    choice(value, &TYPES)
+}
+
+fn kill_mode(value: &str) -> Result<KillMode, String> {
+    if value == "none" {
+        return Err("cannot be none, which leaves processes behind that nobody sees to: write \
+                    process"
+            .to_owned());
+    }
+    choice(value, &KILL_MODES).map(Option::unwrap_or_default)
+}
+
+/// A path that does not begin at the root begins where sockets and the like are.
+fn pid_file(value: &str, unit: &In<'_>) -> Result<Option<String>, String> {
+    let path = unit.expand(value)?;
+    if path.is_empty() || path.starts_with('/') {
+        return Ok(Some(path).filter(|path| !path.is_empty()));
+    }
+    unit.expand("%t").map(|directory| Some(format!("{directory}/{path}")))
+}

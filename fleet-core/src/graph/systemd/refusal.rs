@@ -1,0 +1,103 @@
+//! What keeps a unit from being run, and what a person should know of one that is.
+
+use std::fmt;
+
+use fleet_unitfile::{Location, UnitName};
+
+/// Where an option stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line, from one.
+    pub line: usize,
+    /// The column in it, from one.
+    pub column: usize,
+    /// The option with its section, such as `Service.Type`.
+    pub option: String,
+}
+
+/// One reason not to run a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Where it is; nothing if it is about the whole file.
+    pub place: Option<Position>,
+    /// What kind of reason.
+    pub cause: Cause,
+    /// What is wrong, and what would do instead.
+    pub problem: String,
+}
+
+/// Why a unit is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It asks for something that cannot be done.
+    Setting,
+    /// It cannot be without a unit that there is not.
+    NotFound,
+}
+
+/// All reasons not to run a unit, as far as they were found at once; a hundred at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusals {
+    /// The unit.
+    pub unit: UnitName,
+    /// At least one, in the order of their lines; those about the whole file come last.
+    pub all: Vec<Refusal>,
+}
+
+/// Something that a person should know of a unit which is run all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Which option it is about.
+    pub place: Position,
+    /// What to know, as what follows the option in a sentence.
+    pub text: String,
+}
+
+impl Position {
+    pub(super) fn new(location: Location, section: &str, name: &str) -> Self {
+        let Location { line, column, .. } = location;
+        Self { line, column, option: format!("{section}.{name}") }
+    }
+
+    /// The name of the option, without its section.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.option.split_once('.').map_or(&self.option, |(_, name)| name)
+    }
+}
+
+impl fmt::Display for Position {
+    /// `3:1: Service.Type`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.option)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place} {}", self.problem),
+            None => f.write_str(&self.problem),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place, self.text)
+    }
+}
+
+impl fmt::Display for Refusals {
+    /// A line for each, which begins with the name of the unit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, refusal) in self.all.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            let mark = if refusal.place.is_some() { ":" } else { ": " };
+            write!(f, "{end}{}{mark}{refusal}", self.unit)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusals {}

@@ -1,0 +1,54 @@
+//! What the processes of a unit may take together.
+
+use fleet_unitfile::{Size, parse_permyriad, parse_size};
+
+use super::value::{number, shown};
+use crate::graph::Resources;
+
+/// Takes one option over; an empty value is the default.
+pub(super) fn apply(resources: &mut Resources, option: &str, value: &str) -> Result<(), String> {
+    match option {
+        "MemoryMax" => resources.memory_max = memory(value)?,
+        "MemoryHigh" => resources.memory_high = memory(value)?,
+        "TasksMax" => resources.tasks_max = tasks(value)?,
+        "CPUWeight" => resources.cpu_weight = weight(value)?,
+        "IOWeight" => resources.io_weight = weight(value)?,
+        _ => resources.cpu_quota = quota(value)?,
+    }
+    Ok(())
+}
+
+fn memory(value: &str) -> Result<Option<u64>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match parse_size(value).map_err(shown)? {
+        Size::Bytes(bytes) => Ok(Some(bytes)),
+        Size::Infinity => Ok(None),
+        _ => Err(format!("is {value:?}, a share of the machine: write bytes, such as 512M")),
+    }
+}
+
+fn tasks(value: &str) -> Result<Option<u64>, String> {
+    match value {
+        "infinity" => Ok(None),
+        _ if value.ends_with(['%', '‰', '‱']) => {
+            Err(format!("is {value:?}, a share of the machine: write a number"))
+        }
+        _ => number(value, 1, u64::MAX),
+    }
+}
+
+fn weight(value: &str) -> Result<Option<u64>, String> {
+    number(value, 1, 10_000)
+}
+
+fn quota(value: &str) -> Result<Option<u64>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match parse_permyriad(value).map_err(shown)? {
+        0 => Err(format!("is {value:?}: write a share of one processor, such as 150%")),
+        share => Ok(Some(share.into())),
+    }
+}

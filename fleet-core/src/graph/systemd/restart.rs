@@ -1,0 +1,77 @@
+//! When a service is started again.
+
+use std::time::Duration;
+
+use super::value::Span;
+use crate::graph::{Growth, Limit, Restart, RestartWhen, StatusSet};
+
+/// The words of `Restart=`.
+pub(super) const WHEN: [(&str, RestartWhen); 7] = [
+    ("no", RestartWhen::Never),
+    ("on-success", RestartWhen::OnSuccess),
+    ("on-failure", RestartWhen::OnFailure),
+    ("on-abnormal", RestartWhen::OnAbnormal),
+    ("on-abort", RestartWhen::OnAbort),
+    ("on-watchdog", RestartWhen::OnWatchdog),
+    ("always", RestartWhen::Always),
+];
+
+/// What is collected of it.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    pub(super) when: Option<RestartWhen>,
+    pub(super) delay: Option<Duration>,
+    pub(super) steps: Option<u32>,
+    pub(super) max_delay: Option<Duration>,
+    pub(super) prevent: StatusSet,
+    pub(super) force: StatusSet,
+    pub(super) in_unit: Limits,
+    pub(super) in_service: Limits,
+}
+
+/// How often it may be started; the options stand in one of two sections.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) interval: Option<Span>,
+    pub(super) burst: Option<u32>,
+}
+
+impl Restarts {
+    /// The policy, with systemd's defaults for what was not said.
+    pub(super) fn policy(&self) -> Restart {
+        let delay = self.delay.unwrap_or(Duration::from_millis(100));
+        let (growth, max_delay) = match (self.steps, self.max_delay) {
+            (Some(steps), Some(longest)) if steps > 0 && longest > delay => {
+                (Growth::Steps(steps), longest)
+            }
+            _ => (Growth::Factor(1), delay),
+        };
+        Restart {
+            when: self.when.unwrap_or(RestartWhen::Never),
+            prevent: self.prevent.clone(),
+            force: self.force.clone(),
+            delay,
+            max_delay,
+            growth,
+            limit: self.limit(),
+            reset: None,
+        }
+    }
+
+    /// What `[Unit]` says wins over the same in `[Service]`, where it stood long ago.
+    fn limit(&self) -> Limit {
+        let interval = self.in_unit.interval.or(self.in_service.interval);
+        let burst = self.in_unit.burst.or(self.in_service.burst).unwrap_or(5);
+        let interval = interval.unwrap_or(Span(Some(Duration::from_secs(10))));
+        match interval.0.unwrap_or(Duration::MAX) {
+            interval if burst == 0 || interval.is_zero() => Limit::None,
+            interval => Limit::Starts { burst, interval },
+        }
+    }
+
+    /// Which of the two options of growing delays stands there without an effect.
+    pub(super) fn is_growth_lost(&self) -> bool {
+        let grows = matches!(self.policy().growth, Growth::Steps(_));
+        !grows && (self.steps.is_some_and(|steps| steps > 0) || self.max_delay.is_some())
+    }
+}

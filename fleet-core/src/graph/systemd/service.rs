@@ -1,0 +1,160 @@
+//! What a whole `.service` file makes: its kind, its defaults, and what does not go together.
+
+use std::time::Duration;
+
+use fleet_unitfile::UnitType;
+
+use super::draft::{Blamed, Draft, Flaws, Type};
+use super::value::Span;
+use crate::graph::{
+    Abort, AfterExit, Kind, Name, NotifyAccess, Readiness, Restart, RestartWhen, Run, Signal,
+    Target, TimeOuts, Unit,
+};
+
+/// systemd's limit for a start or a stop.
+const USUAL: Option<Duration> = Some(Duration::from_secs(90));
+
+impl Draft {
+    /// The type that systemd gives to the service.
+    fn kind(&self) -> Type {
+        let usual = if self.run.start.is_empty() { Type::Oneshot } else { Type::Simple };
+        self.service_type.unwrap_or(usual)
+    }
+
+    pub(super) fn flaws_of_service(&self) -> Flaws {
+        let refused = [self.commands(), self.forking(), self.oneshot()];
+        let noticed = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
+        Flaws {
+            refused: refused.into_iter().flatten().collect(),
+            noticed: noticed.into_iter().flatten().collect(),
+        }
+    }
+
+    fn commands(&self) -> Option<(Option<Blamed>, String)> {
+        let starts = self.run.start.len();
+        if starts == 0 && (self.run.stop.is_empty() || !self.remain) {
+            let problem = "there is nothing to run: add an ExecStart= to its [Service] section";
+            return Some((None, problem.to_owned()));
+        }
+        let one = self.kind() != Type::Oneshot && starts != 1;
+        let problem = "must stand there exactly once: set Type=oneshot for another number";
+        one.then(|| match starts {
+            0 => (Some(("Service", "Type")), "needs an ExecStart=: add one".to_owned()),
+            _ => (Some(("Service", "ExecStart")), problem.to_owned()),
+        })
+    }
+
+    fn forking(&self) -> Option<(Option<Blamed>, String)> {
+        let lost = self.kind() == Type::Forking && self.pid_file.is_none();
+        lost.then(|| {
+            let problem = "cannot be forking without a PIDFile=, as the main process is never \
+                           guessed: add one, or let the program stay in the foreground and write \
+                           exec";
+            (Some(("Service", "Type")), problem.to_owned())
+        })
+    }
+
+    fn oneshot(&self) -> Option<(Option<Blamed>, String)> {
+        let again = [Some(RestartWhen::Always), Some(RestartWhen::OnSuccess)];
+        let endless = self.kind() == Type::Oneshot && again.contains(&self.restarts.when);
+        endless.then(|| {
+            let problem = "cannot be used with Type=oneshot, which would be started again after a \
+                           success: write on-failure, or another Type=";
+            (Some(("Service", "Restart")), problem.to_owned())
+        })
+    }
+
+    fn idle(&self) -> Option<(Blamed, &'static str)> {
+        let idle = self.service_type == Some(Type::Idle);
+        idle.then_some((("Service", "Type"), "is taken for simple: nothing is waited for"))
+    }
+
+    fn pid_file(&self) -> Option<(Blamed, &'static str)> {
+        let lost = self.pid_file.is_some() && self.kind() != Type::Forking;
+        lost.then_some((("Service", "PIDFile"), "means nothing without Type=forking"))
+    }
+
+    fn runtime(&self) -> Option<(Blamed, &'static str)> {
+        let lost = self.run.runtime_max.is_some() && self.kind() == Type::Oneshot;
+        lost.then_some((("Service", "RuntimeMaxSec"), "means nothing with Type=oneshot"))
+    }
+
+    fn growth(&self) -> Option<(Blamed, &'static str)> {
+        let blamed =
+            if self.restarts.steps.is_some() { "RestartSteps" } else { "RestartMaxDelaySec" };
+        let text =
+            "means nothing without RestartSteps= and a RestartMaxDelaySec= beyond RestartSec=";
+        self.restarts.is_growth_lost().then_some((("Service", blamed), text))
+    }
+
+    fn signal(&self) -> Option<(Blamed, &'static str)> {
+        let lost = self.reload_signal.is_some() && self.kind() != Type::NotifyReload;
+        lost.then_some((("Service", "ReloadSignal"), "means nothing without Type=notify-reload"))
+    }
+
+    /// The unit, once nothing is wrong with it.
+    pub(super) fn unit(self, name: Name, unit_type: UnitType) -> Unit {
+        let own = Target::from(&name);
+        let (kind, time_outs, restart, run) = match unit_type {
+            UnitType::Service => {
+                (self.graph_kind(), self.time_outs(), self.restarts.policy(), self.finished_run())
+            }
+            _ => (Kind::Virtual, TimeOuts::default(), Restart::never(), Run::default()),
+        };
+        Unit {
+            name,
+            kind,
+            provides: vec![own],
+            edges: Vec::new(),
+            description: self.description,
+            time_outs,
+            restart,
+            run,
+        }
+    }
+
+    fn graph_kind(&self) -> Kind {
+        match (self.kind(), &self.pid_file) {
+            (Type::Forking, Some(path)) => Kind::BackgroundPidfile { path: path.clone() },
+            (Type::Notify | Type::NotifyReload, _) => Kind::ForegroundNotified,
+            (Type::Oneshot, _) => Kind::Oneshot { remain: self.remain },
+            _ => Kind::ForegroundSupervised(Readiness::Executed),
+        }
+    }
+
+    fn time_outs(&self) -> TimeOuts {
+        let usual_start = if self.kind() == Type::Oneshot { None } else { USUAL };
+        let start = self.time_out_start.map_or(usual_start, |span| span.0);
+        let reload = self.time_out_start.map_or(USUAL, |span| span.0);
+        TimeOuts { start, stop: self.time_out_stop.map_or(USUAL, |span| span.0), reload }
+    }
+
+    fn finished_run(&self) -> Run {
+        let stop = self.time_outs().stop;
+        let kind = self.kind();
+        let reloads = kind == Type::NotifyReload;
+        let oneshot = kind == Type::Oneshot;
+        Run {
+            reload_signal: reloads.then(|| self.reload_signal.unwrap_or(Signal::HUP)),
+            after_exit: if self.remain { AfterExit::Remains } else { AfterExit::Rests },
+            abort: Abort {
+                time_out: self.time_out_abort.map_or(stop, |Span(span)| span),
+                ..self.run.abort
+            },
+            notify_access: self.access(kind),
+            runtime_max: self.run.runtime_max.filter(|_| !oneshot),
+            ..self.run.clone()
+        }
+    }
+
+    /// Who may say that it is ready: somebody has to where that, or its watchdog, is waited for.
+    fn access(&self, kind: Type) -> NotifyAccess {
+        let notified = matches!(kind, Type::Notify | Type::NotifyReload);
+        let heard = notified || self.run.watchdog.is_some();
+        match self.notify_access {
+            Some(NotifyAccess::None) | None if heard => NotifyAccess::Main,
+            Some(access) => access,
+            None => NotifyAccess::None,
+        }
+    }
+}

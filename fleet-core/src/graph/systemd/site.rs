@@ -1,0 +1,15 @@
+//! What is known about where units run.
+
+use std::collections::BTreeSet;
+
+use fleet_unitfile::Facts;
+
+/// Where units run, as far as their compilation depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    /// What specifiers stand for. One whose fact is missing is refused.
+    pub facts: Facts,
+    /// Names of options, without their sections, that an operator wants passed over where they would
+    /// be refused: a unit then runs as if they did not stand there, and a notice says so.
+    pub accept: BTreeSet<String>,
+}

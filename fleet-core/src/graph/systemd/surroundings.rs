@@ -1,0 +1,155 @@
+//! What surrounds the processes of a service: variables, directory, user, and where output goes.
+
+use fleet_unitfile::{split_words, split_words_relaxed};
+
+use super::limit;
+use super::value::{In, choice, number, shown};
+use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings};
+
+/// Takes one option over.
+pub(super) fn apply(
+    surroundings: &mut Surroundings,
+    name: &str,
+    value: &str,
+    unit: &In<'_>,
+) -> Result<(), String> {
+    let it = surroundings;
+    match name {
+        "Environment" => add_variables(&mut it.environment, value, unit)?,
+        "EnvironmentFile" => add_file(&mut it.environment_files, value, unit)?,
+        "PassEnvironment" => add_names(&mut it.pass_environment, value, unit)?,
+        "UnsetEnvironment" => add_names(&mut it.unset_environment, value, unit)?,
+        "WorkingDirectory" => it.directory = directory(value, unit)?,
+        "User" => it.user = identity(value, unit)?,
+        "Group" => it.group = identity(value, unit)?,
+        "SupplementaryGroups" => add_groups(&mut it.supplementary_groups, value, unit)?,
+        "UMask" => it.umask = umask(value)?,
+        "Nice" => it.nice = number(value, -20, 19)?,
+        "OOMScoreAdjust" => it.oom_score_adjust = number(value, -1000, 1000)?,
+        // What is inherited is the standard input, which is empty.
+        "StandardOutput" => it.output = output(value, unit)?.unwrap_or(Output::Null),
+        "StandardError" if value.is_empty() => it.error = None,
+        "StandardError" => it.error = output(value, unit)?,
+        "StandardInput" => drop(choice(value, &[("null", ())])?),
+        "SyslogIdentifier" => {
+            it.identifier = Some(unit.expand(value)?).filter(|text| !text.is_empty());
+        }
+        _ => {
+            if let Some(limit) = limit::name(name) {
+                it.limits.insert(limit, limit::parse(name, value)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_variables(
+    list: &mut Vec<(String, String)>,
+    value: &str,
+    unit: &In<'_>,
+) -> Result<(), String> {
+    if value.is_empty() {
+        list.clear();
+    }
+    for word in split_words(value).map_err(shown)? {
+        let word = unit.expand(&word)?;
+        let assignment = word.split_once('=').filter(|(name, _)| is_variable(name));
+        let (name, value) = assignment.ok_or_else(|| {
+            format!("has {word:?}: write NAME=value, in quotes where the value has blanks")
+        })?;
+        list.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(())
+}
+
+fn add_file(list: &mut Vec<EnvironmentFile>, value: &str, unit: &In<'_>) -> Result<(), String> {
+    if value.is_empty() {
+        list.clear();
+        return Ok(());
+    }
+    let (path, optional) = value.strip_prefix('-').map_or((value, false), |path| (path, true));
+    let path = unit.path(path)?;
+    if path.contains(['*', '?', '[']) {
+        return Err(format!("is the pattern {path:?}: name each file by itself"));
+    }
+    list.push(EnvironmentFile { path, optional });
+    Ok(())
+}
+
+/// Names of variables, perhaps each with a value.
+fn add_names(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), String> {
+    if value.is_empty() {
+        list.clear();
+    }
+    for word in split_words_relaxed(value).map_err(shown)? {
+        let word = unit.expand(&word)?;
+        if !is_variable(word.split('=').next().unwrap_or_default()) {
+            return Err(format!("has {word:?}: write names of variables, with blanks between"));
+        }
+        list.push(word);
+    }
+    Ok(())
+}
+
+fn add_groups(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), String> {
+    if value.is_empty() {
+        list.clear();
+    }
+    for word in value.split_whitespace() {
+        list.extend(identity(word, unit)?);
+    }
+    Ok(())
+}
+
+fn directory(value: &str, unit: &In<'_>) -> Result<Directory, String> {
+    let (path, optional) = value.strip_prefix('-').map_or((value, false), |path| (path, true));
+    let place = match path {
+        "" => Place::Root,
+        "~" => Place::Home,
+        path => Place::At(unit.path(path)?),
+    };
+    Ok(Directory { place, optional })
+}
+
+/// The name or number of a user or group.
+fn identity(value: &str, unit: &In<'_>) -> Result<Option<String>, String> {
+    let name = unit.expand(value)?;
+    if name.contains(|c: char| c.is_whitespace() || c.is_control() || "/:".contains(c)) {
+        return Err(format!("is {name:?}: write the name or the number of one"));
+    }
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+fn umask(value: &str) -> Result<Option<u32>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let mask = u32::from_str_radix(value, 8).ok().filter(|mask| *mask <= 0o777);
+    mask.map(Some).ok_or_else(|| format!("is {value:?}: write an octal number from 0 to 0777"))
+}
+
+/// Nothing is to inherit.
+fn output(value: &str, unit: &In<'_>) -> Result<Option<Output>, String> {
+    if let Some((kind @ ("file" | "append" | "truncate"), path)) = value.split_once(':') {
+        let path = unit.path(path)?;
+        return Ok(Some(match kind {
+            "file" => Output::File(path),
+            "append" => Output::Append(path),
+            _ => Output::Truncate(path),
+        }));
+    }
+    match value {
+        "" | "journal" | "syslog" => Ok(Some(Output::Log)),
+        "null" => Ok(Some(Output::Null)),
+        "inherit" => Ok(None),
+        other => Err(format!(
+            "is {other:?}: write journal, null, inherit, or file:, append: or truncate: and a path"
+        )),
+    }
+}
+
+/// Whether a text may be the name of a variable.
+fn is_variable(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

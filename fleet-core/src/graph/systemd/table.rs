@@ -1,0 +1,197 @@
+//! What becomes of the options of `[Unit]`, `[Install]` and `[Timer]`.
+
+use super::standing::Group;
+use super::standing::Standing::{Aside, Honoured, Inert, Refused, RefusedUnless};
+
+const NO: &[&str] = &["no"];
+const NONE: &[&str] = &["none"];
+
+const ACTION: &str = "is not possible: the machine is not this supervisor's to restart or to \
+                      power off: take it out, or run the unit under systemd";
+const CONDITION: &str = "is not possible: only ConditionPathExists=, …PathIsDirectory=, \
+                         …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
+                         …User= are checked here, and their Assert…=: make the check in an \
+                         ExecCondition= command";
+const FOLLOW_UP: &str = "is not possible: no unit is started because of how another ended: call \
+                         what it names in an ExecStopPost= command";
+const JOBS: &str = "is not possible: there are no jobs here, only states: take it out, and limit \
+                    the start with TimeoutStartSec=";
+const MOUNTS: &str = "is not possible: nothing is mounted here: take it out, and look for the \
+                      mount in an ExecCondition= command, such as mountpoint -q";
+const NO_COMMANDS: &str = "is not possible: what runs follows from what is needed, and nobody \
+                           starts or stops a unit by a command: take it out or set it to no";
+const RELOADS: &str = "is not possible: a reload concerns one unit alone: reload the other one \
+                       in an ExecReload= command";
+const REQUISITE: &str = "is not possible: what a unit needs is started for it: write Requires= \
+                         and After=";
+const STOPS: &str =
+    "is not possible: a unit says itself with which others it stops: write PartOf= there";
+const UPHOLDS: &str = "is not possible: each unit keeps itself up: write Wants= here, and Restart=always \
+                        there";
+const TIMERS: &str = "is not possible: timers are not run here: run the unit under systemd";
+
+/// `[Unit]`.
+pub(super) const UNIT: &[Group] = &[
+    (Aside, &["Documentation"]),
+    (
+        Honoured,
+        &[
+            "After",
+            "AssertFileIsExecutable",
+            "AssertFileNotEmpty",
+            "AssertHost",
+            "AssertKernelCommandLine",
+            "AssertPathExists",
+            "AssertPathIsDirectory",
+            "AssertUser",
+            "Before",
+            "BindTo",
+            "BindsTo",
+            "ConditionFileIsExecutable",
+            "ConditionFileNotEmpty",
+            "ConditionHost",
+            "ConditionKernelCommandLine",
+            "ConditionPathExists",
+            "ConditionPathIsDirectory",
+            "ConditionUser",
+            "Conflicts",
+            "DefaultDependencies",
+            "Description",
+            "PartOf",
+            "Requires",
+            "RequiresOverridable",
+            "StartLimitBurst",
+            "StartLimitInterval",
+            "StartLimitIntervalSec",
+            "Wants",
+        ],
+    ),
+    (Inert("concerns `systemctl isolate` alone"), &["AllowIsolate", "IgnoreOnIsolate"]),
+    (Inert("concerns the memory of systemd alone"), &["CollectMode"]),
+    (Inert("tells where the file was made from"), &["SourcePath"]),
+    (Inert("orders nothing here, as nothing is mounted"), &["WantsMountsFor"]),
+    (
+        Inert("means nothing without an action"),
+        &["FailureActionExitStatus", "SuccessActionExitStatus"],
+    ),
+    (Inert("means nothing without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (
+        RefusedUnless(NONE, ACTION),
+        &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
+    ),
+    (Refused(ACTION), &["JobTimeoutRebootArgument", "RebootArgument"]),
+    (RefusedUnless(&["0", "infinity"], JOBS), &["JobRunningTimeoutSec", "JobTimeoutSec"]),
+    (
+        RefusedUnless(NO, NO_COMMANDS),
+        &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
+    ),
+    (
+        RefusedUnless(NO, "is not possible: everything ends with the supervisor: set it to no"),
+        &["SurviveFinalKillSignal"],
+    ),
+    (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
+    (Refused(RELOADS), UNIT_RELOADS),
+    (Refused(STOPS), &["PropagatesStopTo", "StopPropagatedFrom"]),
+    (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),
+    (Refused(UPHOLDS), &["Upholds"]),
+    (Refused(MOUNTS), &["RequiresMountsFor"]),
+    (
+        Refused("is not possible: units have no namespaces here to join: take it out"),
+        &["JoinsNamespaceOf"],
+    ),
+    (Refused(CONDITION), UNIT_CONDITIONS),
+];
+
+const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
+
+const UNIT_RELOADS: &[&str] =
+    &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
+
+const UNIT_CONDITIONS: &[&str] = &[
+    "AssertACPower",
+    "AssertArchitecture",
+    "AssertCPUFeature",
+    "AssertCPUPressure",
+    "AssertCPUs",
+    "AssertCapability",
+    "AssertControlGroupController",
+    "AssertCredential",
+    "AssertDirectoryNotEmpty",
+    "AssertEnvironment",
+    "AssertFirstBoot",
+    "AssertGroup",
+    "AssertIOPressure",
+    "AssertKernelModuleLoaded",
+    "AssertKernelVersion",
+    "AssertMemory",
+    "AssertMemoryPressure",
+    "AssertNeedsUpdate",
+    "AssertOSRelease",
+    "AssertPathExistsGlob",
+    "AssertPathIsEncrypted",
+    "AssertPathIsMountPoint",
+    "AssertPathIsReadWrite",
+    "AssertPathIsSymbolicLink",
+    "AssertSecurity",
+    "AssertVersion",
+    "AssertVirtualization",
+    "ConditionACPower",
+    "ConditionArchitecture",
+    "ConditionCPUFeature",
+    "ConditionCPUPressure",
+    "ConditionCPUs",
+    "ConditionCapability",
+    "ConditionControlGroupController",
+    "ConditionCredential",
+    "ConditionDirectoryNotEmpty",
+    "ConditionEnvironment",
+    "ConditionFirmware",
+    "ConditionFirstBoot",
+    "ConditionGroup",
+    "ConditionIOPressure",
+    "ConditionKernelModuleLoaded",
+    "ConditionKernelVersion",
+    "ConditionMemory",
+    "ConditionMemoryPressure",
+    "ConditionNeedsUpdate",
+    "ConditionOSRelease",
+    "ConditionPathExistsGlob",
+    "ConditionPathIsEncrypted",
+    "ConditionPathIsMountPoint",
+    "ConditionPathIsReadWrite",
+    "ConditionPathIsSymbolicLink",
+    "ConditionSecurity",
+    "ConditionVersion",
+    "ConditionVirtualization",
+];
+
+/// `[Install]`.
+pub(super) const INSTALL: &[Group] = &[
+    (Honoured, &["Alias", "RequiredBy", "UpheldBy", "WantedBy"]),
+    (Inert("installs nothing here: hand the other unit in as well"), &["Also"]),
+    (Inert("means nothing, as instances are always named here"), &["DefaultInstance"]),
+];
+
+/// `[Timer]`.
+pub(super) const TIMER: &[Group] = &[(
+    Refused(TIMERS),
+    &[
+        "AccuracySec",
+        "DeferReactivation",
+        "FixedRandomDelay",
+        "OnActiveSec",
+        "OnBootSec",
+        "OnCalendar",
+        "OnClockChange",
+        "OnStartupSec",
+        "OnTimezoneChange",
+        "OnUnitActiveSec",
+        "OnUnitInactiveSec",
+        "Persistent",
+        "RandomizedDelaySec",
+        "RandomizedOffsetSec",
+        "RemainAfterElapse",
+        "Unit",
+        "WakeSystem",
+    ],
+)];

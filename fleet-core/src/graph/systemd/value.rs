@@ -1,0 +1,124 @@
+//! Values of options: what they mean, and what to write where they cannot be read.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use fleet_unitfile::{Facts, UnitName, parse_bool, parse_timespan};
+
+use crate::graph::Signal;
+
+/// The unit that values are read for.
+pub(super) struct In<'a> {
+    pub(super) name: &'a UnitName,
+    pub(super) facts: &'a Facts,
+}
+
+impl<'a> In<'a> {
+    pub(super) fn new(name: &'a UnitName, facts: &'a Facts) -> Self {
+        Self { name, facts }
+    }
+
+    /// The text with its specifiers replaced.
+    pub(super) fn expand(&self, text: &str) -> Result<String, String> {
+        self.facts.expand(text, self.name).map_err(shown)
+    }
+
+    /// An absolute path, after its specifiers were replaced.
+    pub(super) fn path(&self, text: &str) -> Result<String, String> {
+        absolute(&self.expand(text)?)
+    }
+}
+
+/// The words of an error of another crate.
+pub(super) fn shown(error: impl Display) -> String {
+    format!("cannot be read: {error}")
+}
+
+/// A yes or no; an empty value is the default.
+pub(super) fn flag(value: &str) -> Result<Option<bool>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    parse_bool(value).map(Some).ok_or_else(|| format!("is {value:?}: write yes or no"))
+}
+
+/// A whole number within bounds; an empty value is the default.
+pub(super) fn number<T>(value: &str, least: T, most: T) -> Result<Option<T>, String>
+where
+    T: std::str::FromStr + PartialOrd + Display,
+{
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let number = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
+    number
+        .map(Some)
+        .ok_or_else(|| format!("is {value:?}: write a whole number from {least} to {most}"))
+}
+
+/// A span of time that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span(
+    /// Nothing is for ever.
+    pub(super) Option<Duration>,
+);
+
+/// A span of time; an empty value is the default.
+pub(super) fn span(value: &str) -> Result<Option<Span>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    parse_timespan(value).map(|span| Some(Span(span.as_duration()))).map_err(shown)
+}
+
+/// A limit in time, of which zero means that there is none.
+pub(super) fn time_out(value: &str) -> Result<Option<Span>, String> {
+    let no_zero = |Span(span)| Span(span.filter(|span| !span.is_zero()));
+    Ok(span(value)?.map(no_zero))
+}
+
+/// A span of time that has an end.
+pub(super) fn delay(value: &str, instead: &str) -> Result<Option<Duration>, String> {
+    match span(value)? {
+        Some(Span(None)) => Err(format!("cannot be infinity: {instead}")),
+        other => Ok(other.and_then(|span| span.0)),
+    }
+}
+
+/// A signal; an empty value is the default.
+pub(super) fn signal(value: &str) -> Result<Option<Signal>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    Signal::parse(value).map(Some).ok_or_else(|| {
+        format!("names no signal: {value:?}; write a name such as SIGTERM, no real-time signal")
+    })
+}
+
+/// One of some words with its meaning; an empty value is the default.
+pub(super) fn choice<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<Option<T>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == value) {
+        return Ok(Some(*meaning));
+    }
+    let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    Err(format!("is {value:?}: write {}", or(&all)))
+}
+
+/// The words as one reads them out: `a, b or c`.
+fn or(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        words => words.concat(),
+    }
+}
+
+/// A path from the root on.
+pub(super) fn absolute(path: &str) -> Result<String, String> {
+    if path.starts_with('/') && !path.contains('\0') {
+        return Ok(path.to_owned());
+    }
+    Err(format!("has the relative path {path:?}: write it from the root on"))
+}

@@ -1,0 +1,220 @@
+//! Commands: how they are read and written.
+//!
+//! Words, quotes, escapes and prefixes are those of systemd. Of variables, only those may stand in
+//! a command that the stanza gives to it, so that nobody takes a command for a line of a shell.
+
+use fleet_unitfile::{CommandError, CommandLine, Privileges, WordError, quote_word, split_words};
+
+use super::Code;
+use super::diagnostic::{Problems, short};
+use super::draft::Draft;
+use super::keys::is_variable;
+use super::value::Value;
+use crate::graph::Command;
+
+/// Reads a command; the draft learns of its program and of its variables.
+pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) -> Option<Command> {
+    let line = line(value, problems)?;
+    let verbatim = !line.expands_variables();
+    let mut words: Vec<String> = line.argv().map(str::to_owned).collect();
+    if !verbatim {
+        let dollars = Dollars::new(value);
+        let mut at = 0;
+        for (index, word) in words.iter_mut().enumerate() {
+            let mut variables = Variables { value, dollars: &dollars, at: &mut at, problems };
+            *word = variables.read(word, index == 0, draft);
+        }
+    }
+    let mut words = words.into_iter();
+    let first = words.next().unwrap_or_default();
+    draft.programs.push((line.path().to_owned(), value.span()));
+    Some(Command {
+        program: line.path().to_owned(),
+        name: line.names_itself().then_some(first),
+        arguments: words.collect(),
+        ignore_failure: line.ignores_failure(),
+        verbatim,
+        privileged: line.privileges() != Privileges::Unit,
+    })
+}
+
+/// The one command that a value is.
+fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
+    if let Err(error) = split_words(value.text()) {
+        return refuse_word(value, error, problems);
+    }
+    let mut lines = match CommandLine::parse(value.text()) {
+        Ok(lines) => lines.into_iter(),
+        Err(CommandError::Word(error)) => return refuse_word(value, error, problems),
+        Err(error) => return refuse_program(value, why(&error), problems),
+    };
+    let line = lines.next();
+    let Some(line) = line.filter(|line| line.path().starts_with('/')) else {
+        return refuse_program(value, "it is not an absolute path", problems);
+    };
+    if lines.next().is_some() {
+        let message = "two commands in one line, parted by a lone `;`";
+        let help = "write each in a line with the key, or \\; for a semicolon";
+        value.refuse(problems, Code::BadValue, message, help);
+        return None;
+    }
+    Some(line)
+}
+
+fn why(error: &CommandError) -> &'static str {
+    match error {
+        CommandError::NoName { .. } => "no name follows it, as its `@` says",
+        CommandError::NoPath { .. } => "nothing follows its prefixes",
+        CommandError::Directory { .. } => "it is a directory",
+        CommandError::PathCharacter { .. } => "it has a quote, a backslash or a control character",
+        _ => "it is not an absolute path",
+    }
+}
+
+fn refuse_word<T>(value: &Value, error: WordError, problems: &mut Problems) -> Option<T> {
+    let (message, at) = match error {
+        WordError::OpenQuote { at } => ("this quote is not closed", at),
+        WordError::Escape { at } => ("this backslash begins no escape", at),
+        _ => ("the escapes of this command are no text", 0),
+    };
+    let help = "close it, or write \\\\ for a backslash and \\\" for a quote";
+    problems.add(Code::BadQuoting, value.part(at..at + 1), message, help);
+    None
+}
+
+fn refuse_program<T>(value: &Value, why: &str, problems: &mut Problems) -> Option<T> {
+    let first = value.text().split([' ', '\t']).next().unwrap_or_default();
+    let message = format!("`{}` cannot be executed: {why}", short(first));
+    let help = "write the whole path of the program, from / on";
+    problems.add(Code::BadProgram, value.part(0..first.len()), message, help);
+    None
+}
+
+/// Where the dollar signs of a value stand.
+struct Dollars(Vec<usize>);
+
+impl Dollars {
+    fn new(value: &Value) -> Self {
+        Self(value.text().match_indices('$').map(|(at, _)| at).collect())
+    }
+}
+
+/// Reads the variables of one word after the other.
+struct Variables<'a> {
+    value: &'a Value,
+    dollars: &'a Dollars,
+    /// How many dollar signs were read before.
+    at: &'a mut usize,
+    problems: &'a mut Problems,
+}
+
+impl Variables<'_> {
+    /// The word in systemd's variable language, where `$NAME` counts only as a whole word.
+    fn read(&mut self, word: &str, is_program: bool, draft: &mut Draft) -> String {
+        let whole = word.strip_prefix('$').is_some_and(is_variable);
+        let mut written = String::with_capacity(word.len());
+        let mut rest = word;
+        while let Some((before, after)) = rest.split_once('$') {
+            written.push_str(before);
+            let (name, length) = match name(after) {
+                Some(found) if !is_program => found,
+                _ => {
+                    // In the name that a program is told, `$` cannot be said at all.
+                    rest = self.dollar(after, &mut written, is_program);
+                    continue;
+                }
+            };
+            let span = self.next(length + 1);
+            draft.variables.push((name.to_owned(), span));
+            written.push_str(&if whole { format!("${name}") } else { format!("${{{name}}}") });
+            rest = &after[length..];
+        }
+        written.push_str(rest);
+        written
+    }
+
+    /// A dollar sign that begins no variable.
+    fn dollar<'w>(&mut self, after: &'w str, written: &mut String, is_program: bool) -> &'w str {
+        let span = self.next(1);
+        if let Some(after) = after.strip_prefix('$').filter(|_| !is_program) {
+            self.next(1);
+            written.push_str("$$");
+            return after;
+        }
+        let (message, help) = if is_program {
+            ("no variable can stand in the program", "write its path as it is")
+        } else {
+            ("this dollar sign begins no variable", "write $$ for a dollar sign, or ${NAME}")
+        };
+        self.problems.add(Code::UnknownVariable, span, message, help);
+        after
+    }
+
+    /// Where the next dollar sign stands; escapes that stand for one may blur it.
+    fn next(&mut self, length: usize) -> fleet_unitfile::Span {
+        let at = self.dollars.0.get(*self.at).copied();
+        *self.at += 1;
+        at.map_or(self.value.span(), |at| {
+            self.value.part(at..(at + length).min(self.value.text().len()))
+        })
+    }
+}
+
+/// The name of the variable that begins after a dollar sign, and how long it is with its braces.
+fn name(after: &str) -> Option<(&str, usize)> {
+    if let Some(braced) = after.strip_prefix('{') {
+        let (name, _) = braced.split_once('}')?;
+        return is_variable(name).then_some((name, name.len() + 2));
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let length = after.find(|c| !is_part(c)).unwrap_or(after.len());
+    is_variable(&after[..length]).then_some((&after[..length], length))
+}
+
+/// Writes a command as it is read.
+pub(super) fn write(command: &Command) -> String {
+    let marks = [
+        (command.ignore_failure, '-'),
+        (command.name.is_some(), '@'),
+        (command.verbatim, ':'),
+        (command.privileged, '+'),
+    ];
+    let prefixes: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
+    let first = format!("{prefixes}{}", command.program);
+    let words = command.name.iter().cloned().chain(arguments(command));
+    let quoted = words.map(|word| quote_word(&word).into_owned());
+    [quote_word(&first).into_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The arguments, with `$$` for each dollar sign that begins no variable, as it must be here.
+fn arguments(command: &Command) -> impl Iterator<Item = String> {
+    let verbatim = command.verbatim;
+    let kept = command.arguments.iter().filter(move |word| verbatim || !is_nothing(word));
+    kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
+}
+
+/// Whether systemd takes a word for a variable of a name that none has, so that nothing is left
+/// of it.
+fn is_nothing(word: &str) -> bool {
+    let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
+    name.is_some_and(|name| !is_variable(name))
+}
+
+fn plain(word: &str) -> String {
+    if word.strip_prefix('$').is_some_and(is_variable) {
+        return word.to_owned();
+    }
+    let (mut written, mut rest) = (String::new(), word);
+    while let Some((before, after)) = rest.split_once('$') {
+        written.push_str(before);
+        let braced = after.strip_prefix('{').and_then(|braced| braced.split_once('}'));
+        (rest, _) = match (after.strip_prefix('$'), braced) {
+            (Some(after), _) => (after, written.push_str("$$")),
+            (None, Some((name, after))) if !name.contains(':') => {
+                (after, written.push_str(&format!("${{{name}}}")))
+            }
+            _ => (after, written.push_str("$$")),
+        };
+    }
+    written + rest
+}

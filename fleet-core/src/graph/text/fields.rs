@@ -1,0 +1,196 @@
+//! Fields: how lines become keys with values. What the keys mean is not known here.
+
+use std::borrow::Cow;
+
+use fleet_unitfile::Span;
+
+use super::Code;
+use super::diagnostic::{Problems, short};
+use super::lines::{Line, lines};
+use super::value::Value;
+
+/// How large a file may be, in bytes.
+pub const LARGEST_FILE: usize = 1024 * 1024;
+
+/// A key with its value.
+#[derive(Debug)]
+pub(super) struct Field {
+    /// The key as it is written, or what comes nearest to one in the line.
+    pub(super) key: String,
+    /// Where it stands.
+    pub(super) key_span: Span,
+    /// The number of its line, counted from 1.
+    pub(super) line: usize,
+    /// What follows the colon.
+    pub(super) value: Value,
+    /// Whether its lines could be read. If not, that is reported already.
+    pub(super) sound: bool,
+}
+
+/// What may follow the line of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folding {
+    /// Indented lines that go on with its value.
+    Allowed,
+    /// None of them.
+    Refused,
+    /// They are passed over, since the key is unknown.
+    Ignored,
+}
+
+/// Reads all fields of a file; lines that are none are reported, and do not keep others from being
+/// read.
+pub(super) fn read(
+    source: &[u8],
+    folding: fn(&str) -> Folding,
+    problems: &mut Problems,
+) -> Vec<Field> {
+    if source.len() > LARGEST_FILE {
+        let message =
+            format!("the file has {} bytes, and {LARGEST_FILE} is the most", source.len());
+        let span = Span { start: LARGEST_FILE, end: LARGEST_FILE + 1 };
+        problems.add(Code::TooLarge, span, message, "part it into several files");
+        return Vec::new();
+    }
+    let mut reader = Reader { folding, fields: Vec::new(), open: false, problems };
+    lines(source).for_each(|line| reader.line(line));
+    reader.fields
+}
+
+struct Reader<'a> {
+    folding: fn(&str) -> Folding,
+    fields: Vec<Field>,
+    /// Whether the next line may go on with the last field.
+    open: bool,
+    problems: &'a mut Problems,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, line: Line<'_>) {
+        let text = text_of(line);
+        let sound = self.characters(line);
+        let trimmed = text.trim_start_matches(BLANKS);
+        if trimmed.is_empty() {
+            self.open = false;
+        } else if trimmed.starts_with('#') {
+            // A comment does not keep a value from going on below it.
+        } else if trimmed.len() < text.len() {
+            self.indented(line, &text, sound);
+        } else {
+            self.field(line, &text, sound);
+            self.open = true;
+        }
+    }
+
+    /// Whether all characters of a line may stand there; if not, the first other one is reported.
+    fn characters(&mut self, line: Line<'_>) -> bool {
+        let bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+        let control = line.text.iter().position(bad);
+        let invalid = str::from_utf8(line.text).err().map(|error| error.valid_up_to());
+        let Some(at) = control.into_iter().chain(invalid).min() else { return true };
+        let (message, help) = if Some(at) == invalid {
+            ("this is not UTF-8".to_owned(), "save the file as UTF-8")
+        } else {
+            (format!("a control character, 0x{:02x}", line.text[at]), "remove it")
+        };
+        let start = line.start + at;
+        self.problems.add(Code::BadCharacter, Span { start, end: start + 1 }, message, help);
+        false
+    }
+
+    /// A line that goes on with the value above it, or should.
+    fn indented(&mut self, line: Line<'_>, text: &str, sound: bool) {
+        let (at, trimmed) = trim(text, 0);
+        let last = self.fields.last_mut().filter(|_| self.open);
+        let folding = last.as_ref().map(|field| (self.folding)(&field.key));
+        match (last, folding) {
+            (Some(last), Some(Folding::Allowed)) => {
+                last.value.fold(trimmed, line.start + at);
+                last.sound &= sound;
+            }
+            (Some(last), Some(Folding::Ignored)) => last.sound &= sound,
+            (last, _) => {
+                let message = match last {
+                    Some(last) => format!("the value of {} cannot go on here", short(&last.key)),
+                    None => "there is no value above that could go on here".to_owned(),
+                };
+                let help = "remove the blanks at the start of the line if it is one of its own";
+                let span = span(line, at, trimmed.len());
+                self.problems.add(Code::StrayFold, span, message, help);
+                self.broken(line, trimmed, at);
+            }
+        }
+    }
+
+    fn field(&mut self, line: Line<'_>, text: &str, sound: bool) {
+        let Some((before, after)) = text.split_once(':') else {
+            let message = format!("there is no colon in `{}`", short(text));
+            let help = match first_word(text) {
+                "" => "write `key: value`, or # before a comment".to_owned(),
+                word => format!("write `{word}: value`, or # before a comment"),
+            };
+            self.problems.add(Code::NoColon, span(line, 0, text.len()), message, help);
+            return self.broken(line, text, 0);
+        };
+        let key = before.trim_end_matches(BLANKS);
+        let key_span = span(line, 0, key.len());
+        if !is_key(key) {
+            let message = format!("`{}` is no key", short(key));
+            let help = match (first_word(key), key.to_ascii_lowercase()) {
+                (word, _) if !word.is_empty() => format!("write `{word}: value`"),
+                (_, lower) if is_key(&lower) => format!("write `{}`", short(&lower)),
+                _ => "use small letters, digits and -, and a letter at the start".to_owned(),
+            };
+            self.problems.add(Code::UnknownKey, key_span, message, help);
+            return self.broken(line, text, 0);
+        }
+        let (at, trimmed) = trim(after, before.len() + 1);
+        let value = Value::new(trimmed, line.start + at);
+        let key = key.to_owned();
+        self.fields.push(Field { key, key_span, line: line.number, value, sound });
+    }
+
+    /// A line of which no more is known than the key that was perhaps meant.
+    fn broken(&mut self, line: Line<'_>, text: &str, at: usize) {
+        let key = first_word(text).to_owned();
+        let key_span = span(line, at, key.len());
+        let value = Value::new("", line.start + at);
+        self.fields.push(Field { key, key_span, line: line.number, value, sound: false });
+    }
+}
+
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// A text without the blanks around it, and where it begins if the text begins at `at`.
+fn trim(text: &str, at: usize) -> (usize, &str) {
+    let start = text.trim_start_matches(BLANKS);
+    (at + text.len() - start.len(), start.trim_end_matches(BLANKS))
+}
+
+/// A part of a line.
+fn span(line: Line<'_>, at: usize, length: usize) -> Span {
+    let start = line.start + at;
+    Span { start, end: start + length }
+}
+
+/// The text of a line. Where it is not UTF-8, each byte that is not ASCII is replaced by one that
+/// is, so that places stay what they are.
+fn text_of(line: Line<'_>) -> Cow<'_, str> {
+    let replaced = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
+    match str::from_utf8(line.text) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => line.text.iter().map(replaced).collect(),
+    }
+}
+
+/// The key that a text begins with, or nothing.
+fn first_word(text: &str) -> &str {
+    let end = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
+    let lower = &text[..end];
+    if is_key(lower) && end < text.len() { lower } else { "" }
+}
+
+fn is_key(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}

@@ -1,0 +1,209 @@
+//! The end of a stanza: what its fields say only together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fleet_unitfile::Span;
+
+use super::Code;
+use super::diagnostic::Problems;
+use super::draft::{Draft, knows_variable};
+use super::keys;
+use super::stanza::repeated;
+use super::types::{TypeWord, Types};
+use crate::graph::{
+    EdgeKind, Growth, Kind, Pattern, Readiness, Restart, RestartWhen, Target, Unit,
+};
+
+/// Finds what is wrong with a stanza as a whole. `name` is where it is named.
+pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
+    check_missing(draft, name, problems);
+    if let Some(word) = draft.type_word {
+        check_types(draft, word, problems);
+        check_starts(draft, word, problems);
+        check_restart(draft, word, problems);
+    }
+    check_pairs(draft, problems);
+    check_variables(draft, problems);
+    check_kinds(draft, problems);
+}
+
+/// The unit of a sound stanza.
+pub(super) fn unit(draft: Draft) -> Option<Unit> {
+    let mut unit = draft.unit;
+    unit.kind =
+        kind(draft.type_word?, draft.ready_wait, draft.ready_grep, draft.pidfile, draft.remain)?;
+    unit.edges = edges(&draft.edges);
+    if !draft.given.contains_key("restart-max-delay") {
+        unit.restart.max_delay = longest_delay(unit.restart.delay);
+    }
+    unit.run.conditions.sort_by_key(|condition| condition.assert);
+    let growth = draft.steps.map(Growth::Steps).or(draft.factor.map(Growth::Factor));
+    unit.restart.growth = growth.unwrap_or(unit.restart.growth);
+    Some(unit)
+}
+
+/// How long the delay of a restart becomes where that is not said: a minute, or as long as it is
+/// from the beginning.
+pub(super) fn longest_delay(delay: Duration) -> Duration {
+    delay.max(Restart::default().max_delay)
+}
+
+fn kind(
+    word: TypeWord,
+    wait: Option<Duration>,
+    grep: Option<Pattern>,
+    pidfile: Option<String>,
+    remain: bool,
+) -> Option<Kind> {
+    Some(match word {
+        TypeWord::Notified => Kind::ForegroundNotified,
+        TypeWord::Supervised => Kind::ForegroundSupervised(match (wait, grep) {
+            (Some(time), _) => Readiness::Alive(time),
+            (None, Some(pattern)) => Readiness::Line(pattern),
+            (None, None) => Readiness::Executed,
+        }),
+        TypeWord::Pidfile => Kind::BackgroundPidfile { path: pidfile? },
+        TypeWord::Scripted => Kind::BackgroundScripted,
+        TypeWord::Oneshot => Kind::Oneshot { remain },
+        TypeWord::Virtual => Kind::Virtual,
+    })
+}
+
+/// Kind by kind, the strongest first, each in the order in which it is written; of the kinds by
+/// which a unit both needs and follows another, the strongest alone.
+fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
+    let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for (kind, target, _) in written.iter().filter(|(kind, ..)| is_strong(*kind)) {
+        let known = strongest.entry(target).or_insert(*kind);
+        *known = (*known).min(*kind);
+    }
+    let counts =
+        |kind: EdgeKind, target: &Target| !is_strong(kind) || strongest.get(target) == Some(&kind);
+    let mut edges = Vec::new();
+    for wanted in EdgeKind::ALL {
+        for (kind, target, _) in written {
+            if *kind == wanted && counts(*kind, target) && seen.insert((wanted, target)) {
+                edges.push((wanted, target.clone()));
+            }
+        }
+    }
+    edges
+}
+
+/// Whether a kind both requires and orders.
+fn is_strong(kind: EdgeKind) -> bool {
+    kind.requires() && kind.orders()
+}
+
+fn check_missing(draft: &Draft, name: Span, problems: &mut Problems) {
+    let mut need = |key: &str, why: String| {
+        if !draft.given.contains_key(key) {
+            let message = format!("{key} is missing{why}");
+            let help = format!("write `{key}: …` below this line");
+            problems.add(Code::MissingKey, name, message, help);
+        }
+    };
+    need("type", String::new());
+    need("provides", String::new());
+    let Some(word) = draft.type_word else { return };
+    let why = || format!(", which a unit of type {} needs", word.as_str());
+    // A oneshot may be there only for what it does when it is stopped.
+    let only_stops = word == TypeWord::Oneshot && draft.given.contains_key("exec-stop");
+    if Types::RUNNING.contains(word) && !only_stops {
+        need("exec-start", why());
+    }
+    match word {
+        TypeWord::Scripted => need("exec-stop", why()),
+        TypeWord::Pidfile => need("pidfile", why()),
+        _ => {}
+    }
+}
+
+fn check_types(draft: &Draft, word: TypeWord, problems: &mut Problems) {
+    for (name, given) in &draft.given {
+        let Some(key) = keys::find(name).filter(|key| !key.types.contains(word)) else { continue };
+        let is_command = word == TypeWord::Virtual && name.starts_with("exec-");
+        let code = if is_command { Code::VirtualCommand } else { Code::WrongType };
+        let message = format!("{name} is not for units of type {}", word.as_str());
+        let help = match (is_command, key.types == Types::RUNNING) {
+            (true, _) => "remove it, or give the unit a type that runs something".to_owned(),
+            (_, true) => "remove it: a virtual unit runs nothing".to_owned(),
+            _ => format!("remove it, or make the type one of {}", key.types.spelt()),
+        };
+        for one in given {
+            problems.add(code, one.key, message.clone(), help.clone());
+        }
+    }
+}
+
+/// Only a oneshot has several commands to start with.
+fn check_starts(draft: &Draft, word: TypeWord, problems: &mut Problems) {
+    let several = draft.given.get("exec-start").filter(|_| word != TypeWord::Oneshot);
+    if let Some((first, others)) = several.and_then(|given| given.split_first()) {
+        others.iter().for_each(|other| repeated("exec-start", *first, other.key, problems));
+    }
+}
+
+fn check_restart(draft: &Draft, word: TypeWord, problems: &mut Problems) {
+    let longest = draft.given.get("restart-max-delay").and_then(|given| given.first());
+    let Restart { delay, max_delay, .. } = draft.unit.restart;
+    let grows = draft.factor != Some(1) && draft.steps != Some(0);
+    if let Some(given) = longest.filter(|_| grows && max_delay < delay) {
+        let message = "this is less than restart-delay";
+        let help = "write a longer one, or remove the line";
+        problems.add(Code::BadDuration, given.value, message, help);
+    }
+    let when = draft.unit.restart.when;
+    let after_success = matches!(when, RestartWhen::Always | RestartWhen::OnSuccess);
+    let given = draft.given.get("restart").and_then(|given| given.first());
+    if let Some(given) = given.filter(|_| after_success && word == TypeWord::Oneshot) {
+        let message = "a oneshot that has succeeded is not started again";
+        problems.add(Code::RestartAlways, given.value, message, "write on-failure");
+    }
+}
+
+/// Keys of which a unit may have one alone.
+fn check_pairs(draft: &Draft, problems: &mut Problems) {
+    let pairs = [
+        (Code::TwoReadinesses, "ready-wait", "ready-grep"),
+        (Code::BadValue, "restart-factor", "restart-steps"),
+    ];
+    for (code, one, other) in pairs {
+        let place = |key| draft.given.get(key).and_then(|given| given.first());
+        if let (Some(first), Some(second)) = (place(one), place(other)) {
+            let later = if first.line < second.line { second } else { first };
+            let message = format!("{one} and {other} cannot be used together");
+            problems.add(code, later.key, message, "remove one of them");
+        }
+    }
+}
+
+fn check_variables(draft: &Draft, problems: &mut Problems) {
+    let run = &draft.unit.run;
+    // A file that could not be read may name any of them.
+    if draft.given.contains_key("env-file") && run.surroundings.environment_files.is_empty() {
+        return;
+    }
+    let unknown = |name: &str| !knows_variable(run, name);
+    for (name, span) in draft.variables.iter().filter(|(name, _)| unknown(name)) {
+        let message = format!("no variable `{name}` is given to this command");
+        let help = format!(
+            "give it one by `env: {name}=…`, `pass-env: {name}` or an `env-file`, or write $$ \
+             for a dollar sign"
+        );
+        problems.add(Code::UnknownVariable, *span, message, help);
+    }
+}
+
+fn check_kinds(draft: &Draft, problems: &mut Problems) {
+    let mut seen: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
+    for (kind, target, span) in draft.edges.iter().filter(|(kind, ..)| is_strong(*kind)) {
+        let Some(first) = seen.insert(target, *kind) else { continue };
+        let strongest = first.min(*kind);
+        seen.insert(target, strongest);
+        let message = format!("`{target}` is named before, and {strongest} is what counts");
+        problems.add(Code::SeveralKinds, *span, message, "name it once");
+    }
+}

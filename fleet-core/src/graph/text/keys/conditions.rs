@@ -1,0 +1,86 @@
+//! Keys that say what has to be true of the machine for a unit to be started.
+
+use super::{Form, Key, nearest, read};
+use crate::graph::text::diagnostic::Problems;
+use crate::graph::text::draft::Draft;
+use crate::graph::text::types::Types;
+use crate::graph::text::value::Value;
+use crate::graph::{Condition, Test, Unit};
+
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "condition",
+        Types::RUNNING,
+        Form::Lines,
+        |value, draft, problems| read_condition(false, value, draft, problems),
+        |unit, _| conditions(false, unit),
+    ),
+    Key::new(
+        "assert",
+        Types::RUNNING,
+        Form::Lines,
+        |value, draft, problems| read_condition(true, value, draft, problems),
+        |unit, _| conditions(true, unit),
+    ),
+];
+
+/// A test by its word.
+type ByWord = (&'static str, fn(String) -> Test);
+
+const TESTS: [ByWord; 7] = [
+    ("path-exists", Test::PathExists),
+    ("path-is-directory", Test::PathIsDirectory),
+    ("file-not-empty", Test::FileNotEmpty),
+    ("file-is-executable", Test::FileIsExecutable),
+    ("host", Test::Host),
+    ("kernel-command-line", Test::KernelCommandLine),
+    ("user", Test::User),
+];
+
+/// `|`, `!`, a test and what it is about: `!path-exists /etc/nologin`.
+fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let (any, text) = marked(value.text(), '|');
+    let (negated, text) = marked(text, '!');
+    let (word, about) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+    let about = about.trim_matches([' ', '\t']);
+    let found = TESTS.iter().find(|(known, _)| *known == word);
+    let Some((_, test)) = found else {
+        let names = TESTS.iter().map(|(known, _)| *known);
+        let help = match nearest(word, names.clone()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("begin it with one of {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        return read::refuse(value, problems, help);
+    };
+    let is_path = word.starts_with("path-") || word.starts_with("file-");
+    if about.is_empty() || (is_path && read::absolute(about).is_none()) {
+        let what = if is_path { "a whole path, from / on" } else { "what it is about" };
+        return read::refuse(value, problems, format!("write {what} after {word}"));
+    }
+    let test = test(about.to_owned());
+    draft.run().conditions.push(Condition { test, negated, any, assert });
+}
+
+fn marked(text: &str, mark: char) -> (bool, &str) {
+    text.strip_prefix(mark).map_or((false, text), |rest| (true, rest.trim_start_matches(' ')))
+}
+
+fn conditions(assert: bool, unit: &Unit) -> Vec<String> {
+    let conditions = unit.run.conditions.iter().filter(|it| it.assert == assert);
+    conditions.map(write_condition).collect()
+}
+
+fn write_condition(condition: &Condition) -> String {
+    let (word, about) = match &condition.test {
+        Test::PathExists(path) => ("path-exists", path),
+        Test::PathIsDirectory(path) => ("path-is-directory", path),
+        Test::FileNotEmpty(path) => ("file-not-empty", path),
+        Test::FileIsExecutable(path) => ("file-is-executable", path),
+        Test::Host(pattern) => ("host", pattern),
+        Test::KernelCommandLine(text) => ("kernel-command-line", text),
+        Test::User(user) => ("user", user),
+    };
+    let any = if condition.any { "|" } else { "" };
+    let negated = if condition.negated { "!" } else { "" };
+    format!("{any}{negated}{word} {about}")
+}

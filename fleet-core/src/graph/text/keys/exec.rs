@@ -1,0 +1,132 @@
+//! Keys that say what a unit executes, and what to make of its ends.
+
+use super::write::{some, statuses, unless, word};
+use super::{Form, Key, duration, duration_or_none, one_of, read};
+use crate::graph::text::command;
+use crate::graph::text::diagnostic::Problems;
+use crate::graph::text::draft::Draft;
+use crate::graph::text::types::{TypeWord, Types};
+use crate::graph::text::value::Value;
+use crate::graph::{AfterExit, Command, NotifyAccess, Run};
+
+/// A list of commands, each in a line of its own.
+macro_rules! commands {
+    ($name:literal, $types:expr, $($field:ident).+) => {
+        Key::new(
+            $name,
+            $types,
+            Form::Folds,
+            |value, draft, problems| {
+                read_command(value, draft, problems, |run| &mut run.$($field).+);
+            },
+            |unit, _| unit.run.$($field).+.iter().map(command::write).collect(),
+        )
+    };
+}
+
+const RELOADABLE: Types = Types::RUNNING.without(TypeWord::Oneshot);
+const WITH_ENDS: Types = Types::RUNNING.without(TypeWord::Scripted);
+
+pub(super) const KEYS: &[Key] = &[
+    commands!("exec-condition", Types::RUNNING, condition),
+    commands!("exec-start-pre", Types::RUNNING, start_pre),
+    commands!("exec-start", Types::RUNNING, start),
+    commands!("exec-start-post", Types::RUNNING, start_post),
+    commands!("exec-reload", RELOADABLE, reload),
+    Key::new(
+        "reload-signal",
+        TypeWord::Notified.alone(),
+        Form::Line,
+        |value, draft, problems| draft.run().reload_signal = read::signal(value, problems),
+        |unit, _| some(unit.run.reload_signal),
+    ),
+    commands!("exec-stop", Types::RUNNING, stop),
+    commands!("exec-stop-post", Types::RUNNING, stop_post),
+    Key::new(
+        "success-exit",
+        WITH_ENDS,
+        Form::Fold,
+        |value, draft, problems| draft.run().success = read::statuses(value, problems),
+        |unit, _| statuses(&unit.run.success),
+    ),
+    Key::new(
+        "after-exit",
+        WITH_ENDS.without(TypeWord::Oneshot),
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().after_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
+        },
+        |unit, _| word(&AFTER_EXIT, unit.run.after_exit),
+    ),
+    Key::new(
+        "start-timeout",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let time = duration_or_none(value, problems);
+            draft.unit.time_outs.start = time.unwrap_or(draft.unit.time_outs.start);
+        },
+        |unit, defaults| {
+            unless(&unit.time_outs.start, &defaults.start, duration(unit.time_outs.start))
+        },
+    ),
+    Key::new(
+        "reload-timeout",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let time = duration_or_none(value, problems);
+            draft.unit.time_outs.reload = time.unwrap_or(draft.unit.time_outs.reload);
+        },
+        |unit, defaults| {
+            unless(&unit.time_outs.reload, &defaults.reload, duration(unit.time_outs.reload))
+        },
+    ),
+    Key::new(
+        "runtime-max",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().runtime_max = duration_or_none(value, problems).flatten();
+        },
+        |unit, _| some(unit.run.runtime_max.map(|time| duration(Some(time)))),
+    ),
+    Key::new(
+        "watchdog",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| draft.run().watchdog = duration_or_none(value, problems).flatten(),
+        |unit, _| some(unit.run.watchdog.map(|time| duration(Some(time)))),
+    ),
+    Key::new(
+        "notify-access",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let access = one_of(value, problems, &ACCESS);
+            draft.run().notify_access = access.unwrap_or_default();
+        },
+        |unit, _| word(&ACCESS, unit.run.notify_access),
+    ),
+];
+
+const ACCESS: [(&str, NotifyAccess); 4] = [
+    ("none", NotifyAccess::None),
+    ("main", NotifyAccess::Main),
+    ("exec", NotifyAccess::Exec),
+    ("all", NotifyAccess::All),
+];
+
+const AFTER_EXIT: [(&str, AfterExit); 3] =
+    [("fails", AfterExit::Fails), ("rests", AfterExit::Rests), ("remains", AfterExit::Remains)];
+
+fn read_command(
+    value: &Value,
+    draft: &mut Draft,
+    problems: &mut Problems,
+    list: fn(&mut Run) -> &mut Vec<Command>,
+) {
+    if let Some(command) = command::read(value, draft, problems) {
+        list(draft.run()).push(command);
+    }
+}

@@ -1,0 +1,162 @@
+//! Keys that say what a unit is and how it stands to others.
+
+use std::collections::BTreeSet;
+
+use super::write::{list, some, unless};
+use super::{Form, Key, nearest, read, target_items};
+use crate::graph::text::Code;
+use crate::graph::text::diagnostic::{Problems, short};
+use crate::graph::text::draft::Draft;
+use crate::graph::text::types::{TypeWord, Types};
+use crate::graph::text::value::Value;
+use crate::graph::{EdgeKind, Kind, Pattern, Readiness, Unit};
+
+/// The longest pattern, in bytes: a longer one could take more memory than it is worth.
+const LONGEST_PATTERN: usize = 4096;
+
+pub(super) const KEYS: &[Key] = &[
+    Key::new("type", Types::ALL, Form::Line, read_type, |unit, _| {
+        vec![TypeWord::of(unit).as_str().to_owned()]
+    }),
+    Key::new(
+        "description",
+        Types::ALL,
+        Form::Line,
+        |value, draft, _| value.text().clone_into(&mut draft.unit.description),
+        |unit, _| unless(&unit.description, &String::new(), unit.description.clone()),
+    ),
+    Key::new("provides", Types::ALL, Form::Fold, read_provides, |unit, _| list(&unit.provides)),
+    Key::new(
+        "depends-on",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::DependsOn, value, draft, problems),
+        |unit, _| edges(EdgeKind::DependsOn, unit),
+    ),
+    Key::new(
+        "depends-ms",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::DependsMs, value, draft, problems),
+        |unit, _| edges(EdgeKind::DependsMs, unit),
+    ),
+    Key::new(
+        "waits-for",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::WaitsFor, value, draft, problems),
+        |unit, _| edges(EdgeKind::WaitsFor, unit),
+    ),
+    Key::new(
+        "pulls",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::Pulls, value, draft, problems),
+        |unit, _| edges(EdgeKind::Pulls, unit),
+    ),
+    Key::new(
+        "after",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::After, value, draft, problems),
+        |unit, _| edges(EdgeKind::After, unit),
+    ),
+    Key::new(
+        "ready-wait",
+        TypeWord::Supervised.alone(),
+        Form::Line,
+        |value, draft, problems| draft.ready_wait = read::duration(value, problems),
+        |unit, _| match unit.kind {
+            Kind::ForegroundSupervised(Readiness::Alive(time)) => {
+                vec![super::duration(Some(time))]
+            }
+            _ => Vec::new(),
+        },
+    ),
+    Key::new("ready-grep", TypeWord::Supervised.alone(), Form::Line, read_pattern, |unit, _| {
+        match &unit.kind {
+            Kind::ForegroundSupervised(Readiness::Line(pattern)) => some(Some(pattern.as_str())),
+            _ => Vec::new(),
+        }
+    }),
+    Key::new(
+        "pidfile",
+        TypeWord::Pidfile.alone(),
+        Form::Line,
+        |value, draft, problems| draft.pidfile = read::path(value, problems),
+        |unit, _| match &unit.kind {
+            Kind::BackgroundPidfile { path } => vec![path.clone()],
+            _ => Vec::new(),
+        },
+    ),
+    Key::new(
+        "remain",
+        TypeWord::Oneshot.alone(),
+        Form::Line,
+        |value, draft, problems| {
+            draft.remain = read::yes_or_no(value, problems).unwrap_or(true);
+        },
+        |unit, _| match unit.kind {
+            Kind::Oneshot { remain: false } => vec!["no".to_owned()],
+            _ => Vec::new(),
+        },
+    ),
+];
+
+fn read_type(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let text = value.text();
+    draft.type_word = TypeWord::ALL.into_iter().find(|word| word.as_str() == text);
+    if draft.type_word.is_none() {
+        let help = match nearest(text, TypeWord::ALL.into_iter().map(TypeWord::as_str)) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("write one of {}", Types::ALL.spelt()),
+        };
+        value.refuse(
+            problems,
+            Code::UnknownType,
+            format!("there is no type `{}`", short(text)),
+            help,
+        );
+    }
+}
+
+fn read_provides(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let mut known = BTreeSet::new();
+    for (target, span) in target_items(value, problems) {
+        if !known.insert(target.clone()) {
+            let message = format!("`{target}` is in this list before");
+            problems.add(Code::ProvidedTwice, span, message, "remove it here");
+            continue;
+        }
+        draft.unit.provides.push(target);
+        draft.provides.push(span);
+    }
+}
+
+fn read_edges(kind: EdgeKind, value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let items = target_items(value, problems).into_iter();
+    draft.edges.extend(items.map(|(target, span)| (kind, target, span)));
+}
+
+fn edges(kind: EdgeKind, unit: &Unit) -> Vec<String> {
+    list(unit.edges.iter().filter(|(it, _)| *it == kind).map(|(_, target)| target))
+}
+
+fn read_pattern(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    if value.text().len() > LONGEST_PATTERN {
+        let message = format!("a regular expression of {} bytes", value.text().len());
+        let help = format!("write one of at most {LONGEST_PATTERN} bytes");
+        return value.refuse(problems, Code::BadPattern, message, help);
+    }
+    match Pattern::new(value.text()) {
+        Ok(pattern) => draft.ready_grep = Some(pattern),
+        Err(problem) => {
+            let at = problem.at.min(value.text().len());
+            let next = value.text().get(at..).and_then(|rest| rest.chars().next());
+            let end = at + next.map_or(0, char::len_utf8);
+            let message = format!("this is no regular expression: {problem}");
+            let help = "write one without look-around and back-references; \\ keeps a character";
+            problems.add(Code::BadPattern, value.part(at..end), message, help);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The keys of a stanza: for each, which units may have it, how it is read and how it is written.
+
+mod conditions;
+mod exec;
+mod graph;
+mod read;
+mod resources;
+mod restart;
+mod stop;
+mod surroundings;
+mod write;
+
+use super::diagnostic::Problems;
+use super::draft::Draft;
+use super::types::Types;
+use super::value::Value;
+use crate::graph::{TimeOuts, Unit};
+
+pub(super) use read::{
+    duration_or_none, is_variable, list, name, nearest, number, one_of, target, target_items,
+};
+pub(super) use write::duration;
+
+/// A key of a stanza.
+pub(super) struct Key {
+    /// As it is written.
+    pub(super) name: &'static str,
+    /// Which units may have it.
+    pub(super) types: Types,
+    /// How it may be given.
+    pub(super) form: Form,
+    /// Takes a value, which is not empty, into the draft, or says what is wrong with it.
+    pub(super) read: fn(&Value, &mut Draft, &mut Problems),
+    /// The values that say of the unit what is not the default: none, one, or several where the
+    /// key may be repeated.
+    pub(super) write: fn(&Unit, &TimeOuts) -> Vec<String>,
+}
+
+/// How a key may be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Once, in one line.
+    Line,
+    /// Once, and its value may go on in indented lines.
+    Fold,
+    /// Several times, each in one line.
+    Lines,
+    /// Several times, and each value may go on in indented lines.
+    Folds,
+}
+
+impl Key {
+    const fn new(
+        name: &'static str,
+        types: Types,
+        form: Form,
+        read: fn(&Value, &mut Draft, &mut Problems),
+        write: fn(&Unit, &TimeOuts) -> Vec<String>,
+    ) -> Self {
+        Self { name, types, form, read, write }
+    }
+
+    /// Whether its value may go on in indented lines.
+    pub(super) fn folds(&self) -> bool {
+        matches!(self.form, Form::Fold | Form::Folds)
+    }
+
+    /// Whether it may be given several times.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(self.form, Form::Lines | Form::Folds)
+    }
+}
+
+/// All keys, in the order in which they are printed.
+pub(super) fn all() -> impl Iterator<Item = &'static Key> {
+    let groups = [
+        graph::KEYS,
+        conditions::KEYS,
+        exec::KEYS,
+        stop::KEYS,
+        restart::KEYS,
+        surroundings::KEYS,
+        resources::KEYS,
+    ];
+    groups.into_iter().flatten()
+}
+
+/// The key of a name.
+pub(super) fn find(name: &str) -> Option<&'static Key> {
+    all().find(|key| key.name == name)
+}

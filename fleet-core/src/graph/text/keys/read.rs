@@ -1,0 +1,248 @@
+//! How values are read that several keys have in common.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fleet_unitfile::{Span, Timespan, TimespanError, parse_timespan};
+
+use crate::graph::text::Code;
+use crate::graph::text::diagnostic::{Problems, short};
+use crate::graph::text::value::Value;
+use crate::graph::{Name, NameProblem, Signal, StatusSet, Target};
+
+/// The name that was probably meant by one that is none.
+///
+/// What differs too much in length is not compared: that would take long.
+pub(in crate::graph::text) fn nearest<'a>(
+    text: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    const ALIKE: f64 = 0.6;
+    let alike = |name: &&str| 5 * name.len().abs_diff(text.len()) <= 2 * name.len().max(text.len());
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(text, name);
+    let scored = names.filter(alike).map(|name| (likeness(name), name));
+    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, name)| name)
+}
+
+/// One of these words.
+pub(in crate::graph::text) fn one_of<T: Copy>(
+    value: &Value,
+    problems: &mut Problems,
+    words: &[(&'static str, T)],
+) -> Option<T> {
+    let found = words.iter().find(|(word, _)| *word == value.text());
+    if found.is_none() {
+        let names = words.iter().map(|(word, _)| *word);
+        let help = match nearest(value.text(), names.clone()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("write one of {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        refuse(value, problems, help);
+    }
+    found.map(|(_, meaning)| *meaning)
+}
+
+/// `yes` or `no`.
+pub(super) fn yes_or_no(value: &Value, problems: &mut Problems) -> Option<bool> {
+    one_of(value, problems, &[("yes", true), ("no", false)])
+}
+
+/// A whole number in a range.
+pub(in crate::graph::text) fn number<T>(
+    value: &Value,
+    problems: &mut Problems,
+    range: std::ops::RangeInclusive<T>,
+) -> Option<T>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    let number = value.text().parse().ok().filter(|number| range.contains(number));
+    if number.is_none() {
+        let (least, most) = range.into_inner();
+        refuse(value, problems, format!("write a whole number from {least} to {most}"));
+    }
+    number
+}
+
+/// Says that a value is none that the key takes.
+pub(super) fn refuse(value: &Value, problems: &mut Problems, help: impl Into<String>) {
+    let message = format!("`{}` is no value of this key", short(value.text()));
+    value.refuse(problems, Code::BadValue, message, help);
+}
+
+/// An absolute path.
+pub(super) fn path(value: &Value, problems: &mut Problems) -> Option<String> {
+    let path = absolute(value.text());
+    if path.is_none() {
+        refuse(value, problems, "write the whole path, from / on");
+    }
+    path
+}
+
+/// The text, if it is an absolute path.
+pub(super) fn absolute(text: &str) -> Option<String> {
+    text.starts_with('/').then(|| text.to_owned())
+}
+
+/// A duration, perhaps of nothing.
+pub(super) fn duration(value: &Value, problems: &mut Problems) -> Option<Duration> {
+    let read = duration_text(value.text());
+    read.map_err(|help| bad_duration(value, problems, help)).ok()
+}
+
+/// A duration that is longer than nothing, or `none` for one without an end.
+pub(in crate::graph::text) fn duration_or_none(
+    value: &Value,
+    problems: &mut Problems,
+) -> Option<Option<Duration>> {
+    if value.text() == "none" {
+        return Some(None);
+    }
+    let duration = duration(value, problems)?;
+    if duration.is_zero() {
+        bad_duration(value, problems, "write none for one without an end");
+        return None;
+    }
+    Some(Some(duration))
+}
+
+/// The duration that a text says, or what to write instead.
+pub(super) fn duration_text(text: &str) -> Result<Duration, &'static str> {
+    match parse_timespan(text) {
+        Ok(Timespan::Finite(duration)) => Ok(duration),
+        Ok(Timespan::Infinity) => Err("only some keys may have no end, and say `none` for it"),
+        Err(TimespanError::TooLong) => Err("write a shorter one"),
+        Err(_) => Err("write a number with ms, s, min or h, such as 90s"),
+    }
+}
+
+fn bad_duration(value: &Value, problems: &mut Problems, help: &str) {
+    let message = format!("`{}` is no duration here", short(value.text()));
+    value.refuse(problems, Code::BadDuration, message, help);
+}
+
+/// The items of a list with the places where they stand; empty ones are left out and refused.
+pub(in crate::graph::text) fn list<'v>(
+    value: &'v Value,
+    problems: &mut Problems,
+) -> Vec<(&'v str, Span)> {
+    let (mut items, mut at) = (Vec::new(), 0);
+    for part in value.text().split(',') {
+        let item = part.trim_matches([' ', '\t']);
+        let start = at + (part.len() - part.trim_start_matches([' ', '\t']).len());
+        if item.is_empty() {
+            let place = value.part(at.saturating_sub(1)..at.max(1));
+            problems.add(
+                Code::Empty,
+                place,
+                "nothing stands beside this comma",
+                "write a name there, or remove the comma",
+            );
+        } else {
+            items.push((item, value.part(start..start + item.len())));
+        }
+        at += part.len() + 1;
+    }
+    items
+}
+
+/// The items of a list of targets; those that are none are refused.
+pub(in crate::graph::text) fn target_items(
+    value: &Value,
+    problems: &mut Problems,
+) -> Vec<(Target, Span)> {
+    let items = list(value, problems);
+    items.into_iter().filter_map(|(it, span)| Some((target(it, span, problems)?, span))).collect()
+}
+
+/// A target.
+pub(in crate::graph::text) fn target(
+    text: &str,
+    span: Span,
+    problems: &mut Problems,
+) -> Option<Target> {
+    let read = Target::new(text);
+    read.map_err(|problem| bad_name("target", text, span, problem, problems)).ok()
+}
+
+/// The name of a unit.
+pub(in crate::graph::text) fn name(
+    text: &str,
+    span: Span,
+    problems: &mut Problems,
+) -> Option<Name> {
+    let read = Name::new(text);
+    read.map_err(|problem| bad_name("unit", text, span, problem, problems)).ok()
+}
+
+fn bad_name(what: &str, text: &str, span: Span, problem: NameProblem, problems: &mut Problems) {
+    let blank = matches!(problem, NameProblem::Character { character: ' ' | '\t', .. });
+    let help = match problem {
+        NameProblem::Character { .. } if blank && what == "target" => {
+            "put a comma between two names"
+        }
+        NameProblem::Character { .. } => "use ASCII letters, digits and _ - . @ : \\",
+        _ => "write at most 255 characters",
+    };
+    let message = format!("`{}` is no name of a {what}", short(text));
+    problems.add(Code::BadName, span, message, help);
+}
+
+/// The names of variables, in a list.
+pub(super) fn variables(value: &Value, problems: &mut Problems) -> Vec<String> {
+    let items = list(value, problems);
+    let sound = items.into_iter().filter(|(it, span)| variable(it, *span, problems));
+    sound.map(|(item, _)| item.to_owned()).collect()
+}
+
+/// Whether a text is the name of a variable; if not, it is refused.
+pub(super) fn variable(text: &str, span: Span, problems: &mut Problems) -> bool {
+    let sound = is_variable(text);
+    if !sound {
+        let message = format!("`{}` is no name of a variable", short(text));
+        let help = "use ASCII letters, digits and _, and no digit at the start";
+        problems.add(Code::BadName, span, message, help);
+    }
+    sound
+}
+
+/// Whether a text is the name of a variable.
+pub(in crate::graph::text) fn is_variable(text: &str) -> bool {
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Exit statuses and signals, in a list.
+pub(super) fn statuses(value: &Value, problems: &mut Problems) -> StatusSet {
+    let mut set = StatusSet::default();
+    for (item, span) in list(value, problems) {
+        let is_number = item.bytes().all(|byte| byte.is_ascii_digit());
+        match (item.parse().ok(), Signal::parse(item).filter(|_| !is_number)) {
+            (Some(code), _) if is_number => drop(set.codes.insert(code)),
+            (_, Some(signal)) => drop(set.signals.insert(signal)),
+            _ => bad_status(item, span, problems),
+        }
+    }
+    set
+}
+
+/// A signal by its name.
+pub(super) fn signal(value: &Value, problems: &mut Problems) -> Option<Signal> {
+    let signal = Signal::parse(value.text());
+    if signal.is_none() {
+        bad_status(value.text(), value.span(), problems);
+    }
+    signal
+}
+
+fn bad_status(text: &str, span: Span, problems: &mut Problems) {
+    let known: BTreeSet<String> = Signal::all().map(|signal| signal.to_string()).collect();
+    let upper = text.to_ascii_uppercase();
+    let help = match nearest(&upper, known.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "write a status from 0 to 255, or a signal such as SIGTERM".to_owned(),
+    };
+    let message = format!("`{}` is neither an exit status nor a signal", short(text));
+    problems.add(Code::BadStatus, span, message, help);
+}

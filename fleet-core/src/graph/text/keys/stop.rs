@@ -1,0 +1,108 @@
+//! Keys that say how a unit is ended.
+
+use super::write::{unless, word, yes_or_no};
+use super::{Form, Key, duration, duration_or_none, one_of, read};
+use crate::graph::text::Code;
+use crate::graph::text::types::Types;
+use crate::graph::{Abort, Kill, KillMode, Signal};
+
+const MODES: [(&str, KillMode); 3] = [
+    ("control-group", KillMode::ControlGroup),
+    ("mixed", KillMode::Mixed),
+    ("process", KillMode::Process),
+];
+
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "stop-timeout",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let time = duration_or_none(value, problems);
+            if time == Some(None) {
+                value.refuse(
+                    problems,
+                    Code::NoStopTimeOut,
+                    "a unit that does not end by itself is then never stopped",
+                    "write how long it may take, such as 90s",
+                );
+            }
+            draft.unit.time_outs.stop = time.unwrap_or(draft.unit.time_outs.stop);
+        },
+        |unit, defaults| {
+            unless(&unit.time_outs.stop, &defaults.stop, duration(unit.time_outs.stop))
+        },
+    ),
+    Key::new(
+        "stop-mode",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().kill.mode = one_of(value, problems, &MODES).unwrap_or_default();
+        },
+        |unit, _| word(&MODES, unit.run.kill.mode),
+    ),
+    Key::new(
+        "stop-signal",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().kill.signal = read::signal(value, problems).unwrap_or(Signal::TERM);
+        },
+        |unit, _| unless(&unit.run.kill.signal, &Signal::TERM, unit.run.kill.signal.to_string()),
+    ),
+    Key::new(
+        "stop-hangup",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().kill.send_sighup = read::yes_or_no(value, problems).unwrap_or_default();
+        },
+        |unit, _| unless(&unit.run.kill.send_sighup, &false, yes_or_no(true)),
+    ),
+    Key::new(
+        "stop-final-signal",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let kill = &mut draft.unit.run.kill;
+            if value.text() == "none" {
+                kill.send_sigkill = false;
+            } else {
+                kill.final_signal = read::signal(value, problems).unwrap_or(Signal::KILL);
+            }
+        },
+        |unit, _| write_final(&unit.run.kill),
+    ),
+    Key::new(
+        "abort-signal",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().abort.signal = read::signal(value, problems).unwrap_or(Signal::ABRT);
+        },
+        |unit, _| {
+            let signal = unit.run.abort.signal;
+            unless(&signal, &Abort::default().signal, signal.to_string())
+        },
+    ),
+    Key::new(
+        "abort-timeout",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().abort.time_out = duration_or_none(value, problems).flatten();
+        },
+        |unit, _| {
+            let time = unit.run.abort.time_out;
+            unless(&time, &Abort::default().time_out, duration(time))
+        },
+    ),
+];
+
+fn write_final(kill: &Kill) -> Vec<String> {
+    if !kill.send_sigkill {
+        return vec!["none".to_owned()];
+    }
+    unless(&kill.final_signal, &Signal::KILL, kill.final_signal.to_string())
+}

@@ -1,0 +1,317 @@
+//! Keys that say what the processes of a unit find around them.
+
+use fleet_unitfile::{Size, WordError, cescape, parse_size, split_words};
+
+use super::write::{list, some, unless};
+use super::{Form, Key, number, read};
+use crate::graph::text::Code;
+use crate::graph::text::diagnostic::{Problems, short};
+use crate::graph::text::draft::Draft;
+use crate::graph::text::types::Types;
+use crate::graph::text::value::Value;
+use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings, Unit};
+
+/// A limit of the kernel, by the name that it has there.
+macro_rules! limit {
+    ($name:literal) => {
+        Key::new(
+            concat!("limit-", $name),
+            Types::RUNNING,
+            Form::Line,
+            |value, draft, problems| {
+                if let Some(limit) = read_limit(value, problems) {
+                    draft.run().surroundings.limits.insert($name, limit);
+                }
+            },
+            |unit, _| some(unit.run.surroundings.limits.get($name).map(write_limit)),
+        )
+    };
+}
+
+/// A text, which is none unless it is given.
+macro_rules! text {
+    ($name:literal, $field:ident) => {
+        Key::new(
+            $name,
+            Types::RUNNING,
+            Form::Line,
+            |value, draft, problems| draft.run().surroundings.$field = word(value, problems),
+            |unit, _| some(unit.run.surroundings.$field.as_ref()),
+        )
+    };
+}
+
+/// A number in a range.
+macro_rules! number {
+    ($name:literal, $field:ident, $range:expr) => {
+        Key::new(
+            $name,
+            Types::RUNNING,
+            Form::Line,
+            |value, draft, problems| {
+                draft.run().surroundings.$field = number(value, problems, $range);
+            },
+            |unit, _| some(unit.run.surroundings.$field),
+        )
+    };
+}
+
+pub(super) const KEYS: &[Key] = &[
+    text!("user", user),
+    text!("group", group),
+    Key::new(
+        "groups",
+        Types::RUNNING,
+        Form::Fold,
+        |value, draft, problems| {
+            let items = super::list(value, problems).into_iter();
+            draft.run().surroundings.supplementary_groups =
+                items.map(|(item, _)| item.to_owned()).collect();
+        },
+        |unit, _| list(&unit.run.surroundings.supplementary_groups),
+    ),
+    Key::new("directory", Types::RUNNING, Form::Line, read_directory, write_directory),
+    Key::new("env", Types::RUNNING, Form::Lines, read_variable, |unit, _| {
+        let variables = unit.run.surroundings.environment.iter();
+        variables.map(|(name, value)| format!("{name}={}", quoted(value))).collect()
+    }),
+    Key::new("env-file", Types::RUNNING, Form::Lines, read_file, |unit, _| {
+        let files = unit.run.surroundings.environment_files.iter();
+        files.map(|file| format!("{}{}", dash(file.optional), file.path)).collect()
+    }),
+    Key::new(
+        "pass-env",
+        Types::RUNNING,
+        Form::Folds,
+        |value, draft, problems| {
+            let names = read::variables(value, problems);
+            draft.run().surroundings.pass_environment.extend(names);
+        },
+        |unit, _| list(&unit.run.surroundings.pass_environment),
+    ),
+    Key::new("unset-env", Types::RUNNING, Form::Lines, read_unset, |unit, _| {
+        unit.run.surroundings.unset_environment.iter().map(|it| write_unset(it)).collect()
+    }),
+    Key::new("umask", Types::RUNNING, Form::Line, read_umask, |unit, _| {
+        some(unit.run.surroundings.umask.map(|mask| format!("{mask:04o}")))
+    }),
+    number!("nice", nice, -20..=19),
+    number!("oom-score-adjust", oom_score_adjust, -1000..=1000),
+    Key::new(
+        "output",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            draft.run().surroundings.output = read_output(value, problems).unwrap_or_default();
+        },
+        |unit, _| {
+            let output = &unit.run.surroundings.output;
+            unless(output, &Output::default(), write_output(output))
+        },
+    ),
+    Key::new(
+        "error-output",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| draft.run().surroundings.error = read_output(value, problems),
+        |unit, _| some(unit.run.surroundings.error.as_ref().map(write_output)),
+    ),
+    text!("identifier", identifier),
+    limit!("as"),
+    limit!("core"),
+    limit!("cpu"),
+    limit!("data"),
+    limit!("fsize"),
+    limit!("locks"),
+    limit!("memlock"),
+    limit!("msgqueue"),
+    limit!("nice"),
+    limit!("nofile"),
+    limit!("nproc"),
+    limit!("rss"),
+    limit!("rtprio"),
+    limit!("rttime"),
+    limit!("sigpending"),
+    limit!("stack"),
+];
+
+/// A text without blanks.
+fn word(value: &Value, problems: &mut Problems) -> Option<String> {
+    let word = Some(value.text()).filter(|text| !text.contains([' ', '\t', ',']));
+    if word.is_none() {
+        read::refuse(value, problems, "write one word");
+    }
+    word.map(str::to_owned)
+}
+
+fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let (optional, path) = optional(value.text());
+    let place = match path {
+        "/" => Some(Place::Root),
+        "~" => Some(Place::Home),
+        path => read::absolute(path).map(Place::At),
+    };
+    match place {
+        Some(place) => draft.run().surroundings.directory = Directory { place, optional },
+        None => read::refuse(value, problems, "write the whole path, from / on, or ~"),
+    }
+}
+
+fn write_directory(unit: &Unit, _: &crate::graph::TimeOuts) -> Vec<String> {
+    let Surroundings { directory, .. } = &unit.run.surroundings;
+    let place = match &directory.place {
+        Place::Root => "/",
+        Place::Home => "~",
+        Place::At(path) => path,
+    };
+    unless(directory, &Directory::default(), format!("{}{place}", dash(directory.optional)))
+}
+
+/// A leading `-`, which says that something may be missing, and what follows it.
+fn optional(text: &str) -> (bool, &str) {
+    text.strip_prefix('-').map_or((false, text), |rest| (true, rest))
+}
+
+fn dash(optional: bool) -> &'static str {
+    if optional { "-" } else { "" }
+}
+
+fn read_file(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let (optional, path) = optional(value.text());
+    match read::absolute(path) {
+        Some(path) => {
+            let file = EnvironmentFile { path, optional };
+            draft.run().surroundings.environment_files.push(file);
+        }
+        None => read::refuse(value, problems, "write the whole path, from / on"),
+    }
+}
+
+fn read_variable(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let Some((name, text)) = value.text().split_once('=') else {
+        return read::refuse(value, problems, "write NAME=value");
+    };
+    if !read::variable(name, value.part(0..name.len()), problems) {
+        return;
+    }
+    if let Some(text) = unquoted(value, text, problems) {
+        draft.run().surroundings.environment.push((name.to_owned(), text));
+    }
+}
+
+fn read_unset(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    let (name, text) = match value.text().split_once('=') {
+        Some((name, text)) => (name, Some(text)),
+        None => (value.text(), None),
+    };
+    if !read::variable(name, value.part(0..name.len()), problems) {
+        return;
+    }
+    let whole = match text {
+        Some(text) => unquoted(value, text, problems).map(|text| format!("{name}={text}")),
+        None => Some(name.to_owned()),
+    };
+    draft.run().surroundings.unset_environment.extend(whole);
+}
+
+fn write_unset(entry: &str) -> String {
+    match entry.split_once('=') {
+        Some((name, text)) => format!("{name}={}", quoted(text)),
+        None => entry.to_owned(),
+    }
+}
+
+/// The end of a value: as it is, or, where it begins with a quote, the one word that it quotes.
+fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String> {
+    if !text.starts_with(['"', '\'']) {
+        return Some(text.to_owned());
+    }
+    let from = value.text().len() - text.len();
+    let (at, message) = match split_words(text) {
+        Ok(words) => match <[String; 1]>::try_from(words) {
+            Ok([word]) => return Some(word),
+            Err(_) => (0, "something follows the quoted value"),
+        },
+        Err(WordError::Escape { at }) => (at, "this backslash begins no escape"),
+        Err(WordError::OpenQuote { at }) => (at, "this quote is not closed"),
+        Err(_) => (0, "the escapes of this value are no text"),
+    };
+    let help = "quote the whole value, and write \\\\ for a backslash and \\\" for a quote in it";
+    problems.add(Code::BadQuoting, value.part(from + at..from + at + 1), message, help);
+    None
+}
+
+/// A text as the end of a value, in quotes where it would not be read as it is.
+fn quoted(text: &str) -> String {
+    let plain =
+        text.trim() == text && !text.starts_with(['"', '\'']) && !text.contains(char::is_control);
+    if plain { text.to_owned() } else { format!("\"{}\"", cescape(text)) }
+}
+
+fn read_umask(value: &Value, draft: &mut Draft, problems: &mut Problems) {
+    const MOST: u32 = 0o777;
+    let octal = value.text().bytes().all(|byte| byte.is_ascii_digit());
+    let mask = u32::from_str_radix(value.text(), 8).ok().filter(|mask| octal && *mask <= MOST);
+    if mask.is_none() {
+        read::refuse(value, problems, "write an octal number up to 0777");
+    }
+    draft.run().surroundings.umask = mask;
+}
+
+fn read_output(value: &Value, problems: &mut Problems) -> Option<Output> {
+    let (word, path) = value.text().split_once(':').unwrap_or((value.text(), ""));
+    let output = match (word, read::absolute(path)) {
+        ("log", None) if path.is_empty() => Some(Output::Log),
+        ("null", None) if path.is_empty() => Some(Output::Null),
+        ("inherit", None) if path.is_empty() => Some(Output::Inherit),
+        ("file", Some(path)) => Some(Output::File(path)),
+        ("append", Some(path)) => Some(Output::Append(path)),
+        ("truncate", Some(path)) => Some(Output::Truncate(path)),
+        _ => None,
+    };
+    if output.is_none() {
+        let help = "write log, null, inherit, or file:, append: or truncate: before a whole path";
+        read::refuse(value, problems, help);
+    }
+    output
+}
+
+fn write_output(output: &Output) -> String {
+    match output {
+        Output::Log => "log".to_owned(),
+        Output::Null => "null".to_owned(),
+        Output::Inherit => "inherit".to_owned(),
+        Output::File(path) => format!("file:{path}"),
+        Output::Append(path) => format!("append:{path}"),
+        Output::Truncate(path) => format!("truncate:{path}"),
+    }
+}
+
+/// A limit for both, or a soft and a hard one: `1024`, or `1024:none`.
+fn read_limit(value: &Value, problems: &mut Problems) -> Option<(Option<u64>, Option<u64>)> {
+    let (soft, hard) = value.text().split_once(':').unwrap_or((value.text(), value.text()));
+    let limit = one_limit(soft).zip(one_limit(hard));
+    // No limit is more than any.
+    let ordered =
+        limit.filter(|(soft, hard)| hard.is_none_or(|hard| soft.is_some_and(|it| it <= hard)));
+    if ordered.is_none() {
+        let text = short(value.text());
+        let message = format!("`{text}` is no limit");
+        let help = "write a number or none, or a soft and a hard limit such as 1024:4096";
+        value.refuse(problems, Code::BadValue, message, help);
+    }
+    ordered
+}
+
+fn one_limit(text: &str) -> Option<Option<u64>> {
+    match parse_size(text) {
+        _ if text == "none" => Some(None),
+        Ok(Size::Bytes(limit)) => Some(Some(limit)),
+        _ => None,
+    }
+}
+
+fn write_limit((soft, hard): &(Option<u64>, Option<u64>)) -> String {
+    let text = |limit: &Option<u64>| limit.map_or("none".to_owned(), |limit| limit.to_string());
+    if soft == hard { text(soft) } else { format!("{}:{}", text(soft), text(hard)) }
+}

@@ -1,0 +1,37 @@
+//! Units and central settings as text: read with all that is wrong in them, and printed back.
+//!
+//! A file of *stanzas* describes units. A stanza begins with `unit: NAME`, and each line below it
+//! is a key, a colon and a value; a value that is a list or a command may go on in indented lines.
+//! Lines that begin with `#` are comments. All keys are listed in `docs/init.md`.
+//!
+//! ```text
+//! unit: web
+//! type: foreground-notified
+//! provides: http
+//! waits-for: network, database
+//! exec-start: /usr/bin/web --listen 80
+//! ```
+
+mod central;
+mod code;
+mod command;
+mod diagnostic;
+mod draft;
+mod fields;
+mod finish;
+mod keys;
+mod lines;
+mod print;
+mod sources;
+mod stanza;
+mod types;
+mod value;
+mod whole;
+
+pub use central::{Central, read_central};
+pub use code::Code;
+pub use diagnostic::Diagnostic;
+pub use fields::LARGEST_FILE;
+pub use print::{Loss, Printed, print};
+pub use sources::{File, MOST_UNITS, Role, Sources};
+pub use stanza::{Stanza, Stanzas, read_stanzas};

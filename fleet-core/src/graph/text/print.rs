@@ -1,0 +1,76 @@
+//! Stanzas of units: the same unit gives the same bytes, which read back as the same unit.
+
+use super::diagnostic::Problems;
+use super::draft::{Draft, knows_variable};
+use super::keys::{self, Key};
+use super::types::TypeWord;
+use super::value::Value;
+use crate::graph::{TimeOuts, Unit};
+
+/// A unit as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// Its stanza, with a line end at the end.
+    pub text: String,
+    /// What it could not say.
+    pub losses: Vec<Loss>,
+}
+
+/// Something of a unit that a stanza cannot say, and that is left out of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// The key that would have said it.
+    pub key: &'static str,
+    /// The value that it would have had.
+    pub value: String,
+    /// Why it cannot be said.
+    pub why: String,
+}
+
+/// Writes a unit as a stanza. What is the default is not written; `defaults` are the time-outs
+/// that those who read it will take for granted.
+///
+/// What was read from a stanza is written without a loss. Units that were made in other ways, as
+/// from unit files of systemd, may ask for what stanzas do not know.
+#[must_use]
+pub fn print(unit: &Unit, defaults: &TimeOuts) -> Printed {
+    let mut printed = Printed { text: format!("unit: {}\n", unit.name), losses: Vec::new() };
+    let word = TypeWord::of(unit);
+    for key in keys::all() {
+        let values = (key.write)(unit, defaults);
+        for value in values {
+            match objection(key, &value, word, unit, defaults) {
+                None => printed.text.push_str(&format!("{}: {value}\n", key.name)),
+                Some(why) => printed.losses.push(Loss { key: key.name, value, why }),
+            }
+        }
+    }
+    printed
+}
+
+/// Why this value would not be read back as what it is.
+fn objection(
+    key: &Key,
+    value: &str,
+    word: TypeWord,
+    unit: &Unit,
+    defaults: &TimeOuts,
+) -> Option<String> {
+    if !key.types.contains(word) {
+        return Some(format!("it is not for units of type {}", word.as_str()));
+    }
+    if value.is_empty() || value.trim_matches([' ', '\t']) != value {
+        return Some("a value does not begin or end with a blank, and is not empty".to_owned());
+    }
+    if value.contains(char::is_control) {
+        return Some("it has a control character".to_owned());
+    }
+    let mut draft = Draft::new(unit.name.clone(), *defaults);
+    let mut problems = Problems::default();
+    (key.read)(&Value::new(value, 0), &mut draft, &mut problems);
+    if problems.errors() > 0 {
+        return problems.first().map(str::to_owned);
+    }
+    let unknown = draft.variables.iter().find(|(name, _)| !knows_variable(&unit.run, name));
+    unknown.map(|(name, _)| format!("no variable `{name}` is given to the command"))
+}

@@ -1,0 +1,139 @@
+//! Several files that together describe a system.
+
+use fleet_unitfile::{Severity, Span};
+
+use super::diagnostic::{Diagnostic, Problems};
+use super::whole::Whole;
+use super::{Central, Code, Stanza, read_central, read_stanzas};
+use crate::graph::{Graph, Settings, Unit};
+
+/// How many units a system may have.
+pub const MOST_UNITS: usize = 100_000;
+
+/// What a file of a system holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Stanzas of units.
+    Units,
+    /// The central settings.
+    Central,
+}
+
+impl Role {
+    /// What a file in a directory holds, by its name: `init.conf` the central settings, and what
+    /// ends in `.unit` stanzas. Other files, and hidden ones, are no part of a system.
+    #[must_use]
+    pub fn of(file_name: &str) -> Option<Self> {
+        match file_name {
+            "init.conf" => Some(Self::Central),
+            name if name.ends_with(".unit") && !name.starts_with('.') => Some(Self::Units),
+            _ => None,
+        }
+    }
+}
+
+/// A file as it is handed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// What it is called in messages.
+    pub name: String,
+    /// What it holds.
+    pub role: Role,
+    /// Its bytes.
+    pub source: Vec<u8>,
+}
+
+/// The files of a system and what they say, before it is known whether the units fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// The central settings, with the index of their file if there is one.
+    pub central: (Option<usize>, Central),
+    /// All stanzas with the index of their file, in the order of the files and within them.
+    pub stanzas: Vec<(usize, Stanza)>,
+    /// The files.
+    pub files: Vec<File>,
+    /// For each file, all that is wrong or odd in it.
+    pub diagnostics: Vec<Vec<Diagnostic>>,
+}
+
+impl Sources {
+    /// Reads files. The order in which they are handed in does not count: they are read by name.
+    #[must_use]
+    pub fn read(mut files: Vec<File>) -> Self {
+        files.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut diagnostics = vec![Vec::new(); files.len()];
+        let central = read_settings(&files, &mut diagnostics);
+        let mut stanzas = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            if file.role == Role::Units {
+                let mut read = read_stanzas(&file.source, &central.1.settings.time_outs);
+                let room = MOST_UNITS.saturating_sub(stanzas.len());
+                diagnostics[index] = std::mem::take(&mut read.diagnostics);
+                diagnostics[index].extend(too_many(&file.source, &read.stanzas, room));
+                stanzas.extend(read.stanzas.into_iter().take(room).map(|stanza| (index, stanza)));
+            }
+        }
+        Self { central, stanzas, files, diagnostics }
+    }
+
+    /// The central settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.central.1.settings
+    }
+
+    /// The graph of the units, if nothing is an error. What is wrong with the units as a whole is
+    /// added to the diagnostics, each thing in the file where it can be put right.
+    pub fn graph(&mut self) -> Option<Graph> {
+        let units = self.units().cloned();
+        let (graph, flaws) = match Graph::strict(units, self.settings()) {
+            Ok(graph) => (Some(graph), Vec::new()),
+            Err(flaws) => (None, flaws),
+        };
+        let mut whole = Whole::new(self);
+        flaws.iter().for_each(|flaw| whole.flaw(flaw));
+        if let Some(graph) = &graph {
+            whole.warn(graph);
+        }
+        for (index, problems) in whole.into_problems().into_iter().enumerate() {
+            let found = problems.locate(&self.files[index].source);
+            self.diagnostics[index].extend(found);
+            self.diagnostics[index].sort_by_key(|it| (it.span.start, it.code));
+        }
+        graph.filter(|_| self.is_sound())
+    }
+
+    /// The units of all sound stanzas.
+    pub fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.stanzas.iter().filter_map(|(_, stanza)| stanza.unit.as_ref())
+    }
+
+    /// Whether nothing is an error.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.diagnostics.iter().flatten().all(|it| it.severity() < Severity::Error)
+    }
+}
+
+/// The central settings, and what is wrong with them by file.
+fn read_settings(files: &[File], diagnostics: &mut [Vec<Diagnostic>]) -> (Option<usize>, Central) {
+    let mut found = files.iter().enumerate().filter(|(_, file)| file.role == Role::Central);
+    let Some((index, file)) = found.next() else { return (None, Central::default()) };
+    let mut central = read_central(&file.source);
+    diagnostics[index] = std::mem::take(&mut central.diagnostics);
+    for (other, second) in found {
+        let mut problems = Problems::default();
+        let message = format!("the central settings are in {}", file.name);
+        problems.add(Code::RepeatedKey, Span::default(), message, "keep one of the two files");
+        diagnostics[other] = problems.locate(&second.source);
+    }
+    (Some(index), central)
+}
+
+fn too_many(source: &[u8], stanzas: &[Stanza], room: usize) -> Vec<Diagnostic> {
+    let Some(first) = stanzas.get(room) else { return Vec::new() };
+    let mut problems = Problems::default();
+    let message = format!("this is one unit more than the {MOST_UNITS} that there may be");
+    problems.add(Code::TooLarge, first.name_span, message, "remove units that nobody needs");
+    problems.locate(source)
+}

@@ -1,0 +1,82 @@
+//! The words for the types of units, and sets of them.
+
+use crate::graph::{Kind, Unit};
+
+/// A type, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TypeWord {
+    Notified,
+    Supervised,
+    Pidfile,
+    Scripted,
+    Oneshot,
+    Virtual,
+}
+
+impl TypeWord {
+    /// All of them.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Notified,
+        Self::Supervised,
+        Self::Pidfile,
+        Self::Scripted,
+        Self::Oneshot,
+        Self::Virtual,
+    ];
+
+    /// The type of a unit.
+    pub(super) fn of(unit: &Unit) -> Self {
+        match unit.kind {
+            Kind::ForegroundNotified => Self::Notified,
+            Kind::ForegroundSupervised(_) => Self::Supervised,
+            Kind::BackgroundPidfile { .. } => Self::Pidfile,
+            Kind::BackgroundScripted => Self::Scripted,
+            Kind::Oneshot { .. } => Self::Oneshot,
+            Kind::Virtual => Self::Virtual,
+        }
+    }
+
+    /// As it is written.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Notified => "foreground-notified",
+            Self::Supervised => "foreground-supervised",
+            Self::Pidfile => "background-pidfile",
+            Self::Scripted => "background-scripted",
+            Self::Oneshot => "oneshot",
+            Self::Virtual => "virtual",
+        }
+    }
+
+    /// The set of it alone.
+    pub(super) const fn alone(self) -> Types {
+        Types(1 << self as u8)
+    }
+}
+
+/// A set of types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Types(u8);
+
+impl Types {
+    /// All types.
+    pub(super) const ALL: Self = Self(0b11_1111);
+    /// All that run something.
+    pub(super) const RUNNING: Self = Self::ALL.without(TypeWord::Virtual);
+
+    /// The set without one of them.
+    pub(super) const fn without(self, word: TypeWord) -> Self {
+        Self(self.0 & !word.alone().0)
+    }
+
+    /// Whether a type is in it.
+    pub(super) fn contains(self, word: TypeWord) -> bool {
+        self.0 & word.alone().0 != 0
+    }
+
+    /// Its types, as in `oneshot, virtual`.
+    pub(super) fn spelt(self) -> String {
+        let words = TypeWord::ALL.into_iter().filter(|word| self.contains(*word));
+        words.map(TypeWord::as_str).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,210 @@
+//! What is wrong with the units of a system as a whole, put where it can be put right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_unitfile::Span;
+
+use super::diagnostic::Problems;
+use super::{Code, Sources, Stanza};
+use crate::graph::{Circle, EdgeKind, Flaw, Graph, Name, Target};
+
+/// Finds the places of flaws.
+pub(super) struct Whole<'a> {
+    sources: &'a Sources,
+    /// The stanzas of each name, as indices.
+    named: BTreeMap<&'a Name, Vec<usize>>,
+    /// What stanzas with errors provide: it is not missing, whatever the graph says.
+    broken: BTreeSet<&'a Target>,
+    /// For each file, what is wrong in it.
+    problems: Vec<Problems>,
+}
+
+impl<'a> Whole<'a> {
+    pub(super) fn new(sources: &'a Sources) -> Self {
+        let mut named: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
+        for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
+            if let Some(name) = &stanza.name {
+                named.entry(name).or_default().push(index);
+            }
+        }
+        let broken = sources.stanzas.iter().filter(|(_, stanza)| stanza.unit.is_none());
+        let broken = broken.flat_map(|(_, stanza)| stanza.provides.iter().map(|(it, _)| it));
+        let problems = sources.files.iter().map(|_| Problems::default()).collect();
+        Self { broken: broken.collect(), named, problems, sources }
+    }
+
+    /// What was found, file by file.
+    pub(super) fn into_problems(self) -> Vec<Problems> {
+        self.problems
+    }
+
+    /// Says what is wrong with the units.
+    pub(super) fn flaw(&mut self, flaw: &Flaw) {
+        match flaw {
+            Flaw::DuplicateUnit { name, .. } => self.repeated_unit(name),
+            Flaw::DuplicateProvider { target, units } => self.repeated_provider(target, units),
+            Flaw::NotProvided { unit, kind, target, near } => {
+                self.not_provided(unit, *kind, target, near.as_ref());
+            }
+            Flaw::Circle(circle) => self.circle(circle),
+            Flaw::NoAlternative { target, unit } => self.no_alternative(target, unit),
+            Flaw::NoGoal { goal, near } => self.no_goal(goal, near.as_ref()),
+            Flaw::GoalMasked { goal } => {
+                let message = format!("the goal `{goal}` is masked");
+                self.at_goal(Code::BadGoal, message, "choose another goal, or unmask it");
+            }
+            Flaw::TooMany { .. } => {
+                self.add(0, Code::TooLarge, Span::default(), flaw.to_string(), "remove some");
+            }
+            // Stanzas that contradict themselves are refused before they become units.
+            Flaw::NothingProvided { unit }
+            | Flaw::ProvidedTwice { unit, .. }
+            | Flaw::Contradiction { unit, .. } => {
+                if let Some((file, stanza)) = self.stanza(unit) {
+                    let help = "change what contradicts itself";
+                    self.add(file, Code::BadValue, stanza.name_span, flaw.to_string(), help);
+                }
+            }
+        }
+    }
+
+    /// Says what is odd about a graph in which nothing is wrong.
+    pub(super) fn warn(&mut self, graph: &Graph) {
+        let Some(goal) = &self.sources.settings().goal else { return };
+        let provider = graph.provider(goal).map(|unit| &unit.name);
+        for unit in graph.units() {
+            let Some((file, stanza)) = self.stanza(&unit.name) else { continue };
+            let hard = stanza.edges.iter().find(|(kind, ..)| *kind == EdgeKind::DependsOn);
+            let provides_something =
+                unit.provides.iter().any(|it| graph.provider(it).is_some_and(|by| by == unit));
+            if Some(&unit.name) == provider {
+                if let Some((_, target, span)) = hard {
+                    let message = format!("the goal goes down whenever `{target}` does");
+                    self.add(file, Code::HardGoal, *span, message, "write waits-for");
+                }
+            } else if graph.dependents(&unit.name).is_empty() && provides_something {
+                let message = "neither the goal nor any other unit needs this one";
+                let help = "name what it provides in another unit, if it is to run";
+                self.add(file, Code::Unneeded, stanza.name_span, message.to_owned(), help);
+            }
+        }
+    }
+
+    fn repeated_unit(&mut self, name: &Name) {
+        let indices = self.named.get(name).cloned().unwrap_or_default();
+        let Some((first, others)) = indices.split_first() else { return };
+        let (file, stanza) = &self.sources.stanzas[*first];
+        let first = format!("{}:{}", self.sources.files[*file].name, stanza.line);
+        for other in others {
+            let (file, stanza) = &self.sources.stanzas[*other];
+            let message = format!("a unit is called `{name}` in {first} before");
+            let help = "give each unit a name of its own";
+            self.add(*file, Code::RepeatedUnit, stanza.name_span, message, help);
+        }
+    }
+
+    fn repeated_provider(&mut self, target: &Target, units: &[Name]) {
+        let Some((first, others)) = units.split_first() else { return };
+        let Some((file, stanza)) = self.stanza(first) else { return };
+        let place = format!("{}:{}", self.sources.files[file].name, stanza.line);
+        for other in others {
+            let Some((file, stanza)) = self.stanza(other) else { continue };
+            let found = stanza.provides.iter().find(|(it, _)| it == target);
+            let span = found.map_or(stanza.name_span, |(_, span)| *span);
+            let message = format!("`{target}` is provided by {first} in {place}, too");
+            let help = format!("choose one in the central settings: `alternatives: {target}=UNIT`");
+            self.add(file, Code::RepeatedProvider, span, message, help);
+        }
+    }
+
+    fn not_provided(
+        &mut self,
+        unit: &Name,
+        kind: EdgeKind,
+        target: &Target,
+        near: Option<&Target>,
+    ) {
+        let Some((file, stanza)) = self.stanza(unit).filter(|_| !self.broken.contains(target))
+        else {
+            return;
+        };
+        let span = edge(stanza, kind, |it| it == target);
+        let message = format!("no unit provides `{target}`");
+        let help = match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => "remove it, or write a unit that provides it".to_owned(),
+        };
+        self.add(file, Code::NotProvided, span, message, help);
+    }
+
+    fn circle(&mut self, circle: &Circle) {
+        let Some((unit, kind)) = circle.steps.first() else { return };
+        let next = circle.steps.get(1).map_or(unit, |(next, _)| next);
+        let Some((_, to)) = self.stanza(next) else { return };
+        let Some((file, stanza)) = self.stanza(unit) else { return };
+        let span = edge(stanza, *kind, |target| to.provides.iter().any(|(it, _)| it == target));
+        let (code, message) = if circle.steps.len() == 1 {
+            (Code::DependsOnItself, "the unit provides this itself".to_owned())
+        } else {
+            (Code::Circle, format!("a circle: {circle}"))
+        };
+        self.add(file, code, span, message, "take one of these dependencies out");
+    }
+
+    fn no_alternative(&mut self, target: &Target, unit: &Name) {
+        if self.stanza(unit).is_some_and(|(_, stanza)| stanza.unit.is_none()) {
+            return;
+        }
+        let (file, central) = &self.sources.central;
+        let place = file.zip(central.alternatives);
+        if let Some((file, span)) = place {
+            let message = format!("`{unit}` does not provide `{target}`");
+            let help = "choose a unit that does, or none";
+            self.add(file, Code::BadValue, span, message, help);
+        }
+    }
+
+    fn no_goal(&mut self, goal: &Target, near: Option<&Target>) {
+        if self.broken.contains(goal) {
+            return;
+        }
+        let help = match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => "choose a target that a unit provides".to_owned(),
+        };
+        self.at_goal(Code::BadGoal, format!("no unit provides the goal `{goal}`"), help);
+    }
+
+    fn at_goal(&mut self, code: Code, message: String, help: impl Into<String>) {
+        let (file, central) = &self.sources.central;
+        if let Some((file, span)) = file.zip(central.goal) {
+            self.add(file, code, span, message, help);
+        }
+    }
+
+    fn add(
+        &mut self,
+        file: usize,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        if let Some(problems) = self.problems.get_mut(file) {
+            problems.add(code, span, message, help);
+        }
+    }
+
+    /// The first stanza of a name, with the index of its file.
+    fn stanza(&self, name: &Name) -> Option<(usize, &'a Stanza)> {
+        let index = self.named.get(name)?.first()?;
+        self.sources.stanzas.get(*index).map(|(file, stanza)| (*file, stanza))
+    }
+}
+
+/// Where a stanza names a target in this way.
+fn edge(stanza: &Stanza, kind: EdgeKind, is_it: impl Fn(&Target) -> bool) -> Span {
+    let mut edges = stanza.edges.iter().filter(|(_, target, _)| is_it(target));
+    let found = edges.clone().find(|(it, ..)| *it == kind).or_else(|| edges.next());
+    found.map_or(stanza.name_span, |(_, _, span)| *span)
+}

@@ -1,0 +1,60 @@
+//! Units of systemd as units of the graph.
+
+mod edges;
+mod files;
+mod laws;
+mod options;
+mod values;
+
+use fleet_core::graph::Unit;
+use fleet_core::graph::systemd::{Compiled, Refusals, Site, compile};
+use fleet_unitfile::{Fact, Facts, UnitFile};
+
+/// A machine of the usual kind.
+fn site() -> Site {
+    let facts = Facts::system_manager()
+        .with(Fact::HostName, "web1.example.com")
+        .with(Fact::MachineId, "148a18ff6e95460fb2dc5b1a4b6b4d21")
+        .with(Fact::BootId, "0123456789abcdef0123456789abcdef")
+        .with(Fact::KernelRelease, "6.1.0");
+    Site { facts, ..Site::default() }
+}
+
+fn compiled(name: &str, text: &str) -> Result<Compiled, Refusals> {
+    let file = UnitFile::parse(text).expect("the file is well formed");
+    compile(&name.parse().expect("the name is well formed"), &file, &site())
+}
+
+/// What a `[Service]` section makes of `web@1.service`, which has to be good.
+fn service(settings: &str) -> Unit {
+    let text = format!("[Service]\n{settings}\n");
+    compiled("web@1.service", &text).unwrap_or_else(|refusals| panic!("{refusals}")).unit
+}
+
+/// Why a `[Service]` section is refused.
+fn refused(settings: &str) -> String {
+    let text = format!("[Service]\n{settings}\n");
+    let refusals = compiled("web@1.service", &text).expect_err("it is refused");
+    refusals.all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A text on lines that fit into a file of tests; what is broken off is set in.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut column = 0;
+        for word in line.split(' ') {
+            if column > 0 && column + word.len() > 85 {
+                out.truncate(out.trim_end().len());
+                out.push_str("\n      ");
+                column = 6;
+            }
+            out.push_str(word);
+            out.push(' ');
+            column += word.len() + 1;
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}

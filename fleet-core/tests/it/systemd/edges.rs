@@ -1,0 +1,222 @@
+//! What units say of one another, as edges.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::systemd::{Compiled, Linked, Outside, link};
+use fleet_core::graph::{Name, Target};
+
+use super::{compiled, wrapped};
+
+/// Units by name and the text of their `[Unit]` section; one may end in an `[Install]` section.
+fn system(units: &[(&str, &str)]) -> Vec<Compiled> {
+    let unit = |(name, text): &(&str, &str)| {
+        let service =
+            if name.ends_with(".service") { "[Service]\nExecStart=/bin/true\n" } else { "" };
+        let text = format!("{service}[Unit]\n{text}");
+        compiled(name, &text).unwrap_or_else(|refusals| panic!("{refusals}"))
+    };
+    units.iter().map(unit).collect()
+}
+
+fn outside() -> Outside {
+    let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
+    Outside {
+        assumed_up: names(&["basic.target", "docker.service"]),
+        refused: names(&["bad.service"]),
+    }
+}
+
+fn told(linked: &Linked) -> String {
+    let mut lines = Vec::new();
+    for unit in &linked.units {
+        let provides: Vec<&str> = unit.provides.iter().map(Target::as_str).collect();
+        lines.push(provides.join(" = "));
+        lines.extend(unit.edges.iter().map(|(kind, target)| format!("  {kind} {target}")));
+    }
+    let refused = linked.refused.iter();
+    lines.extend(
+        refused.flat_map(|(name, all)| all.iter().map(move |it| format!("no {name}: {it}"))),
+    );
+    let notices = linked.notices.iter();
+    lines.extend(notices.flat_map(|(name, all)| all.iter().map(move |it| format!("{name}: {it}"))));
+    let stops = linked.stops.iter();
+    lines.extend(stops.map(|(name, with)| {
+        let with: Vec<&str> = with.iter().map(Name::as_str).collect();
+        format!("with {name} stops {}", with.join(", "))
+    }));
+    lines.join("\n")
+}
+
+fn linked(units: &[(&str, &str)]) -> String {
+    told(&link(&system(units), &outside()))
+}
+
+#[test]
+fn each_way_of_depending_has_its_edge() {
+    let text = linked(&[
+        ("a.service", "BindsTo=b.service\nAfter=b.service"),
+        ("b.service", "Requires=c.service\nAfter=c.service"),
+        ("c.service", "Wants=d.service\nAfter=d.service"),
+        ("d.service", "Requires=e.service"),
+        ("e.service", "Wants=f.service"),
+        ("f.service", "After=g.service"),
+        ("g.service", "Before=h.service"),
+        ("h.service", "BindsTo=i.service"),
+        ("i.service", "PartOf=j.service"),
+        ("j.service", "[Install]\nWantedBy=a.service\nRequiredBy=b.service\nUpheldBy=c.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+      depends-on b.service
+      pulls j.service
+    b.service
+      depends-ms c.service
+      pulls j.service
+    c.service
+      waits-for d.service
+      pulls j.service
+    d.service
+      pulls e.service
+    e.service
+      pulls f.service
+    f.service
+      after g.service
+    g.service
+    h.service
+      depends-on i.service
+      after g.service
+    i.service
+    j.service
+    h.service: 4:1: Unit.BindsTo has the unit start after i.service as well
+    with b.service stops a.service
+    with c.service stops b.service
+    with e.service stops d.service
+    with i.service stops h.service
+    with j.service stops b.service, i.service
+    ");
+}
+
+#[test]
+fn what_is_not_run_here() {
+    let text = linked(&[
+        ("a.service", "After=none.service basic.target a.service\nWants=none.service bad.service"),
+        ("b.service", "Requires=none.service\nBindsTo=gone.socket"),
+        ("c.service", "Requires=docker.service\nPartOf=none.service\nAfter=docker.service"),
+        ("d.service", "Requires=bad.service"),
+        ("e.service", "PartOf=docker.service"),
+        ("f.service", "Requires=b.service\nWants=e.service\nAfter=e.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    c.service
+    d.service
+      depends-ms bad.service
+    f.service
+      depends-ms b.service
+    no b.service: 4:1: Unit.Requires names none.service, which is not run here: hand it
+          in as well, write Wants=, or have the operator say that it is up
+    no b.service: 5:1: Unit.BindsTo names gone.socket, which is not run here: hand it in
+          as well, write Wants=, or have the operator say that it is up
+    no e.service: 4:1: Unit.PartOf names docker.service, which is not run here, so that
+          nobody sees it stop: take it out
+    a.service: 4:1: Unit.After says nothing of none.service, which is not run here
+    a.service: 4:1: Unit.After takes basic.target to be up, as this machine's operator
+          says
+    a.service: 4:1: Unit.After says nothing of a.service, which is the unit itself
+    a.service: 5:1: Unit.Wants says nothing of none.service, which is not run here
+    a.service: 5:1: Unit.Wants says nothing of bad.service, which was refused
+    c.service: 4:1: Unit.Requires takes docker.service to be up, as this machine's
+          operator says
+    c.service: 5:1: Unit.PartOf says nothing of none.service, which is not run here
+    c.service: 6:1: Unit.After takes docker.service to be up, as this machine's operator
+          says
+    d.service: 4:1: Unit.Requires keeps it from starting, as bad.service was refused
+    with b.service stops f.service
+    ");
+}
+
+#[test]
+fn targets_wait_for_what_they_want() {
+    let text = linked(&[
+        ("all.target", "Wants=a.service b.service c.service\nRequires=d.service\nBefore=c.service"),
+        ("a.service", ""),
+        ("b.service", "DefaultDependencies=no"),
+        ("c.service", ""),
+        ("d.service", ""),
+        ("early.target", "DefaultDependencies=no\nWants=a.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    all.target
+      depends-ms d.service
+      waits-for a.service
+      pulls b.service
+      pulls c.service
+    b.service
+    c.service
+      after all.target
+    d.service
+    early.target
+      pulls a.service
+    with d.service stops all.target
+    ");
+}
+
+#[test]
+fn aliases_are_other_names_of_one_unit() {
+    let text = linked(&[
+        ("a.service", "[Install]\nAlias=web.service www.service"),
+        ("b.service", "Requires=web.service\nAfter=a.service"),
+        ("c.service", "[Install]\nAlias=b.service www.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service = web.service = www.service
+    b.service
+      depends-ms a.service
+    c.service
+    c.service: 5:1: Install.Alias leaves b.service to b.service
+    c.service: 5:1: Install.Alias leaves www.service to a.service
+    with a.service stops b.service
+    ");
+}
+
+#[test]
+fn nobody_is_bound_to_what_comes_after() {
+    let text = linked(&[("a.service", "BindsTo=b.service\nBefore=b.service"), ("b.service", "")]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    b.service
+    no a.service: 4:1: Unit.BindsTo names b.service, which comes after this unit: what a
+          unit is bound to starts before it: write Requires=
+    with b.service stops a.service
+    ");
+}
+
+#[test]
+fn a_stop_takes_along_whoever_requires_the_unit() {
+    let units = system(&[
+        ("a.service", "Requires=b.service"),
+        ("b.service", "PartOf=c.service\nRequires=a.service"),
+        ("c.service", ""),
+        ("d.service", "Wants=c.service"),
+    ]);
+    let linked = link(&units, &Outside::default());
+    let stopped = |name: &str| {
+        let with = linked.stopped_with(&name.parse().unwrap());
+        with.iter().map(|name| name.as_str().to_owned()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(stopped("c.service"), ["a.service", "b.service"].map(str::to_owned).into());
+    assert_eq!(stopped("a.service"), ["b.service".to_owned()].into());
+    assert!(stopped("d.service").is_empty());
+}
+
+#[test]
+fn the_order_of_units_does_not_matter() {
+    let mut units = system(&[
+        ("a.service", "BindsTo=b.service\n[Install]\nAlias=x.service"),
+        ("b.service", "Requires=none.service"),
+        ("c.service", "Wants=a.service\nAfter=a.service\n[Install]\nAlias=x.service"),
+    ]);
+    let there = told(&link(&units, &outside()));
+    units.reverse();
+    assert_eq!(told(&link(&units, &outside())), there);
+}

@@ -1,0 +1,149 @@
+//! Whole unit files: what each becomes, or why it is refused.
+
+use fleet_core::graph::{Command, Unit};
+
+use super::{compiled, wrapped};
+
+/// What a person wants to know of a unit.
+fn told(unit: &Unit) -> String {
+    let mut lines = vec![format!("{:?}", unit.kind)];
+    let run = &unit.run;
+    let lists: [(&str, &[Command]); 7] = [
+        ("condition", &run.condition),
+        ("start-pre", &run.start_pre),
+        ("start", &run.start),
+        ("start-post", &run.start_post),
+        ("reload", &run.reload),
+        ("stop", &run.stop),
+        ("stop-post", &run.stop_post),
+    ];
+    for (name, list) in lists {
+        lines.extend(list.iter().map(|command| {
+            let mark = if command.ignore_failure { "-" } else { "" };
+            format!("{name}: {mark}{} {:?}", command.program, command.arguments)
+        }));
+    }
+    lines.push(format!("restart: {:?} after {:?}", unit.restart.when, unit.restart.delay));
+    let environment = &run.surroundings.environment;
+    lines.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
+    lines.join("\n")
+}
+
+fn read(name: &str, text: &str) -> String {
+    match compiled(name, text) {
+        Ok(it) => {
+            let relations = it.relations.iter().map(|it| format!("{:?} {}", it.kind, it.unit));
+            let notices = it.notices.iter().map(ToString::to_string);
+            let rest: Vec<String> = relations.chain(notices).collect();
+            format!("{}\n{}", told(&it.unit), rest.join("\n")).trim_end().to_owned()
+        }
+        Err(refusals) => refusals.to_string(),
+    }
+}
+
+#[test]
+fn a_service_in_a_container() {
+    let text = "[Unit]\nDescription=Apache web server service\nAfter=etcd.service\n\
+                After=docker.service\n\n[Service]\nTimeoutStartSec=0\nKillMode=none\n\
+                EnvironmentFile=/etc/environment\nExecStartPre=-/usr/bin/docker kill apache.%i\n\
+                ExecStart=/usr/bin/docker run --name apache.%i -p ${COREOS_PUBLIC_IPV4}:%i:80 apache\n\
+                ExecStop=/usr/bin/docker stop apache.%i\n\n[X-Fleet]\nConflicts=apache@*.service\n";
+    insta::assert_snapshot!(wrapped(&read("apache@80.service", text)), @r"
+    apache@80.service:8:1: Service.KillMode cannot be none, which leaves processes behind
+          that nobody sees to: write process
+    ");
+    insta::assert_snapshot!(wrapped(&read("apache@80.service", &text.replace("none", "process"))), @r#"
+    ForegroundSupervised(Executed)
+    start-pre: -/usr/bin/docker ["kill", "apache.80"]
+    start: /usr/bin/docker ["run", "--name", "apache.80", "-p",
+          "${COREOS_PUBLIC_IPV4}:80:80", "apache"]
+    stop: /usr/bin/docker ["stop", "apache.80"]
+    restart: Never after 100ms
+    After etcd.service
+    After docker.service
+    "#);
+}
+
+#[test]
+fn a_sidekick_that_announces_another_unit() {
+    let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\nAfter=apache@%i.service\n\n\
+                [Service]\nExecStart=/bin/sh -c \"while true; do etcdctl set /services/%p/%i '{ \\\"host\\\": \
+                \\\"%H\\\" }' --ttl 60; sleep 45; done\"\nExecStop=/usr/bin/etcdctl rm /services/%p/%i\n\n\
+                [X-Fleet]\nMachineOf=apache@%i.service\n";
+    insta::assert_snapshot!(wrapped(&read("announce@80.service", text)), @r#"
+    ForegroundSupervised(Executed)
+    start: /bin/sh ["-c", "while true; do etcdctl set /services/announce/80 '{ \"host\":
+          \"web1.example.com\" }' --ttl 60; sleep 45; done"]
+    stop: /usr/bin/etcdctl ["rm", "/services/announce/80"]
+    restart: Never after 100ms
+    BindsTo apache@80.service
+    After apache@80.service
+    "#);
+}
+
+#[test]
+fn a_daemon_with_everything_that_confines() {
+    let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
+                [Service]\nType=notify\nExecStart=/usr/sbin/named -f\nExecReload=/usr/sbin/rndc reload\n\
+                ProtectSystem=strict\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n\
+                StateDirectory=named\nCPUAffinity=0\nSystemCallFilter=@system-service\n\
+                MemorySwapMax=0\nLoadCredential=key:/etc/key\n[Install]\nWantedBy=multi-user.target\n";
+    insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
+    named.service:2:1: Unit.OnFailure is not possible: no unit is started because of how
+          another ended: call what it names in an ExecStopPost= command
+    named.service:3:1: Unit.ConditionVirtualization is not possible: only
+          ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
+          …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked
+          here, and their Assert…=: make the check in an ExecCondition= command
+    named.service:8:1: Service.ProtectSystem is not possible: the native supervisor
+          cannot confine processes in this way: take the option out or set it to what
+          asks for nothing, or run the unit under systemd
+    named.service:9:1: Service.CapabilityBoundingSet is not possible: the native
+          supervisor cannot confine processes in this way: take the option out or set it
+          to what asks for nothing, or run the unit under systemd
+    named.service:10:1: Service.StateDirectory is not possible: no directories are made
+          for units here: take it out, and make them in an ExecStartPre= command, such as
+          mkdir -p
+    named.service:11:1: Service.CPUAffinity is not possible: of how processes are
+          scheduled, only Nice= is set here: take it out, or begin the command with chrt,
+          taskset, ionice or numactl
+    named.service:12:1: Service.SystemCallFilter is not possible: the native supervisor
+          cannot confine processes in this way: take the option out or set it to what
+          asks for nothing, or run the unit under systemd
+    named.service:13:1: Service.MemorySwapMax is not possible: of what a unit may use,
+          only MemoryMax=, MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=
+          are kept to here: take it out, or run the unit under systemd
+    named.service:14:1: Service.LoadCredential is not possible: no credentials are handed
+          over here: take it out, and let the program read a file
+    ");
+}
+
+#[test]
+fn a_target() {
+    let text = "[Unit]\nDescription=All of it\nWants=a.service\nConflicts=shutdown.target\n\
+                AllowIsolate=yes\n";
+    insta::assert_snapshot!(wrapped(&read("all.target", text)), @r"
+    Virtual
+    restart: Never after 1s
+    Wants a.service
+    5:1: Unit.AllowIsolate concerns `systemctl isolate` alone
+    ");
+}
+
+macro_rules! examples {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../../examples/units/", $name)))),*]
+    };
+}
+
+/// The units that come with the project mean here what they mean to systemd.
+#[test]
+fn the_example_units_are_honoured_in_full() {
+    for (name, text) in examples!(
+        "heartbeat.service" "migrate.service" "needs-gpu.service" "web-announce.service"
+        "web.service" "worker@1.service" "worker@2.service" "worker@3.service"
+    ) {
+        let read = compiled(name, text).unwrap_or_else(|refusals| panic!("{refusals}"));
+        assert_eq!(read.notices, [], "{name}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Every option that systemd has is accounted for, one by one.
+
+use std::collections::BTreeMap;
+
+use fleet_core::graph::systemd::{Standing, compile, standing};
+use fleet_unitfile::{UnitFile, directives};
+
+use super::{compiled, site, wrapped};
+
+const SECTIONS: [&str; 4] = ["Unit", "Service", "Install", "Timer"];
+
+/// All options of the units that are looked at, with what becomes of each.
+fn all() -> Vec<(&'static str, &'static str, Standing)> {
+    let ours = directives().filter(|directive| SECTIONS.contains(&directive.section));
+    let standing = |section, name| {
+        standing(section, name).unwrap_or_else(|| panic!("{section}.{name} is not accounted for"))
+    };
+    ours.map(|it| (it.section, it.name, standing(it.section, it.name))).collect()
+}
+
+/// A file with one option, and whatever else makes it whole.
+fn file(section: &str, name: &str, value: &str) -> String {
+    let start = if name == "ExecStart" { "" } else { "ExecStart=/bin/true\n" };
+    format!("[{section}]\n{name}={value}\n[Service]\n{start}")
+}
+
+#[test]
+fn each_option_has_one_standing() {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, _, standing) in all() {
+        let kind = match standing {
+            Standing::Honoured => "honoured",
+            Standing::Aside => "aside",
+            Standing::Inert(_) => "inert",
+            Standing::RefusedUnless(..) => "refused unless it asks for nothing",
+            Standing::Refused(_) => "refused",
+        };
+        *counts.entry(kind).or_default() += 1;
+    }
+    let total: usize = counts.values().sum();
+    let told: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
+    insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", told.join("\n"))), @r"
+    aside: 1
+    honoured: 102
+    inert: 35
+    refused: 221
+    refused unless it asks for nothing: 68
+    all: 427
+    ");
+}
+
+#[test]
+fn what_means_nothing_is_noticed_and_changes_nothing() {
+    let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
+    for (section, name, standing) in all() {
+        let Standing::Inert(why) = standing else { continue };
+        let text = file(section, name, "7");
+        let with = compiled("a.service", &text).unwrap_or_else(|refusals| panic!("{refusals}"));
+        assert_eq!(with.unit, plain.unit, "{section}.{name}");
+        let told: Vec<String> = with.notices.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [format!("2:1: {section}.{name} {why}")]);
+    }
+}
+
+#[test]
+fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
+    for (section, name, standing) in all() {
+        let (Standing::Refused(why) | Standing::RefusedUnless(_, why)) = standing else { continue };
+        if section == "Timer" {
+            continue;
+        }
+        let refusals =
+            compiled("a.service", &file(section, name, "something")).expect_err("it is refused");
+        let expected = format!("a.service:2:1: {section}.{name} {why}");
+        assert_eq!(refusals.to_string(), expected);
+        assert!(why.starts_with("is not possible: ") && why.matches(": ").count() >= 2, "{why}");
+    }
+}
+
+#[test]
+fn what_asks_for_nothing_is_passed_over() {
+    for (section, name, standing) in all() {
+        let Standing::RefusedUnless(neutral, _) = standing else { continue };
+        for value in neutral {
+            let again = format!("[{section}]\n{name}=something\n");
+            for text in [file(section, name, value), again + &file(section, name, value)] {
+                let read = compiled("a.service", &text);
+                assert!(read.is_ok_and(|it| it.notices.is_empty()), "{text}");
+            }
+        }
+        if neutral.contains(&"no") {
+            assert!(compiled("a.service", &file(section, name, "false")).is_ok(), "{name}");
+            assert!(compiled("a.service", &file(section, name, "")).is_err(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn whatever_is_honoured_takes_an_empty_value_for_the_default() {
+    let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
+    for (section, name, standing) in all() {
+        // These ask nothing of a limit or a pair of limits that is not there.
+        if standing != Standing::Honoured || name.starts_with("Limit") {
+            continue;
+        }
+        let text = file(section, name, "") + "[Service]\nExecStart=/bin/true\n";
+        let text = if name == "ExecStart" { text } else { file(section, name, "") };
+        let read = compiled("a.service", &text).unwrap_or_else(|refusals| panic!("{refusals}"));
+        assert_eq!(read.unit, plain.unit, "{section}.{name}");
+        assert!(read.place_of(section, name).is_some(), "{section}.{name}");
+    }
+}
+
+#[test]
+fn what_an_operator_accepts_is_passed_over_and_told() {
+    let text = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nKillMode=none\nNice=50\n";
+    let unit_file = UnitFile::parse(text).unwrap();
+    let name = "a.service".parse().unwrap();
+    let accept = ["PrivateTmp", "KillMode"].map(str::to_owned);
+    let mut site = fleet_core::graph::systemd::Site { accept: accept.into(), ..site() };
+    assert_eq!(compile(&name, &unit_file, &site).unwrap_err().all.len(), 1, "Nice is left");
+    site.accept.insert("Nice".to_owned());
+    let accepted = compile(&name, &unit_file, &site).expect("it is accepted");
+    let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
+    assert_eq!(accepted.unit, plain.unit);
+    let told: Vec<String> = accepted.notices.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    3:1: Service.PrivateTmp is passed over, as this machine's operator accepts; it is not
+          possible: the native supervisor cannot confine processes in this way: take the
+          option out or set it to what asks for nothing, or run the unit under systemd
+    4:1: Service.KillMode is passed over, as this machine's operator accepts; it cannot
+          be none, which leaves processes behind that nobody sees to: write process
+    5:1: Service.Nice is passed over, as this machine's operator accepts; it is "50":
+          write a whole number from -20 to 19
+    "#);
+}
+
+#[test]
+fn what_systemd_does_not_know_is_refused_with_what_is_near() {
+    let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\nExecStart=/bin/true\n\
+                [Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\nOnBootSec=1\n";
+    let refusals = compiled("a.service", text).expect_err("it is refused");
+    insta::assert_snapshot!(wrapped(&refusals.to_string()), @r"
+    a.service:4:1: Service.ExecStrat is no option of systemd in [Service]: write
+          ExecStart=
+    a.service:5:1: Service.Colour is no option of systemd in [Service]: take it out, or
+          begin its name with X-
+    a.service:8:1: Socket.ListenStream stands in [Socket], which means nothing in a
+          .service unit: take it out
+    a.service:12:1: Timer.OnBootSec stands in [Timer], which means nothing in a .service
+          unit: take it out
+    ");
+}

@@ -1,0 +1,333 @@
+//! What the values of options become, and which are refused.
+
+use std::time::Duration;
+
+use fleet_core::graph::{
+    AfterExit, Command, Directory, EnvironmentFile, Growth, KillMode, Kind, Limit, NotifyAccess,
+    Output, Place, Readiness, RestartWhen, Signal, Test, Unit,
+};
+
+use super::{compiled, refused, service, wrapped};
+
+const START: &str = "ExecStart=/bin/true\n";
+
+/// What the service with one more option makes.
+fn with(option: &str) -> Unit {
+    service(&format!("{START}{option}"))
+}
+
+fn seconds(count: u64) -> Option<Duration> {
+    Some(Duration::from_secs(count))
+}
+
+#[test]
+fn defaults_are_systemds() {
+    let unit = service(START);
+    assert_eq!(unit.kind, Kind::ForegroundSupervised(Readiness::Executed));
+    assert_eq!(unit.provides.len(), 1);
+    assert_eq!(unit.provides[0].as_str(), "web@1.service");
+    let restart = &unit.restart;
+    assert_eq!((restart.when, restart.delay.as_millis()), (RestartWhen::Never, 100));
+    assert_eq!((restart.max_delay, restart.growth), (restart.delay, Growth::Factor(1)));
+    assert_eq!(restart.limit, Limit::Starts { burst: 5, interval: Duration::from_secs(10) });
+    let time_outs = unit.time_outs;
+    assert_eq!(
+        (time_outs.start, time_outs.stop, time_outs.reload),
+        (seconds(90), seconds(90), seconds(90))
+    );
+    let run = &unit.run;
+    assert_eq!((run.kill.mode, run.kill.send_sigkill), (KillMode::ControlGroup, true));
+    assert_eq!((run.after_exit, run.notify_access), (AfterExit::Rests, NotifyAccess::None));
+    assert_eq!((&run.surroundings.output, &run.surroundings.error), (&Output::Log, &None));
+    assert_eq!(service("Type=oneshot\nExecStart=/bin/true").time_outs.start, None);
+    let only_stop = service("RemainAfterExit=yes\nExecStop=/bin/true");
+    assert_eq!(only_stop.kind, Kind::Oneshot { remain: true });
+}
+
+#[test]
+fn types() {
+    for (text, kind) in [
+        ("Type=exec", Kind::ForegroundSupervised(Readiness::Executed)),
+        ("Type=idle", Kind::ForegroundSupervised(Readiness::Executed)),
+        ("Type=oneshot", Kind::Oneshot { remain: false }),
+        ("Type=oneshot\nRemainAfterExit=yes", Kind::Oneshot { remain: true }),
+        ("Type=notify", Kind::ForegroundNotified),
+        ("Type=notify-reload", Kind::ForegroundNotified),
+        ("Type=forking\nPIDFile=web.pid", Kind::BackgroundPidfile { path: "/run/web.pid".into() }),
+    ] {
+        assert_eq!(with(text).kind, kind, "{text}");
+    }
+    assert_eq!(with("Type=notify").run.notify_access, NotifyAccess::Main);
+    assert_eq!(with("Type=notify\nNotifyAccess=all").run.notify_access, NotifyAccess::All);
+    assert_eq!(with("WatchdogSec=3").run.notify_access, NotifyAccess::Main);
+    assert_eq!(with("RemainAfterExit=1").run.after_exit, AfterExit::Remains);
+    assert_eq!(with("Type=notify-reload").run.reload_signal, Some(Signal::HUP));
+    let signal = with("Type=notify-reload\nReloadSignal=USR1").run.reload_signal;
+    assert_eq!(signal, Signal::parse("USR1"));
+}
+
+#[test]
+fn the_last_assignment_counts_and_an_empty_one_resets() {
+    let unit = service(
+        "ExecStart=/1\nExecStart=\nExecStart=/2\nRestart=always\nRestart=\nTimeoutSec=1\n\
+         TimeoutStopSec=0\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2 'C=3 4' D=%i\n\
+         SuccessExitStatus=1\nSuccessExitStatus=\nSuccessExitStatus=2 SIGKILL TEMPFAIL\n\
+         WorkingDirectory=-~\nUMask=0027",
+    );
+    assert_eq!(unit.run.start.len(), 1);
+    assert_eq!(unit.run.start[0].program, "/2");
+    assert_eq!(unit.restart.when, RestartWhen::Never);
+    assert_eq!((unit.time_outs.start, unit.time_outs.stop), (seconds(1), None));
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let environment = &unit.run.surroundings.environment;
+    assert_eq!(*environment, [pair("B", "2"), pair("C", "3 4"), pair("D", "1")]);
+    assert_eq!(Vec::from_iter(&unit.run.success.codes), [&2, &75]);
+    assert_eq!(Vec::from_iter(&unit.run.success.signals), [&Signal::KILL]);
+    let directory = Directory { place: Place::Home, optional: true };
+    assert_eq!(unit.run.surroundings.directory, directory);
+    assert_eq!(unit.run.surroundings.umask, Some(0o027));
+}
+
+#[test]
+fn command_lines() {
+    let command = |program: &str, arguments: &[&str]| {
+        Command::new(program, arguments.iter().map(|&argument| argument.to_owned()))
+    };
+    for (line, expected) in [
+        ("/bin/echo 'a  b' \"c\" d\\x20e", vec![command("/bin/echo", &["a  b", "c", "d e"])]),
+        (
+            "-/1 %i %p ; /2 \\; ';' x;",
+            vec![
+                Command { ignore_failure: true, ..command("/1", &["1", "web"]) },
+                command("/2", &[";", ";", "x;"]),
+            ],
+        ),
+        (
+            "@:/bin/sh mine -c $x",
+            vec![Command {
+                name: Some("mine".to_owned()),
+                verbatim: true,
+                ..command("/bin/sh", &["-c", "$x"])
+            }],
+        ),
+        ("!!sleep 1", vec![Command { privileged: true, ..command("sleep", &["1"]) }]),
+        (
+            "/bin//true",
+            vec![Command { name: Some("/bin//true".into()), ..command("/bin/true", &[]) }],
+        ),
+    ] {
+        let unit = service(&format!("Type=oneshot\nExecStart={line}"));
+        assert_eq!(unit.run.start, expected, "{line}");
+    }
+}
+
+#[test]
+fn what_surrounds_a_process() {
+    let it = with(
+        "StandardOutput=append:/var/log/%p\nStandardError=truncate:/e\nUser=u%i\n\
+                   SupplementaryGroups=a b\nEnvironmentFile=-/etc/%p\nSyslogIdentifier=%n\n\
+                   PassEnvironment=A B\nNice=-5\nOOMScoreAdjust=10\nLimitNOFILE=1024:infinity\n\
+                   LimitCPU=1min\nLimitNICE=+5\nLimitMEMLOCK=64K\nLimitRTTIME=2s",
+    )
+    .run
+    .surroundings;
+    assert_eq!(it.output, Output::Append("/var/log/web".to_owned()));
+    assert_eq!(it.error, Some(Output::Truncate("/e".to_owned())));
+    assert_eq!(it.user.as_deref(), Some("u1"));
+    assert_eq!(it.supplementary_groups, ["a", "b"]);
+    assert_eq!(it.environment_files, [EnvironmentFile { path: "/etc/web".into(), optional: true }]);
+    assert_eq!(it.identifier.as_deref(), Some("web@1.service"));
+    assert_eq!((it.nice, it.oom_score_adjust), (Some(-5), Some(10)));
+    let limit = |name| it.limits.get(name).copied();
+    assert_eq!(limit("nofile"), Some((Some(1024), None)));
+    assert_eq!(limit("cpu"), Some((Some(60), Some(60))));
+    assert_eq!(limit("nice"), Some((Some(15), Some(15))));
+    assert_eq!(limit("memlock"), Some((Some(65536), Some(65536))));
+    assert_eq!(limit("rttime"), Some((Some(2_000_000), Some(2_000_000))));
+    // What it inherits is its input, which is empty.
+    assert_eq!(with("StandardOutput=inherit").run.surroundings.output, Output::Null);
+    assert_eq!(with("StandardError=inherit").run.surroundings.error, None);
+}
+
+#[test]
+fn resources_and_ends() {
+    let unit = with(
+        "MemoryMax=512M\nMemoryHigh=infinity\nTasksMax=20\nCPUWeight=50\nCPUQuota=150%\n\
+                     IOWeight=10\nKillMode=mixed\nKillSignal=2\nFinalKillSignal=SIGABRT\n\
+                     SendSIGHUP=yes\nSendSIGKILL=no\nRuntimeMaxSec=5\nTimeoutStopSec=7\n\
+                     WatchdogSignal=TERM",
+    );
+    let resources = &unit.run.resources;
+    assert_eq!((resources.memory_max, resources.memory_high), (Some(512 << 20), None));
+    assert_eq!((resources.tasks_max, resources.cpu_weight), (Some(20), Some(50)));
+    assert_eq!((resources.cpu_quota, resources.io_weight), (Some(15_000), Some(10)));
+    let kill = unit.run.kill;
+    assert_eq!((kill.mode, kill.signal), (KillMode::Mixed, Signal::parse("INT").unwrap()));
+    assert_eq!(
+        (kill.final_signal, kill.send_sighup, kill.send_sigkill),
+        (Signal::ABRT, true, false)
+    );
+    assert_eq!(unit.run.runtime_max, seconds(5));
+    assert_eq!((unit.run.abort.signal, unit.run.abort.time_out), (Signal::TERM, seconds(7)));
+    assert_eq!(with("TimeoutAbortSec=0").run.abort.time_out, None);
+}
+
+#[test]
+fn restarts() {
+    let text = "Restart=on-failure\nRestartSec=1\nRestartSteps=5\nRestartMaxDelaySec=1min\n\
+                StartLimitBurst=3\nRestartPreventExitStatus=255 SIGHUP\nRestartForceExitStatus=1";
+    let restart = with(text).restart;
+    assert_eq!(
+        (restart.delay, restart.max_delay),
+        (Duration::from_secs(1), Duration::from_secs(60))
+    );
+    assert_eq!((restart.when, restart.growth), (RestartWhen::OnFailure, Growth::Steps(5)));
+    assert_eq!(restart.limit, Limit::Starts { burst: 3, interval: Duration::from_secs(10) });
+    assert!(restart.prevent.codes.contains(&255) && restart.prevent.signals.contains(&Signal::HUP));
+    assert!(restart.force.codes.contains(&1));
+    assert_eq!(with("StartLimitInterval=0").restart.limit, Limit::None);
+    let text = format!("[Service]\n{START}StartLimitBurst=9\n[Unit]\nStartLimitBurst=2\n");
+    let both = compiled("a.service", &text).unwrap().unit.restart.limit;
+    assert_eq!(both, Limit::Starts { burst: 2, interval: Duration::from_secs(10) });
+}
+
+#[test]
+fn conditions() {
+    let text = "[Unit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
+                AssertUser=root\nConditionKernelCommandLine=! quiet\n[Service]\nExecStart=/bin/true\n";
+    let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions;
+    let told: Vec<_> =
+        conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
+    let path = Test::PathExists("/a/1".to_owned());
+    let user = Test::User("root".to_owned());
+    let word = Test::KernelCommandLine("quiet".to_owned());
+    assert_eq!(
+        told,
+        [(&path, true, true, false), (&user, false, false, true), (&word, true, false, false),]
+    );
+}
+
+/// Settings that are refused beside an `ExecStart=`.
+const REFUSED: &[&str] = &[
+    "Type=dbus",
+    "Type=forking",
+    "Type=sometimes",
+    "Restart=sometimes",
+    "RestartSec=soon",
+    "RestartSec=infinity",
+    "KillMode=none",
+    "KillSignal=SIGRTMIN+3",
+    "SuccessExitStatus=256",
+    "RestartPreventExitStatus=NOSUCH",
+    "RemainAfterExit=maybe",
+    "Environment=A",
+    "Environment=A=%Z",
+    "EnvironmentFile=relative",
+    "EnvironmentFile=/etc/*.conf",
+    "PassEnvironment=a-b",
+    "WorkingDirectory=here",
+    "User=a b",
+    "UMask=9",
+    "Nice=20",
+    "StandardOutput=tty",
+    "StandardOutput=file:here",
+    "StandardInput=socket",
+    "LimitNOFILE=9:8",
+    "LimitNOFILE=many",
+    "LimitNICE=50",
+    "MemoryMax=50%",
+    "TasksMax=10%",
+    "CPUWeight=idle",
+    "CPUQuota=2",
+    "NotifyAccess=everybody",
+    "PIDFile=%b%z",
+    "ExecStartPre=bin/relative",
+    "ExecStartPre=$PROGRAM",
+    "ExecStartPre='open",
+    "ExecStartPre=/bin/true %z",
+    "ExecStart=/bin/false",
+    "Type=oneshot\nRestart=always",
+];
+
+#[test]
+fn refusals_name_the_place_and_say_what_to_do() {
+    let told: Vec<String> =
+        REFUSED.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
+    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    3:1: Service.Type cannot be dbus, as there is no message bus here: write notify or
+          exec
+    3:1: Service.Type cannot be forking without a PIDFile=, as the main process is never
+          guessed: add one, or let the program stay in the foreground and write exec
+    3:1: Service.Type is "sometimes": write simple, exec, idle, oneshot, notify,
+          notify-reload or forking
+    3:1: Service.Restart is "sometimes": write no, on-success, on-failure, on-abnormal,
+          on-abort, on-watchdog or always
+    3:1: Service.RestartSec cannot be read: no time span from byte 0 on: write numbers
+          with units, such as "1min 30s"
+    3:1: Service.RestartSec cannot be infinity: write Restart=no instead
+    3:1: Service.KillMode cannot be none, which leaves processes behind that nobody sees
+          to: write process
+    3:1: Service.KillSignal names no signal: "SIGRTMIN+3"; write a name such as SIGTERM,
+          no real-time signal
+    3:1: Service.SuccessExitStatus has "256": write exit statuses from 0 to 255, or names
+          such as TEMPFAIL or SIGKILL
+    3:1: Service.RestartPreventExitStatus has "NOSUCH": write exit statuses from 0 to
+          255, or names such as TEMPFAIL or SIGKILL
+    3:1: Service.RemainAfterExit is "maybe": write yes or no
+    3:1: Service.Environment has "A": write NAME=value, in quotes where the value has
+          blanks
+    3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%
+          for a percent sign
+    3:1: Service.EnvironmentFile has the relative path "relative": write it from the root
+          on
+    3:1: Service.EnvironmentFile is the pattern "/etc/*.conf": name each file by itself
+    3:1: Service.PassEnvironment has "a-b": write names of variables, with blanks between
+    3:1: Service.WorkingDirectory has the relative path "here": write it from the root on
+    3:1: Service.User is "a b": write the name or the number of one
+    3:1: Service.UMask is "9": write an octal number from 0 to 0777
+    3:1: Service.Nice is "20": write a whole number from -20 to 19
+    3:1: Service.StandardOutput is "tty": write journal, null, inherit, or file:, append:
+          or truncate: and a path
+    3:1: Service.StandardOutput has the relative path "here": write it from the root on
+    3:1: Service.StandardInput is "socket": write null
+    3:1: Service.LimitNOFILE is "9:8": write the soft limit first, which is the lower one
+    3:1: Service.LimitNOFILE is "many": write a number or infinity, or two with a colon
+    3:1: Service.LimitNICE is "50": write +5, -5 or a number from 1 to 40
+    3:1: Service.MemoryMax is "50%", a share of the machine: write bytes, such as 512M
+    3:1: Service.TasksMax is "10%", a share of the machine: write a number
+    3:1: Service.CPUWeight is "idle": write a whole number from 1 to 10000
+    3:1: Service.CPUQuota cannot be read: no size from byte 0 on: write bytes as in
+          "512M", or a share as in "10%"
+    3:1: Service.NotifyAccess is "everybody": write none, main, exec or all
+    3:1: Service.PIDFile cannot be read: unknown specifier "%z" at byte 2: write %% for a
+          percent sign
+    3:1: Service.ExecStartPre cannot be read: program at byte 0 is neither an absolute
+          path nor a name: write /path/to/it
+    3:1: Service.ExecStartPre has a variable for its program: write the path itself, or
+          "/bin/sh -c 'exec $PROGRAM'"
+    3:1: Service.ExecStartPre cannot be read: quote at byte 0 is not closed: add the same
+          quote where the word ends
+    3:1: Service.ExecStartPre cannot be read: unknown specifier "%z" at byte 0: write %%
+          for a percent sign
+    3:1: Service.ExecStart must stand there exactly once: set Type=oneshot for another
+          number
+    4:1: Service.Restart cannot be used with Type=oneshot, which would be started again
+          after a success: write on-failure, or another Type=
+    "#);
+}
+
+#[test]
+fn whole_files_that_cannot_run() {
+    let run = "[Service]\nExecStart=/bin/true\n";
+    for (unit, text, problem) in [
+        ("a.timer", "[Timer]\n", "runs .service and .target units only, not .timer"),
+        ("a@.service", run, "a template is not run itself"),
+        ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
+        ("a.target", "", "an empty file masks the unit"),
+        ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),
+        ("a.target", run, "stands in [Service], which means nothing in a .target unit"),
+    ] {
+        let refusals = compiled(unit, text).expect_err("it is refused");
+        assert!(refusals.to_string().contains(problem), "{refusals}");
+    }
+}

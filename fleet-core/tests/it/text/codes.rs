@@ -1,0 +1,126 @@
+//! What a person is told, code by code.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::TimeOuts;
+use fleet_core::graph::text::{Code, read_central, read_stanzas};
+
+use super::broken::{BROKEN, ODD, whole};
+use super::told;
+
+fn of_stanza(text: &str) -> String {
+    let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+    told(text.as_bytes(), &read.diagnostics)
+}
+
+#[test]
+fn each_mistake_is_found_and_nothing_else_is() {
+    for (text, code) in BROKEN.into_iter().chain(ODD) {
+        let text = whole(text).replace("NAME", "web");
+        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let found: Vec<&str> = read.diagnostics.iter().map(|it| it.code.as_str()).collect();
+        assert_eq!(found, [code], "{text}{}", told(text.as_bytes(), &read.diagnostics));
+        let is_error = code.starts_with('E');
+        assert_eq!(read.stanzas[0].unit.is_none(), is_error, "{text}");
+    }
+}
+
+#[test]
+fn the_codes_of_stanzas_all_have_their_mistake() {
+    // These are found in the whole set, in the central settings, in the whole file or on the disk.
+    let others = ["E03", "E12", "E13", "E15", "E16", "E17", "E27", "E28", "W03", "W04", "W05"];
+    let shown: BTreeSet<&str> =
+        BROKEN.into_iter().chain(ODD).map(|(_, code)| code).chain(others).collect();
+    let all: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(shown, all);
+}
+
+#[test]
+fn each_message_names_the_place_and_what_to_write() {
+    let all = BROKEN.into_iter().chain(ODD);
+    let told: String =
+        all.map(|(text, _)| of_stanza(&whole(text).replace("NAME", "web"))).collect();
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn what_stands_before_the_first_unit_belongs_to_none() {
+    insta::assert_snapshot!(of_stanza("\u{feff}# shop\r\ntype: virtual\r\nunit: a\r\n"), @"
+    E03 line 2, column 1: type stands before the first unit
+    2 | type: virtual
+      | ^^^^
+    help: write `unit: NAME` above it
+    E19 line 3, column 7: type is missing
+    3 | unit: a
+      |       ^
+    help: write `type: …` below this line
+    E19 line 3, column 7: provides is missing
+    3 | unit: a
+      |       ^
+    help: write `provides: …` below this line
+    ");
+}
+
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    let text = "#\n".repeat(512 * 1024) + "oops\n";
+    insta::assert_snapshot!(of_stanza(&text), @"
+    E27 line 524289, column 1: the file has 1048581 bytes, and 1048576 is the most
+    524289 | oops
+           | ^
+    help: part it into several files
+    ");
+}
+
+#[test]
+fn central_settings_have_their_own_keys() {
+    let text = "goal: a b\nmax-starting: 0\nmax-starting: 4\n\
+                alternatives: mta, smtp=exim, smtp=postfix\n\
+                mask: cups,\nstart-timeout: x\nunit: a\ngaol: b\nx-y: 1\nstop-timeout:\n";
+    insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
+    E06 line 1, column 7: `a b` is no name of a target
+    1 | goal: a b
+      |       ^^^
+    help: put a comma between two names
+    E29 line 2, column 15: `0` is no value of this key
+    2 | max-starting: 0
+      |               ^
+    help: write a whole number from 1 to 4294967295
+    E04 line 3, column 1: max-starting is given in line 2 before
+    3 | max-starting: 4
+      | ^^^^^^^^^^^^
+    help: remove one of the two lines
+    E29 line 4, column 15: `mta` chooses no unit
+    4 | alternatives: mta, smtp=exim, smtp=postfix
+      |               ^^^
+    help: write target=unit
+    E29 line 4, column 31: `smtp` is `exim` before
+    4 | alternatives: mta, smtp=exim, smtp=postfix
+      |                               ^^^^^^^^^^^^
+    help: choose one unit for it
+    E05 line 5, column 11: nothing stands beside this comma
+    5 | mask: cups,
+      |           ^
+    help: write a name there, or remove the comma
+    E08 line 6, column 16: `x` is no duration here
+    6 | start-timeout: x
+      |                ^
+    help: write a number with ms, s, min or h, such as 90s
+    E02 line 7, column 1: a unit in the file of central settings
+    7 | unit: a
+      | ^^^^
+    help: write it into a file of its own, whose name ends in .unit
+    E02 line 8, column 1: there is no key `gaol` here
+    8 | gaol: b
+      | ^^^^
+    help: did you mean goal?
+    W07 line 9, column 1: x-y is passed over
+    9 | x-y: 1
+      | ^^^
+    help: remove it if that is not meant
+    E05 line 10, column 1: stop-timeout has no value
+    10 | stop-timeout:
+       | ^^^^^^^^^^^^
+    help: write one, or remove the line
+    ");
+}

@@ -1,0 +1,48 @@
+//! A whole system, as its files say it and as they are printed.
+
+use fleet_core::graph::text::{File, Role, Sources, print};
+use fleet_core::graph::{Target, TimeOuts};
+
+fn home() -> Sources {
+    let file = |name: &str, role, source: &str| File {
+        name: name.to_owned(),
+        role,
+        source: source.as_bytes().to_vec(),
+    };
+    Sources::read(vec![
+        file("home.unit", Role::Units, include_str!("../../golden/home.unit")),
+        file("init.conf", Role::Central, include_str!("../../golden/home.conf")),
+    ])
+}
+
+#[test]
+fn its_units_are_printed_as_they_are_written() {
+    let home = home();
+    assert!(home.is_sound(), "{:#?}", home.diagnostics);
+    let printed = home.units().map(|unit| print(unit, &TimeOuts::default()));
+    let printed: Vec<String> = printed.map(|it| it.text).collect();
+    let written = include_str!("../../golden/home.unit");
+    let lines = written.lines().filter(|line| !line.starts_with('#'));
+    let written: String = lines.map(|line| format!("{line}\n")).collect();
+    assert_eq!(printed.join("\n"), written.trim_start());
+}
+
+#[test]
+fn its_settings_are_read() {
+    let home = home();
+    assert_eq!(home.settings().goal.as_ref().map(Target::as_str), Some("irc-bot"));
+    assert_eq!(home.settings().max_starting.map(std::num::NonZero::get), Some(4));
+}
+
+#[test]
+fn the_roles_of_files_follow_from_their_names() {
+    for (name, role) in [
+        ("web.unit", Some(Role::Units)),
+        ("init.conf", Some(Role::Central)),
+        (".web.unit", None),
+        ("web.unit~", None),
+        ("README", None),
+    ] {
+        assert_eq!(Role::of(name), role, "{name}");
+    }
+}

@@ -1,0 +1,200 @@
+//! What holds for every text: printing and reading agree, nothing panics, each place is inside the
+//! file, and all mistakes are found.
+
+use fleet_core::graph::TimeOuts;
+use fleet_core::graph::text::{Diagnostic, print, read_central, read_stanzas};
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+
+use super::broken::{BROKEN, ODD, whole};
+
+/// Lines that a unit of each type may have below its first ones.
+const LINES: [&str; 40] = [
+    "description: two  words",
+    "depends-on: t1, t2",
+    "depends-on: t3,\n  t4",
+    "depends-ms: t1",
+    "waits-for: t2,t5\nwaits-for: t6",
+    "pulls: t1",
+    "after: t7",
+    "exec-start-pre: /a 'b c'",
+    "exec-start-pre: -/a \"\\\"\" \\x41",
+    "exec-start-post: /bin/sh -c 'kill $$1 $MAINPID'",
+    "exec-stop-post: :/a $x ${y}",
+    "exec-condition: /c\n  folded\n\twords",
+    "start-timeout: 5min 3s",
+    "stop-timeout: 1500ms",
+    "reload-timeout: none",
+    "runtime-max: 2h",
+    "watchdog: 0.25s",
+    "notify-access: exec",
+    "stop-mode: process",
+    "stop-signal: SIGQUIT",
+    "stop-final-signal: USR2",
+    "restart: on-abnormal",
+    "restart-delay: 90s",
+    "restart-steps: 3",
+    "restart-limit: 5 in 10s",
+    "restart-reset: 20s",
+    "restart-force: 7, SIGHUP",
+    "user: u\ngroup: g\ngroups: a, b",
+    "directory: -/srv",
+    "env: A=b c\nenv: B=\" x\"",
+    "env-file: -/etc/default/a",
+    "pass-env: P",
+    "unset-env: Q=r",
+    "umask: 077",
+    "limit-nofile: 5:10",
+    "output: append:/var/log/x",
+    "memory-max: 77M",
+    "cpu-quota: 12.34%",
+    "x-note: nothing",
+    "# a comment",
+];
+
+const HEADS: [&str; 8] = [
+    "type: foreground-notified\nexec-start: /a -b\nexec-reload: /a",
+    "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3",
+    "type: foreground-supervised\nexec-start: /a\nready-grep: ^ready (now|soon)$",
+    "type: background-pidfile\nexec-start: /a\npidfile: /run/a",
+    "type: background-scripted\nexec-start: /a start\nexec-stop: /a stop",
+    "type: oneshot\nexec-start: /a\nexec-start: /b\nremain: no",
+    "type: oneshot\nexec-start: /a",
+    "type: virtual",
+];
+
+/// A sound stanza, its number being its name.
+fn stanza() -> impl Strategy<Value = String> {
+    let lines = subsequence(LINES.to_vec(), 0..8).prop_shuffle();
+    (0..HEADS.len(), lines, any::<bool>()).prop_map(|(head, lines, early)| {
+        let is_virtual = HEADS[head] == "type: virtual";
+        let fits = |line: &&str| {
+            let graph = ["description", "depends", "waits", "pulls", "after", "x-", "#"];
+            !is_virtual || graph.iter().any(|start| line.starts_with(start))
+        };
+        let lines: Vec<&str> = lines.into_iter().filter(fits).collect();
+        let (one, other) = (HEADS[head].to_owned(), lines.join("\n"));
+        let body = if early { format!("{one}\n{other}") } else { format!("{other}\n{one}") };
+        format!("unit: NAME\nprovides: NAME\n{body}\n")
+    })
+}
+
+fn file(stanzas: &[String]) -> String {
+    let numbered = stanzas.iter().enumerate();
+    numbered.map(|(index, text)| text.replace("NAME", &format!("unit{index}"))).collect()
+}
+
+/// A file, sound or not, that something befell.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let broken = select(&BROKEN[..]).prop_map(|(text, _)| whole(text));
+    let text = proptest::collection::vec(prop_oneof![stanza(), broken], 1..4);
+    let bytes = select(&b":#,\n\r\t \"'\\$\0\xff\xc3ua0-{}%"[..]);
+    let changes = proptest::collection::vec((any::<Index>(), 0..3_u8, bytes), 0..12);
+    (text, changes).prop_map(|(text, changes)| {
+        let mut text = file(&text).into_bytes();
+        for (at, how, byte) in changes {
+            let at = at.index(text.len());
+            match how {
+                0 => text[at] = byte,
+                1 => text.insert(at, byte),
+                _ if text.len() > 1 => drop(text.remove(at)),
+                _ => {}
+            }
+        }
+        text
+    })
+}
+
+/// The place of an offset, counted as slowly as can be.
+fn place(source: &[u8], offset: usize) -> (usize, usize) {
+    let from = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let before = &source[from.min(offset)..offset];
+    let line = before.split(|byte| *byte == b'\n');
+    let last = line.clone().next_back().unwrap_or_default();
+    let starts = last.iter().filter(|byte| !(0x80..0xc0).contains(*byte));
+    (line.count(), starts.count() + 1)
+}
+
+fn check_places(source: &[u8], diagnostics: &[Diagnostic]) -> Result<(), TestCaseError> {
+    let mut last = 0;
+    for it in diagnostics {
+        prop_assert!(it.span.start <= it.span.end && it.span.end <= source.len(), "{it:?}");
+        prop_assert!(last <= it.span.start, "out of order: {it:?}");
+        last = it.span.start;
+        let found = (it.location.line, it.location.column);
+        prop_assert_eq!(found, place(source, it.span.start), "{:?}", it);
+        prop_assert!(!it.message.is_empty() && !it.help.is_empty());
+        let excerpt = it.excerpt(source);
+        let lines: Vec<&str> = excerpt.lines().collect();
+        prop_assert_eq!(lines.len(), 2, "{}", &excerpt);
+        prop_assert!(lines[1].ends_with('^') && lines[1].chars().count() < 200, "{}", &excerpt);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    /// I26, and printing is stable.
+    #[test]
+    fn what_is_printed_reads_back_as_the_same(
+        stanzas in proptest::collection::vec(stanza(), 1..4),
+        crlf in any::<bool>(),
+    ) {
+        let text = file(&stanzas);
+        let text = if crlf { text.replace('\n', "\r\n") } else { text };
+        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        prop_assert_eq!(read.stanzas.len(), stanzas.len());
+        for stanza in read.stanzas {
+            let Some(unit) = stanza.unit else {
+                return Err(TestCaseError::fail(format!("{text}\n{:#?}", read.diagnostics)));
+            };
+            let printed = print(&unit, &TimeOuts::default());
+            prop_assert_eq!(&printed.losses, &[]);
+            let again = read_stanzas(printed.text.as_bytes(), &TimeOuts::default());
+            let back = again.stanzas[0].unit.clone().expect("what is printed is sound");
+            prop_assert_eq!(&back, &unit, "{}", printed.text);
+            prop_assert_eq!(print(&back, &TimeOuts::default()), printed);
+        }
+    }
+
+    /// I27 and I28.
+    #[test]
+    fn each_place_is_inside_the_file(source in mutated()) {
+        let read = read_stanzas(&source, &TimeOuts::default());
+        check_places(&source, &read.diagnostics)?;
+        check_places(&source, &read_central(&source).diagnostics)?;
+        let errors = read.diagnostics.iter().any(|it| it.code.as_str().starts_with('E'));
+        let broken = read.stanzas.iter().any(|stanza| stanza.unit.is_none());
+        prop_assert!(errors || !broken, "a unit is left out without a word");
+    }
+
+    /// I27 and I28, for what is no file of stanzas at all.
+    #[test]
+    fn any_bytes_can_be_read(source in proptest::collection::vec(any::<u8>(), 0..60)) {
+        check_places(&source, &read_stanzas(&source, &TimeOuts::default()).diagnostics)?;
+        check_places(&source, &read_central(&source).diagnostics)?;
+    }
+
+    /// I29.
+    #[test]
+    fn all_mistakes_of_a_file_are_found(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                stanza().prop_map(|text| (text, None)),
+                select(&BROKEN[..]).prop_map(|(text, code)| (whole(text), Some(code))),
+                select(&ODD[..]).prop_map(|(text, code)| (whole(text), Some(code))),
+            ],
+            1..6,
+        ),
+    ) {
+        let (texts, codes): (Vec<String>, Vec<Option<&str>>) = parts.into_iter().unzip();
+        let text = file(&texts);
+        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let found = read.diagnostics.iter().map(|it| it.code.as_str());
+        // Generated stanzas name a target twice, and have keys of their own.
+        let found: Vec<&str> = found.filter(|code| !["W02", "W07"].contains(code)).collect();
+        let codes = codes.into_iter().flatten().filter(|code| !["W02", "W07"].contains(code));
+        prop_assert_eq!(found, codes.collect::<Vec<_>>(), "{}", text);
+    }
+}

@@ -1,0 +1,28 @@
+//! Stanzas and central settings as text.
+
+mod broken;
+mod codes;
+mod golden;
+mod hostile;
+mod laws;
+mod values;
+mod whole;
+
+use fleet_core::graph::text::{Diagnostic, read_stanzas};
+use fleet_core::graph::{TimeOuts, Unit};
+
+/// The units of a text in which nothing is an error.
+fn units(text: &str) -> Vec<Unit> {
+    let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+    let units: Option<Vec<Unit>> = read.stanzas.into_iter().map(|stanza| stanza.unit).collect();
+    units.unwrap_or_else(|| panic!("{text}\n{:#?}", read.diagnostics))
+}
+
+/// What is wrong with a text, as a person is told.
+fn told(source: &[u8], diagnostics: &[Diagnostic]) -> String {
+    let lines = diagnostics.iter().map(|it| {
+        let excerpt = it.excerpt(source);
+        format!("{} {}: {}\n{excerpt}\nhelp: {}\n", it.code, it.location, it.message, it.help)
+    });
+    lines.collect()
+}

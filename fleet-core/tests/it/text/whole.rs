@@ -1,0 +1,135 @@
+//! What is wrong with the units of several files together.
+
+use fleet_core::graph::text::{File, Role, Sources};
+
+use super::told;
+
+/// All that is told of these files, and whether they make a graph.
+fn check(files: &[(&str, &str)]) -> String {
+    let file = |(name, source): &(&str, &str)| File {
+        name: (*name).to_owned(),
+        role: Role::of(name).unwrap(),
+        source: source.as_bytes().to_vec(),
+    };
+    let mut sources = Sources::read(files.iter().map(file).collect());
+    let graph = sources.graph();
+    assert_eq!(graph.is_some(), sources.is_sound());
+    let files = sources.files.iter().zip(&sources.diagnostics);
+    files
+        .map(|(file, it)| {
+            told(&file.source, it).replace(" line ", &format!(" {} line ", file.name))
+        })
+        .collect()
+}
+
+fn unit(name: &str, lines: &str) -> String {
+    format!("unit: {name}\ntype: virtual\nprovides: {name}\n{lines}\n")
+}
+
+#[test]
+fn files_that_fit_together_make_a_graph() {
+    let told = check(&[
+        ("a.unit", &unit("a", "waits-for: b\n")),
+        ("b.unit", &unit("b", "")),
+        ("init.conf", "goal: a\n"),
+    ]);
+    assert_eq!(told, "");
+}
+
+#[test]
+fn names_and_targets_are_there_once() {
+    let files = [
+        ("a.unit", unit("a", "") + &unit("b", "")),
+        ("b.unit", unit("b", "") + "unit: c\ntype: virtual\nprovides: d, a\n"),
+    ];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    insta::assert_snapshot!(check(&files), @"
+    E12 b.unit line 1, column 7: a unit is called `b` in a.unit:5 before
+    1 | unit: b
+      |       ^
+    help: give each unit a name of its own
+    E13 b.unit line 7, column 14: `a` is provided by a in a.unit:1, too
+    7 | provides: d, a
+      |              ^
+    help: choose one in the central settings: `alternatives: a=UNIT`
+    ");
+    // Which one provides it can be chosen.
+    let chosen = [("a.unit", &*unit("a", "")), ("init.conf", "alternatives: a=c\n")];
+    insta::assert_snapshot!(check(&chosen), @"
+    E29 init.conf line 1, column 15: `c` does not provide `a`
+    1 | alternatives: a=c
+      |               ^^^
+    help: choose a unit that does, or none
+    ");
+    let text = unit("a", "") + "unit: c\ntype: virtual\nprovides: a, c\n";
+    let chosen = [("a.unit", &*text), ("init.conf", "alternatives: a=c\ngoal: c\n")];
+    assert_eq!(check(&chosen), "");
+}
+
+#[test]
+fn what_a_unit_depends_on_is_provided_by_another_and_in_no_circle() {
+    let text = unit("db", "depends-on: wbe\nwaits-for: db, xyz\n")
+        + &unit("web", "waits-for: cache\n")
+        + &unit("cache", "depends-ms: web\npulls: nothing\nafter: nobody\n");
+    insta::assert_snapshot!(check(&[("a.unit", &text)]), @"
+    E16 a.unit line 4, column 13: no unit provides `wbe`
+    4 | depends-on: wbe
+      |             ^^^
+    help: did you mean web?
+    E15 a.unit line 5, column 12: the unit provides this itself
+    5 | waits-for: db, xyz
+      |            ^^
+    help: take one of these dependencies out
+    E16 a.unit line 5, column 16: no unit provides `xyz`
+    5 | waits-for: db, xyz
+      |                ^^^
+    help: remove it, or write a unit that provides it
+    E17 a.unit line 15, column 13: a circle: cache -depends-ms-> web -waits-for-> cache
+    15 | depends-ms: web
+       |             ^^^
+    help: take one of these dependencies out
+    E16 a.unit line 16, column 8: no unit provides `nothing`
+    16 | pulls: nothing
+       |        ^^^^^^^
+    help: remove it, or write a unit that provides it
+    ");
+}
+
+#[test]
+fn what_a_stanza_with_errors_provides_is_not_missing() {
+    let text = unit("a", "waits-for: b\n") + &unit("b", "colour: red\n");
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: b\n")]), @"
+    E02 a.unit line 9, column 1: there is no key `colour`
+    9 | colour: red
+      | ^^^^^^
+    help: remove the line, or write x- before a key of your own
+    ");
+}
+
+#[test]
+fn the_goal_is_provided_and_everything_is_there_for_it() {
+    let text = unit("a", "depends-on: b\n") + &unit("b", "") + &unit("c", "");
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: a\n")]), @"
+    W04 a.unit line 4, column 13: the goal goes down whenever `b` does
+    4 | depends-on: b
+      |             ^
+    help: write waits-for
+    W03 a.unit line 10, column 7: neither the goal nor any other unit needs this one
+    10 | unit: c
+       |       ^
+    help: name what it provides in another unit, if it is to run
+    ");
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: aa\n")]), @"
+    E28 init.conf line 1, column 7: no unit provides the goal `aa`
+    1 | goal: aa
+      |       ^^
+    help: choose a target that a unit provides
+    ");
+    let masked = "goal: a\nmask: a\n";
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", masked)]), @"
+    E28 init.conf line 1, column 7: the goal `a` is masked
+    1 | goal: a
+      |       ^
+    help: choose another goal, or unmask it
+    ");
+}
