@@ -10,8 +10,8 @@ pub use client::{
     PutOutcome, StateFilter, UnitUpload,
 };
 pub use server::{
-    Api, JournalError, JournalQuery, JournalStream, Journals, Listen, ListenError,
-    ListenParseError, Listener, serve,
+    Api, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,
+    ListenParseError, Listener, serve, serve_within,
 };
 
 /// The header that says how many seconds ago a server lost sight of its store. It is on each answer

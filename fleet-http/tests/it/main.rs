@@ -16,5 +16,6 @@ mod paging;
 mod protocol;
 mod put;
 mod repeated;
+mod robust;
 mod states;
 mod units;
