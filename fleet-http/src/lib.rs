@@ -6,8 +6,8 @@ mod server;
 pub mod wire;
 
 pub use client::{
-    Client, ClientError, Endpoint, EndpointError, ExportBytes, JournalLines, JournalOptions,
-    PutOutcome, StateFilter, UnitUpload,
+    Client, ClientError, Endpoint, EndpointError, EventOptions, Events, ExportBytes, JournalLines,
+    JournalOptions, PutOutcome, StateFilter, UnitUpload,
 };
 pub use server::{
     Api, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,

@@ -1,7 +1,8 @@
 //! Pure: whether a request was meant for this server.
 //!
 //! A port of this machine can be reached by a page in a browser whose own name was made to lead
-//! here. The browser then sends that name, so only names that always mean this machine are answered.
+//! here. The browser then sends that name, so only names that always mean this machine are
+//! answered.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -13,7 +13,7 @@ use super::api::Shared;
 use super::failure::Failure;
 use super::limits::Door;
 use super::{
-    discovery, export, health, host, import, intents, journal, machines, put, states, units,
+    discovery, events, export, health, host, import, intents, journal, machines, put, states, units,
 };
 use crate::BEHIND;
 
@@ -63,6 +63,7 @@ fn version_1(prefix: &str) -> Router<Shared> {
                 "only GET and PATCH supported against this resource",
             ),
         )
+        .route(&at("/events"), only_get(get(events::events)))
         .route(&at("/export"), only_get(get(export::export)))
         .route(&at("/import"), only_post(post(import::import)))
         .merge(machine(&at("/machines/{id}")))

@@ -4,6 +4,7 @@ mod client;
 mod defects;
 mod discovery;
 mod document;
+mod events;
 mod export;
 mod harness;
 mod http;
