@@ -6,12 +6,12 @@ mod server;
 pub mod wire;
 
 pub use client::{
-    Client, ClientError, Endpoint, EndpointError, ExportBytes, JournalLines, JournalOptions,
-    PutOutcome, StateFilter, UnitUpload,
+    Client, ClientError, Endpoint, EndpointError, EventOptions, Events, ExportBytes, JournalLines,
+    JournalOptions, PutOutcome, StateFilter, UnitUpload,
 };
 pub use server::{
-    Api, JournalError, JournalQuery, JournalStream, Journals, Listen, ListenError,
-    ListenParseError, Listener, serve,
+    Api, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,
+    ListenParseError, Listener, serve, serve_within,
 };
 
 /// The header that says how many seconds ago a server lost sight of its store. It is on each answer

@@ -26,7 +26,9 @@ pub use etcd::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdStore, EtcdTls, Et
 pub use keyspace::{EndedLease, Keyspace, Outcome};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
-pub use mirror::{Concern, Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress};
+pub use mirror::{
+    Concern, Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress, Report, Tidings,
+};
 pub use registry::{
     Adopted, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit,
     Place, PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,

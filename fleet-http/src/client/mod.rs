@@ -4,6 +4,7 @@ mod call;
 mod connect;
 mod endpoint;
 mod error;
+mod events;
 mod export;
 mod journal;
 mod machines;
@@ -28,6 +29,7 @@ use query::Query;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
+pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
 pub use journal::{JournalLines, JournalOptions};
 
@@ -253,6 +255,17 @@ impl Client {
         let path = format!("{}/journal", unit_path(name));
         let answer = self.caller.open(&path, &options.query()).await?;
         Ok(JournalLines::new(self.endpoint().clone(), answer.into_body()))
+    }
+
+    /// Follows what changes in the cluster, from now on or from an event on that was seen.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 when `since` is not the id of an event.
+    pub async fn events(&self, options: &EventOptions) -> Result<Events, ClientError> {
+        let answer = self.caller.open("events", &options.query()).await?;
+        let lines = JournalLines::new(self.endpoint().clone(), answer.into_body());
+        Ok(Events::new(self.caller.clone(), lines))
     }
 
     /// Opens an export of the whole cluster at one revision. Its bytes are those of a portable

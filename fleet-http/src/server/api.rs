@@ -9,6 +9,7 @@ use fleet_store::{Mirror, Registry};
 
 use super::extract::Params;
 use super::failure::Failure;
+use super::hub::Hub;
 use super::journals::Journals;
 use super::listings::Listings;
 use super::page::Token;
@@ -43,13 +44,14 @@ impl Api {
     /// The routes of the API, ready to be [served](crate::serve).
     pub fn router(mut self) -> Router {
         self.page_size = self.page_size.max(1);
-        super::router::router(Shared(Arc::new(self), Listings::default()))
+        let hub = Hub::new(&self.mirror);
+        super::router::router(Shared(Arc::new(self), Listings::default(), hub))
     }
 }
 
 /// The API as handlers have it.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Api>, Listings);
+pub(super) struct Shared(Arc<Api>, Listings, Hub);
 
 impl std::ops::Deref for Shared {
     type Target = Api;
@@ -76,6 +78,11 @@ impl Shared {
             return Err(Failure::unavailable("fleet server unable to communicate with its store"));
         }
         Ok(snapshot)
+    }
+
+    /// Where those who follow events hear of them.
+    pub(super) fn hub(&self) -> &Hub {
+        &self.2
     }
 
     /// Waits until reads on this server see the revision. The write is done in any case, so waiting

@@ -1,29 +1,28 @@
 //! Accepting connections and answering on them, until the end.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::idle::{Held, Idle, Seat};
+use super::limits::{Door, Limits};
 use super::listener::Listener;
+use super::patient::Patient;
 use super::pause::pause;
 use crate::duplex::BoxedDuplex;
-
-/// How many connections are open at once. At the bound no more are accepted until one ends.
-const MOST_CONNECTIONS: usize = 1024;
-
-/// How long a client may take over the head of a request, the time between two requests included.
-const HEAD: Duration = Duration::from_secs(60);
-
-/// How large the head of a request may be, in bytes; hyper answers what is larger with 431.
-const MOST_HEAD: usize = 64 << 10;
 
 /// How long connections may take to finish after the end was asked for. Then they are cut off:
 /// an answer that follows a journal would never finish.
@@ -32,23 +31,28 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long to wait when the system has no more files for connections.
 const EXHAUSTED: Duration = Duration::from_millis(200);
 
+/// The least room that hyper accepts for the head of a request.
+const LEAST_HEAD: usize = 8192;
+
 /// Answers on a listener until `shutdown` is ready, and lets requests that have begun finish for
-/// three seconds more.
+/// three seconds more. No client takes more than the default [`Limits`].
 ///
 /// Returning is not a failure: whatever happens to one connection ends that one alone.
 pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
-    let mut shutdown = pin!(shutdown);
+    serve_within(listener, router, Limits::default(), shutdown).await;
+}
+
+/// [`serve`] with other limits.
+pub async fn serve_within(
+    listener: Listener,
+    router: Router,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) {
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let front = Front::new(router, Door { limits, is_port: listener.is_port() });
     let mut connections = JoinSet::new();
-    loop {
-        let (stream, permit) = tokio::select! {
-            next = next(&listener, &room) => next,
-            Some(_ended) = connections.join_next() => continue,
-            () = &mut shutdown => break,
-        };
-        connections.spawn(answer(stream, permit, router.clone(), graceful.watcher()));
-    }
+    accept(&listener, &front, &graceful, &mut connections, shutdown).await;
     drop(listener);
     tokio::select! {
         () = graceful.shutdown() => {}
@@ -57,17 +61,68 @@ pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Out
     connections.shutdown().await;
 }
 
-/// The next connection, once there is room for one.
-async fn next(listener: &Listener, room: &Arc<Semaphore>) -> (BoxedDuplex, OwnedSemaphorePermit) {
-    let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
+/// Accepts connections until `shutdown` is ready.
+async fn accept(
+    listener: &Listener,
+    front: &Front,
+    graceful: &GracefulShutdown,
+    connections: &mut JoinSet<()>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let hall = Hall::new(front.door.limits.connections.max(1));
+    // It may have accepted one that there is no room for yet, so it is never begun anew in between.
+    let (mut next, mut shutdown) = (pin!(hall.next(listener)), pin!(shutdown));
     loop {
-        match listener.accept().await {
-            Ok(stream) => return (stream, permit),
-            Err(error) => {
-                tracing::warn!(error = %error, "cannot accept a connection");
-                pause(EXHAUSTED).await;
+        let (stream, permit) = tokio::select! {
+            accepted = &mut next => accepted,
+            Some(_ended) = connections.join_next() => continue,
+            () = &mut shutdown => return,
+        };
+        next.set(hall.next(listener));
+        let seat = Seat::new(&hall.idle);
+        connections.spawn(answer(stream, permit, seat, front.clone(), graceful.watcher()));
+    }
+}
+
+/// The room that there is for connections.
+struct Hall {
+    room: Arc<Semaphore>,
+    idle: Arc<Idle>,
+}
+
+impl Hall {
+    fn new(most: usize) -> Self {
+        let room = Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+        Self { room: Arc::new(room), idle: Arc::default() }
+    }
+
+    /// The next connection, once there is room for it.
+    async fn next(&self, listener: &Listener) -> (BoxedDuplex, OwnedSemaphorePermit) {
+        loop {
+            match listener.accept().await {
+                Ok(stream) => return (stream, self.permit().await),
+                Err(error) => {
+                    tracing::warn!(error = %error, "cannot accept a connection");
+                    self.idle.end_longest();
+                    pause(EXHAUSTED).await;
+                }
             }
         }
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        if let Ok(permit) = self.room.clone().try_acquire_owned() {
+            return permit;
+        }
+        let made_room = async {
+            self.idle.end_one().await;
+            std::future::pending().await
+        };
+        let permit = tokio::select! {
+            permit = self.room.clone().acquire_owned() => permit,
+            never = made_room => never,
+        };
+        permit.expect("the semaphore is never closed")
     }
 }
 
@@ -75,17 +130,65 @@ async fn next(listener: &Listener, room: &Arc<Semaphore>) -> (BoxedDuplex, Owned
 async fn answer(
     stream: BoxedDuplex,
     permit: OwnedSemaphorePermit,
-    router: Router,
-    watcher: hyper_util::server::graceful::Watcher,
+    seat: Arc<Seat>,
+    front: Front,
+    watcher: Watcher,
 ) {
-    let service = TowerToHyperService::new(router);
+    let limits = front.door.limits;
+    let stream = TokioIo::new(Patient::new(stream, limits.write_time));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(MOST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(error = %error, "a connection broke");
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(limits.head_size.max(LEAST_HEAD))
+        .serve_connection(stream, Seated { seat: seat.clone(), front });
+    tokio::select! {
+        biased;
+        ended = watcher.watch(connection) => if let Err(error) = ended {
+            tracing::debug!(error = %error, "a connection broke");
+        },
+        () = seat.ended() => tracing::debug!("a connection that waited makes room for another"),
     }
     drop(permit);
+}
+
+/// The router as connections use it.
+#[derive(Clone)]
+struct Front {
+    router: TowerToHyperService<Router>,
+    door: Door,
+}
+
+impl Front {
+    fn new(router: Router, door: Door) -> Self {
+        Self { router: TowerToHyperService::new(router), door }
+    }
+}
+
+/// The router for the requests of one connection.
+struct Seated {
+    seat: Arc<Seat>,
+    front: Front,
+}
+
+/// A request came on a connection that had to make room at that moment; it is not carried out.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection had to make room for another")]
+struct TooLate;
+
+impl Service<Request<Incoming>> for Seated {
+    type Response = Response;
+    type Error = TooLate;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, TooLate>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let Some(busy) = self.seat.begin() else {
+            return Box::pin(async { Err(TooLate) });
+        };
+        request.extensions_mut().insert(self.front.door);
+        let answer = self.front.router.call(request);
+        Box::pin(async move {
+            let Ok(answer) = answer.await;
+            Ok(answer.map(|body| Body::new(Held::new(body, busy))))
+        })
+    }
 }

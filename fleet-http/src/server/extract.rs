@@ -1,21 +1,16 @@
 //! What handlers take out of a request: a name, query parameters, a body.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::time::timeout;
 
 use super::failure::Failure;
-
-/// How large a body may be, in bytes; what is larger is refused with 413.
-const MOST_BODY: usize = 8 << 20;
-
-/// How long a body may take to arrive; a slower one is refused with 408.
-const BODY: Duration = Duration::from_secs(30);
+use super::limits::Door;
 
 /// The unit's name in the path, percent-decoded.
 pub(super) struct Name(pub(super) String);
@@ -65,16 +60,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// The whole body, if it is not too large.
-pub(super) async fn read_body(body: Body) -> Result<Bytes, Failure> {
-    let whole = tokio::time::timeout(BODY, Limited::new(body, MOST_BODY).collect()).await;
+/// The whole body, if it is not too large and does not take too long.
+pub(super) async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure> {
+    let limits = head.extensions.get::<Door>().map(|door| door.limits).unwrap_or_default();
+    let large = || {
+        let message = format!("the body is larger than {} bytes", limits.body_size);
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    // What is announced to be too large is not waited for.
+    if body.size_hint().lower() > limits.body_size as u64 {
+        return Err(large());
+    }
+    let whole = Limited::new(body, limits.body_size).collect();
     let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long to arrive");
-    match whole.map_err(|_| slow())? {
+    match timeout(limits.body_time, whole).await.map_err(|_| slow())? {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is larger than {} MiB", MOST_BODY >> 20),
-        )),
+        Err(error) if error.is::<LengthLimitError>() => Err(large()),
         Err(error) => Err(Failure::bad(format!("unable to read body: {error}"))),
     }
 }

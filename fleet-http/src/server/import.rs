@@ -17,7 +17,8 @@ pub(super) async fn import(
     State(api): State<Shared>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
-    let body = read_body(request.into_body()).await?;
+    let (head, body) = request.into_parts();
+    let body = read_body(&head, body).await?;
     let (epochs, intents) = decode_hand_over(&body).map_err(Failure::bad)?;
     api.registry.raise_epochs(epochs).await?;
     for (machine, intent) in intents {

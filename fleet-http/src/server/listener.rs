@@ -118,6 +118,11 @@ impl Listener {
         &self.at
     }
 
+    /// Whether it is a port, and not the file of a socket.
+    pub(super) fn is_port(&self) -> bool {
+        matches!(self.socket, Socket::Tcp(_))
+    }
+
     /// The next connection.
     pub(super) async fn accept(&self) -> io::Result<BoxedDuplex> {
         match &self.socket {

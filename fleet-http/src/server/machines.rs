@@ -34,7 +34,8 @@ pub(super) async fn patch(
     State(api): State<Shared>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
-    let body = read_body(request.into_body()).await?;
+    let (head, body) = request.into_parts();
+    let body = read_body(&head, body).await?;
     let changes = decode_patch(&body).map_err(Failure::bad)?;
     if !changes.is_empty() {
         let revision = api.registry.patch_metadata(&changes).await?;

@@ -24,7 +24,7 @@ pub(super) async fn put(
     let (head, body) = request.into_parts();
     check_content_type(&head.headers)?;
     let create_only = create_only(&head.headers)?;
-    let entity = decode_put(&read_body(body).await?).map_err(Failure::bad)?;
+    let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad)?;
     let name = agreed_name(&name, &entity)?;
     let desired = desired_state(&name, &entity)?;
     match validate::unit_file(&entity)? {

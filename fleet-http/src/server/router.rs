@@ -11,7 +11,10 @@ use fleet_store::MirrorStatus;
 
 use super::api::Shared;
 use super::failure::Failure;
-use super::{discovery, export, health, import, intents, journal, machines, put, states, units};
+use super::limits::Door;
+use super::{
+    discovery, events, export, health, host, import, intents, journal, machines, put, states, units,
+};
 use crate::BEHIND;
 
 /// Where version 1 lives, and its other name.
@@ -30,6 +33,7 @@ pub(super) fn router(api: Shared) -> Router {
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
         .fallback(elsewhere)
         .layer(from_fn_with_state((server, api.clone()), frame))
+        .layer(super::compression::layer())
         .with_state(api)
 }
 
@@ -58,6 +62,7 @@ fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
                 "only GET and PATCH supported against this resource",
             ),
         )
+        .route(&at("/events"), only_get(get(events::events)))
         .route(&at("/export"), only_get(get(export::export)))
         .route(&at("/import"), only_post(post(import::import)))
         .merge(machine(&at("/machines/{id}")))
@@ -178,11 +183,9 @@ async fn frame(
     next: Next,
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = if writes_for_a_web_page(&request) {
-        let message = "web pages may not change anything: there is no authentication yet";
-        Failure::new(StatusCode::FORBIDDEN, message).into_response()
-    } else {
-        next.run(request).await
+    let mut response = match unwelcome(&request) {
+        Some(failure) => failure.into_response(),
+        None => next.run(request).await,
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
     response.headers_mut().insert(SERVER, server);
@@ -192,6 +195,18 @@ async fn frame(
         response.headers_mut().insert(BEHIND, lasting.as_secs().into());
     }
     response
+}
+
+/// Why a request is not even looked at, if it is not.
+fn unwelcome(request: &Request) -> Option<Failure> {
+    let came_by_port = request.extensions().get::<Door>().is_some_and(|door| door.is_port);
+    if let Some(message) = came_by_port.then(|| host::stray(request)).flatten() {
+        return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+    }
+    writes_for_a_web_page(request).then(|| {
+        let message = "web pages may not change anything: there is no authentication yet";
+        Failure::new(StatusCode::FORBIDDEN, message)
+    })
 }
 
 /// Whether a browser sends the request for a page of someone else, or says that it might. Any page

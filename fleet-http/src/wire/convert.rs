@@ -11,6 +11,12 @@ use super::{
 
 /// A unit as lists show it: all but its source.
 pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
+    let options = unit.file.options().map(option).collect();
+    Unit { options, ..unit_summary(snapshot, unit) }
+}
+
+/// A unit as events show it: without what its unit file says.
+pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
     let name = unit.name.as_str();
     let placement = snapshot.placement(name);
     // A reason that outlived its cause by one revision must not contradict the placement.
@@ -23,7 +29,6 @@ pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
         hash: unit.hash().to_string(),
         machine_id: placement.map_or_else(String::new, |placement| placement.machine.to_string()),
         name: unit.name.to_string(),
-        options: unit.file.options().map(option).collect(),
         reason: reason.map_or_else(String::new, ToString::to_string),
         reason_detail: reason.map(|reason| reason_detail(reason)),
         ..Unit::default()

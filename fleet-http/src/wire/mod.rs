@@ -9,6 +9,7 @@ mod convert;
 mod drain;
 mod entity;
 mod error;
+mod event;
 mod json;
 mod reason;
 mod request;
@@ -19,8 +20,11 @@ pub use entity::{
     UnitStatePage, Version,
 };
 pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
+pub use event::Event;
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
 pub use request::{HandOver, MachineIntent, MetadataOp, PutUnit};
 
-pub(crate) use convert::{broken_unit, machine, reason_text, state, unit, unit_with_source};
+pub(crate) use convert::{
+    broken_unit, machine, reason_text, state, unit, unit_summary, unit_with_source,
+};
 pub(crate) use request::{decode_hand_over, decode_patch, decode_put};

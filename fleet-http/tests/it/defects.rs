@@ -182,3 +182,82 @@ async fn a_damaged_unit_can_be_replaced() {
     let shown = server.get("/fleet/v1/units/a.service").await.json();
     assert!(shown.get("problem").is_none(), "{shown}");
 }
+
+#[tokio::test]
+async fn every_failure_has_a_message() {
+    let server = Server::start().await;
+    for (method, path) in [
+        ("GET", "/"),
+        ("GET", "/fleet/v1"),
+        ("GET", "/nothing"),
+        ("GET", "/fleet/v1/units/"),
+        ("GET", "/fleet/v1/units/a/b"),
+        ("GET", "/fleet/v1/units/no-such-name"),
+        ("DELETE", "/fleet/v1/units/no-such-name"),
+        ("POST", "/fleet/v1/units"),
+        ("GET", "/fleet/v1/state/x"),
+        ("PUT", "/fleet/v1/units/a.service"),
+        ("PATCH", "/fleet/v1/machines"),
+        ("PATCH", "/fleet/v1/discovery"),
+        ("BREW", "/fleet/v1/machines"),
+    ] {
+        let answer = server.call(method, path, "").await;
+        assert!(answer.status >= 400, "{method} {path}");
+        assert!(!answer.message().is_empty(), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_line_and_a_continuation_with_carriage_returns_are_read() {
+    let server = Server::start().await;
+    for at in [0, 3000, 5000, 8500] {
+        let (before, value) = ("#\\n".repeat(at / 2), "x".repeat(3000));
+        let source = format!("{before}[Service]\\r\\nExecStart=/bin/a \\\\\\r\\n {value}\\r\\n");
+        let body = format!(r#"{{"source":"{source}"}}"#);
+        let answer = server.put("/fleet/v1/units/a.service", &body).await;
+        assert_eq!(answer.to_string(), "201", "a line of 3,000 bytes after {at}");
+        let shown = server.get("/fleet/v1/units/a.service").await.json();
+        let told = shown["options"][0]["value"].as_str().unwrap();
+        assert!(told.ends_with(&value), "{told}");
+        assert_eq!(shown["options"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_unit_that_is_created_is_never_seen_in_part() {
+    let server = Server::start().await;
+    let mut progress = server.mirror.subscribe();
+    let mirror = server.mirror.clone();
+    let watching = tokio::spawn(async move {
+        loop {
+            if let Some(unit) = mirror.snapshot().unit("a.service") {
+                return unit.desired.to_string();
+            }
+            progress.changed().await.unwrap();
+        }
+    });
+    server.sleepers(&["a.service"], "launched").await;
+    assert_eq!(watching.await.unwrap(), "launched");
+}
+
+#[tokio::test]
+async fn a_global_unit_has_a_current_state_wherever_it_is_shown() {
+    let server = Server::start().await;
+    let body = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 201);
+    let one = server.get("/fleet/v1/units/a.service").await.json();
+    let list = server.get("/fleet/v1/units").await.json();
+    assert_eq!(one["currentState"], "inactive");
+    assert_eq!(list["units"][0]["currentState"], one["currentState"]);
+}
+
+#[tokio::test]
+async fn a_unit_that_waits_for_a_machine_can_be_stopped() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    // Nobody has placed it yet, and still it can be asked to stay away.
+    let body = r#"{"desiredState":"inactive"}"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 204);
+    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(shown["desiredState"], "inactive");
+}

@@ -65,6 +65,28 @@ async fn modify_a_units_desired_state_with_an_invalid_entity() {
 }
 
 #[tokio::test]
+async fn modify_a_unit_whose_name_is_in_the_body_too() {
+    let server = Server::start().await;
+    server.sleepers(&["bar.service"], "launched").await;
+    for (name, status) in [("foo.service", 400), ("bar.service", 204)] {
+        let body = format!(r#"{{"name": "{name}", "desiredState": "inactive"}}"#);
+        let answer = server.put("/fleet/v1/units/bar.service", &body).await;
+        assert_eq!(answer.status, status, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn all_other_fields_are_ignored() {
+    let server = Server::start().await;
+    let more = r#"{"currentState": "launched", "machineID": "m9", "reason": "none", "#;
+    let answer = server.put("/fleet/v1/units/foo.service", &FOO.replacen('{', more, 1)).await;
+    assert_eq!(answer.to_string(), "201");
+    let shown = server.get("/fleet/v1/units/foo.service").await.json();
+    assert_eq!(shown["currentState"], "inactive");
+    assert!(shown.get("machineID").is_none(), "{shown}");
+}
+
+#[tokio::test]
 async fn list_units() {
     let server = Server::start().await;
     assert_eq!(server.get("/fleet/v1/units").await.to_string(), "200 {}");
@@ -106,6 +128,22 @@ async fn list_unit_state() {
 }
 
 #[tokio::test]
+async fn list_unit_state_with_filters() {
+    let server = Server::start().await;
+    let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    for unit in ["bar.service", "foo.service"] {
+        server.publish(&one, running(unit, "m1")).await;
+        server.publish(&two, running(unit, "m2")).await;
+    }
+    for (query, count) in
+        [("machineID=m1", 2), ("unitName=foo.service", 2), ("machineID=m2&unitName=foo.service", 1)]
+    {
+        let page = server.get(&format!("/fleet/v1/state?{query}")).await.json();
+        assert_eq!(page["states"].as_array().unwrap().len(), count, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn list_machines() {
     let server = Server::start().await;
     assert_eq!(server.get("/fleet/v1/machines").await.to_string(), "200 {}");
@@ -126,6 +164,21 @@ async fn edit_machine_metadata() {
     assert_eq!(server.call("PATCH", "/fleet/v1/machines", patch).await.to_string(), "204");
     let metadata = &server.get("/fleet/v1/machines").await.json()["machines"][0]["metadata"];
     assert_eq!(metadata.to_string(), r#"{"a":"1","c":"x","d":"4"}"#);
+}
+
+#[tokio::test]
+async fn edit_machine_metadata_with_invalid_operations() {
+    let server = Server::start().await;
+    for operation in [
+        r#"{ "op": "move", "path": "/m1/metadata/a", "value": "1" }"#,
+        r#"{ "op": "add", "path": "/m1/metadata/a" }"#,
+        r#"{ "op": "replace", "path": "/m1/metadata/a" }"#,
+        r#"{ "op": "remove", "path": "/m1/a" }"#,
+    ] {
+        let answer = server.call("PATCH", "/fleet/v1/machines", &format!("[{operation}]")).await;
+        assert_eq!(answer.status, 400, "{operation}");
+        assert!(answer.message().starts_with("operation 0: "), "{answer}");
+    }
 }
 
 #[tokio::test]
@@ -154,6 +207,27 @@ async fn pagination_example() {
         target = format!("/fleet/v1/units?nextPageToken={token}");
     }
     assert_eq!(pages, [&cats[..2], &cats[2..4], &cats[4..]]);
+}
+
+#[tokio::test]
+async fn capability_discovery() {
+    let server = Server::start().await;
+    let answer = server.get("/fleet/v1/discovery").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert_eq!(answer.json()["rootUrl"], "$ENDPOINT/", "a client has to set it");
+}
+
+#[tokio::test]
+async fn media_types() {
+    let server = Server::start().await;
+    server.sleepers(&["foo.service"], "inactive").await;
+    for resource in ["units", "units/foo.service", "state", "machines", "state/x", "nothing"] {
+        let answer = server.get(&format!("/fleet/v1/{resource}")).await;
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{resource}");
+    }
+    let body = r#"{"desiredState": "loaded"}"#;
+    let answer = server.call("PUT", "/fleet/v1/units/foo.service", body).await;
+    assert_eq!(answer.status, 415, "{answer}");
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use fleet_core::{
     SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
-    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, serve,
+    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, Listener,
+    serve_within,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -55,14 +56,28 @@ impl Server {
     pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(&mut Api)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(folder.path().join("fleet.sock"));
-        Self::start_on(store, folder, &listen, set).await
+        Self::start_on(store, folder, &listen, Limits::default(), set).await
     }
 
     /// A server on a TCP port that the system chooses.
     pub(crate) async fn start_on_tcp() -> Self {
+        Self::start_on_tcp_within(Limits::default()).await
+    }
+
+    /// The same with limits of its own.
+    pub(crate) async fn start_on_tcp_within(limits: Limits) -> Self {
         let listen = "tcp://127.0.0.1:0".parse().unwrap();
-        let server =
-            Self::start_on(whole_store(), tempfile::tempdir().unwrap(), &listen, |_| {}).await;
+        let folder = tempfile::tempdir().unwrap();
+        let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    /// A server on a unix socket with limits of its own.
+    pub(crate) async fn start_within(limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = Listen::Unix(folder.path().join("fleet.sock"));
+        let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
@@ -71,6 +86,7 @@ impl Server {
         store: FaultyStore,
         folder: TempDir,
         listen: &Listen,
+        limits: Limits,
         set: impl FnOnce(&mut Api),
     ) -> Self {
         let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
@@ -90,7 +106,7 @@ impl Server {
         let shutdown = async move {
             let _dropped = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, api.router(), shutdown));
+        let serving = tokio::spawn(serve_within(listener, api.router(), limits, shutdown));
         Self { registry, mirror, store, at, stop, serving, _folder: folder }
     }
 

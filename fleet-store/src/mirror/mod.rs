@@ -7,8 +7,10 @@ mod demands;
 mod difference;
 mod follow;
 mod places;
+mod reports;
 mod view;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use view::View;
 pub use concern::Concern;
 pub use difference::Difference;
 pub(crate) use places::Whereabouts;
+pub use reports::Report;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
 ///
@@ -72,6 +75,16 @@ pub struct News {
     /// What is different from the snapshot that was seen; nothing when too much happened since, or
     /// that snapshot was none of this mirror: then look at everything.
     pub difference: Option<Difference>,
+}
+
+/// All that is different from a snapshot that was seen before, for those who tell others of it.
+#[derive(Debug, Clone)]
+pub struct Tidings {
+    /// The last known snapshot, with the difference in what decisions rest on.
+    pub news: News,
+    /// The difference in the results of decisions; nothing when too much happened since, or the
+    /// store had to be read anew: then look at everything.
+    pub reports: Option<BTreeSet<Report>>,
 }
 
 /// Whether a mirror follows its store.
@@ -174,10 +187,16 @@ impl Mirror {
     /// in all, through resynchronisations too.
     #[must_use]
     pub fn news_since(&self, seen: Revision) -> News {
-        self.shared.read(|state| News {
-            snapshot: state.view.snapshot().clone(),
-            is_current: state.behind_since.is_none(),
-            difference: state.view.since(seen),
+        self.shared.read(|state| state.news_since(seen))
+    }
+
+    /// The same, and the results of decisions that are different. Of these, too, the mirror
+    /// remembers 65,536, but none through a resynchronisation.
+    #[must_use]
+    pub fn tidings_since(&self, seen: Revision) -> Tidings {
+        self.shared.read(|state| Tidings {
+            news: state.news_since(seen),
+            reports: state.view.reports_since(seen),
         })
     }
 
@@ -404,6 +423,14 @@ impl State {
             self.absent.note(machine, is_present, now);
         }
         self.view.apply(changes);
+    }
+
+    fn news_since(&self, seen: Revision) -> News {
+        News {
+            snapshot: self.view.snapshot().clone(),
+            is_current: self.behind_since.is_none(),
+            difference: self.view.since(seen),
+        }
     }
 
     fn progress(&self) -> Progress {

@@ -8,7 +8,7 @@
 mod load;
 mod placing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use super::contents::{Content, Contents};
 use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use super::places::Places;
+use super::reports::{Report, Reports};
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_reason,
     decode_state, decode_text, decode_unit,
@@ -44,6 +45,9 @@ pub(super) struct View {
     /// The last revision that touched a unit, a machine or a placement.
     decisive: Revision,
     feed: Feed,
+    reports: Reports,
+    /// What the changes that are being taken over have changed of reports.
+    reported: Vec<Report>,
     /// Whom the changes of late concern.
     concerned: Concerned,
 }
@@ -73,6 +77,8 @@ impl View {
             leader: Leader::Nobody,
             decisive: Revision::ZERO,
             feed: Feed::new(),
+            reports: Reports::since_listing(Revision::ZERO),
+            reported: Vec::new(),
             concerned: Concerned::default(),
         }
     }
@@ -84,6 +90,12 @@ impl View {
     /// What is different now from how it was at the revision `seen`; nothing if that is not known.
     pub(super) fn since(&self, seen: Revision) -> Option<Difference> {
         self.feed.since(seen)
+    }
+
+    /// Which results of decisions are different now from how they were at the revision `seen`;
+    /// nothing if that is not known.
+    pub(super) fn reports_since(&self, seen: Revision) -> Option<BTreeSet<Report>> {
+        self.reports.since(seen)
     }
 
     /// Which history this is, if that is known and can be read.
@@ -146,6 +158,7 @@ impl View {
         }
         self.settle(&touched, changes.revision, None);
         self.feed.follow(changes.revision, touched);
+        self.reports.follow(changes.revision, self.reported.drain(..));
     }
 
     /// The last revision that touched a unit, a machine or a placement.
@@ -184,16 +197,7 @@ impl View {
             Key::Placement(machine, unit) => {
                 self.put_placement((unit, machine), value, known, touched);
             }
-            Key::Reason(unit) => match decode_reason(value) {
-                Ok(reason) => {
-                    let unit = self.shared_name(unit);
-                    self.edit().put_reason(unit, reason);
-                }
-                Err(error) => {
-                    warn("reason", &unit, &error);
-                    self.edit().remove_reason(unit.as_str());
-                }
-            },
+            Key::Reason(unit) => self.put_reason(unit, value),
             Key::State(machine, unit) => self.put_state(machine, unit, value),
             Key::Machine(id) => self.put_claim(id, value, known, touched),
             Key::Metadata(machine, name) => {
@@ -222,9 +226,13 @@ impl View {
                 let moved = self.places.remove(snapshot, &unit, &machine);
                 self.note_move(unit, &machine, moved, touched);
             }
-            Key::Reason(unit) => self.edit().remove_reason(unit.as_str()),
+            Key::Reason(unit) => {
+                self.edit().remove_reason(unit.as_str());
+                self.reported.push(Report::Reason(unit));
+            }
             Key::State(machine, unit) => {
                 self.edit().remove_state(unit.as_str(), machine.as_str());
+                self.reported.push(Report::State(unit, machine));
             }
             Key::Machine(id) => {
                 self.claims.remove(&id);
@@ -261,8 +269,21 @@ impl View {
         touched.units.insert(unit);
     }
 
+    fn put_reason(&mut self, unit: UnitName, value: &[u8]) {
+        let unit = self.shared_name(unit);
+        self.reported.push(Report::Reason(unit.clone()));
+        match decode_reason(value) {
+            Ok(reason) => self.edit().put_reason(unit, reason),
+            Err(error) => {
+                warn("reason", &unit, &error);
+                self.edit().remove_reason(unit.as_str());
+            }
+        }
+    }
+
     fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
         let (unit, machine) = (self.shared_name(unit), self.shared_id(machine));
+        self.reported.push(Report::State(unit.clone(), machine.clone()));
         match decode_state(unit.clone(), machine.clone(), value) {
             Ok(state) => self.edit().put_state(state),
             Err(error) => {

@@ -17,6 +17,7 @@ use crate::codec::{UnitRecord, decode_state, decode_unit};
 use crate::mirror::concern::Concerned;
 use crate::mirror::contents::{Content, Contents, Stored};
 use crate::mirror::difference::Difference;
+use crate::mirror::reports::Reports;
 use crate::{ContentId, Entry, Key, Layout, Listing};
 
 type Record = Result<UnitRecord, Box<Fault>>;
@@ -81,6 +82,8 @@ impl View {
         // Units whose placements cannot be understood are among what was touched.
         view.settle(&touched, listing.revision, Some(self));
         view.decisive = listing.revision; // what is missing from the listing may have been there
+        view.reported.clear();
+        view.reports = Reports::since_listing(listing.revision);
         view.feed = self.feed.clone();
         let difference = Difference::between(&self.snapshot, &view.snapshot);
         view.feed.leap(listing.revision, difference);

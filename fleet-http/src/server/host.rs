@@ -1,0 +1,59 @@
+//! Pure: whether a request was meant for this server.
+//!
+//! A port of this machine can be reached by a page in a browser whose own name was made to lead
+//! here. The browser then sends that name, so only names that always mean this machine are
+//! answered.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use axum::extract::Request;
+use axum::http::header::HOST;
+
+/// Why a request is not answered, if the name that it was sent to is not one of this machine.
+pub(super) fn stray(request: &Request) -> Option<String> {
+    let header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
+    let named = request.uri().authority().map(axum::http::uri::Authority::as_str).or(header)?;
+    (!means_this_machine(named)).then(|| {
+        format!("this is not {named:?}: ask for localhost, 127.0.0.1 or [::1], or a unix socket")
+    })
+}
+
+fn means_this_machine(authority: &str) -> bool {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+    }
+    host.trim_end_matches('.').eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_always_mean_this_machine_do() {
+        let cases = [
+            ("localhost", true),
+            ("LocalHost:4285", true),
+            ("localhost.", true),
+            ("127.0.0.1", true),
+            ("127.8.9.1:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("example.com", false),
+            ("localhost.example.com:80", false),
+            ("127.0.0.1.example.com", false),
+            ("10.0.0.1:80", false),
+            ("[::2]", false),
+            ("user@localhost", false),
+            ("", false),
+        ];
+        for (authority, expected) in cases {
+            assert_eq!(means_this_machine(authority), expected, "{authority:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Connections that wait for a request: the one that has waited longest makes room for a new one.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// The connections of one listener that wait for a request.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    queue: Mutex<Queue>,
+    /// Told when a connection begins to wait.
+    parked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    next: u64,
+    /// Those that wait, longest first, and how they are told to end.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl Idle {
+    /// Ends the connection that has waited longest, as soon as one waits.
+    pub(super) async fn end_one(&self) {
+        while !self.end_longest() {
+            self.parked.notified().await;
+        }
+    }
+
+    /// Ends the connection that has waited longest, and says whether there was one.
+    pub(super) fn end_longest(&self) -> bool {
+        let longest = self.queue().waiting.pop_first();
+        longest.map(|(_, end)| end.notify_one()).is_some()
+    }
+
+    /// Panics while it is locked cannot leave a map half changed.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection, which waits for a request or is being answered.
+#[derive(Debug)]
+pub(super) struct Seat {
+    idle: Arc<Idle>,
+    end: Arc<Notify>,
+    /// Its place among those that wait.
+    place: Mutex<Option<u64>>,
+}
+
+impl Seat {
+    /// A connection that is new, and waits.
+    pub(super) fn new(idle: &Arc<Idle>) -> Arc<Self> {
+        let seat = Self { idle: idle.clone(), end: Arc::default(), place: Mutex::default() };
+        seat.park();
+        Arc::new(seat)
+    }
+
+    /// A request has come. Nothing if it came too late: the connection has to end.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Busy> {
+        self.leave().then(|| Busy(self.clone()))
+    }
+
+    /// Waits until the connection has to end.
+    pub(super) async fn ended(&self) {
+        self.end.notified().await;
+    }
+
+    fn park(&self) {
+        let mut queue = self.idle.queue();
+        let number = queue.next;
+        queue.next += 1;
+        queue.waiting.insert(number, self.end.clone());
+        drop(queue);
+        *self.place() = Some(number);
+        self.idle.parked.notify_one();
+    }
+
+    /// Whether it was still among those that wait.
+    fn leave(&self) -> bool {
+        let place = self.place().take();
+        place.is_some_and(|number| self.idle.queue().waiting.remove(&number).is_some())
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<u64>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// While it lives, the connection is being answered.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Seat>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.park();
+    }
+}
+
+/// The body of an answer; its connection waits again when it is done or given up.
+pub(super) struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl Held {
+    pub(super) fn new(body: Body, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_that_waits_longest_ends_and_who_is_answered_stays() {
+        let idle = Arc::<Idle>::default();
+        let seats: Vec<Arc<Seat>> = (0..4).map(|_| Seat::new(&idle)).collect();
+        let busy = seats[0].begin().unwrap();
+        let again = seats[1].begin().unwrap();
+        drop(again);
+        // The third waits longest, then the fourth, then the second, which was answered before.
+        for next in [2, 3, 1] {
+            assert!(idle.end_longest());
+            assert!(seats[next].begin().is_none(), "{next}");
+        }
+        assert!(!idle.end_longest());
+        drop(busy);
+        assert!(idle.end_longest());
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let idle = Arc::<Idle>::default();
+        drop(Seat::new(&idle));
+        assert!(!idle.end_longest());
+    }
+}

@@ -1,0 +1,199 @@
+//! Following what changes: nothing is missed in silence, and nobody waits for who does not read.
+
+use fleet_core::{Reason, TargetState};
+use fleet_http::wire::Event;
+use fleet_http::{EventOptions, Events, Listen};
+use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
+use fleet_unitfile::UnitFile;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::harness::{Server, name, running};
+use crate::http::DEADLINE;
+
+async fn follow(server: &Server, options: EventOptions) -> Events {
+    server.client().events(&options).await.unwrap()
+}
+
+fn since(id: &str) -> EventOptions {
+    EventOptions { since: Some(id.to_owned()), ..EventOptions::default() }
+}
+
+/// The next event in short.
+async fn next(events: &mut Events) -> String {
+    let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
+    match event.unwrap().expect("the stream goes on") {
+        Event::Unit(unit) => {
+            let machine = if unit.machine_id.is_empty() { "-" } else { &unit.machine_id };
+            format!("unit {} {} {machine} {}", unit.name, unit.desired_state, unit.reason)
+        }
+        Event::UnitGone(unit) => format!("unitGone {}", unit.name),
+        Event::State(state) => {
+            format!("state {} {} {}", state.name, state.machine_id, state.systemd_active_state)
+        }
+        Event::StateGone(state) => format!("stateGone {} {}", state.name, state.machine_id),
+        Event::Machine(machine) => format!("machine {} {:?}", machine.id, machine.metadata),
+        Event::MachineGone(machine) => format!("machineGone {}", machine.id),
+        other => other.kind().to_owned(),
+    }
+}
+
+/// Makes two changes and reads until the last of them, by when the place of the first is known.
+/// What happened just before may be told once more.
+async fn place(events: &mut Events, server: &Server) -> String {
+    server.sleepers(&["z.service"], "inactive").await;
+    while next(events).await != "unit z.service inactive - " {}
+    assert_eq!(server.call("DELETE", "/fleet/v1/units/z.service", "").await.status, 204);
+    while next(events).await != "unitGone z.service" {}
+    events.last_id().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn all_that_changes_is_told() {
+    let server = Server::start().await;
+    let mut events = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut events).await, "resync");
+    let presence = server.machine("m1", &[("a", "1")]).await;
+    assert_eq!(next(&mut events).await, r#"machine m1 {"a": "1"}"#);
+    server.sleepers(&["a.service"], "launched").await;
+    assert_eq!(next(&mut events).await, "unit a.service launched - ");
+    server.sleepers(&["b.service"], "launched").await;
+    assert_eq!(next(&mut events).await, "unit b.service launched - ");
+    server.decide(&[("a.service", "m1")], &[("b.service", Reason::NoMachines)]).await;
+    assert_eq!(next(&mut events).await, "unit a.service launched m1 ");
+    let reason = Reason::NoMachines;
+    assert_eq!(next(&mut events).await, format!("unit b.service launched - {reason}"));
+    server.publish(&presence, running("a.service", "m1")).await;
+    assert_eq!(next(&mut events).await, "unit a.service launched m1 ");
+    assert_eq!(next(&mut events).await, "state a.service m1 active");
+    let gone = presence.publish_states(&[], &[name("a.service")]).await.unwrap();
+    server.settle(gone).await;
+    assert_eq!(next(&mut events).await, "unit a.service launched m1 ");
+    assert_eq!(next(&mut events).await, "stateGone a.service m1");
+    server.call("DELETE", "/fleet/v1/units/a.service", "").await;
+    assert_eq!(next(&mut events).await, "unitGone a.service");
+    presence.leave().await.unwrap();
+    assert_eq!(next(&mut events).await, "machineGone m1");
+}
+
+#[tokio::test]
+async fn who_comes_back_hears_what_was_missed() {
+    let server = Server::start().await;
+    let presence = server.machine("m1", &[]).await;
+    let mut events = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut events).await, "resync");
+    let seen = place(&mut events, &server).await;
+    drop(events);
+    server.sleepers(&["a.service", "b.service"], "launched").await;
+    server.call("DELETE", "/fleet/v1/units/b.service", "").await;
+    server.publish(&presence, running("a.service", "m1")).await;
+    let mut events = follow(&server, since(&seen)).await;
+    assert_eq!(next(&mut events).await, "unit a.service launched - ");
+    assert_eq!(next(&mut events).await, "unitGone b.service");
+    assert_eq!(next(&mut events).await, "unitGone z.service", "its place was not read");
+    assert_eq!(next(&mut events).await, "state a.service m1 active");
+    place(&mut events, &server).await;
+}
+
+#[tokio::test]
+async fn who_cannot_go_on_is_told_so() {
+    let server = Server::start().await;
+    let mut events = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut events).await, "resync");
+    let seen = place(&mut events, &server).await;
+    for foreign in ["1000000", &format!("{seen}-other")] {
+        let mut events = follow(&server, since(foreign)).await;
+        assert_eq!(next(&mut events).await, "resync", "{foreign}");
+        place(&mut events, &server).await;
+    }
+    let answer = server.get("/fleet/v1/events?since=yesterday").await;
+    assert_eq!(
+        (answer.status, answer.message().as_str()),
+        (400, r#"no event has the id "yesterday": write one that was told"#)
+    );
+}
+
+#[tokio::test]
+async fn a_gap_in_the_watch_is_told_to_all() {
+    let server = Server::start().await;
+    let mut events = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut events).await, "resync");
+    let gaps = server.mirror.gaps();
+    server.store.set_away(true);
+    server.store.cut_watches();
+    let elsewhere = Registry::new(server.store.beneath(), Layout::DEFAULT_PREFIX);
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let new = NewUnit { name: name("a.service"), file, desired: TargetState::Inactive };
+    elsewhere.put_unit(new, ExpectUnit::Absent).await.unwrap();
+    server.store.set_away(false);
+    let mut progress = server.mirror.subscribe();
+    let again = progress.wait_for(|_| server.mirror.gaps() > gaps);
+    drop(timeout(DEADLINE, again).await.unwrap().unwrap());
+    assert_eq!(next(&mut events).await, "resync");
+    place(&mut events, &server).await;
+}
+
+#[tokio::test]
+async fn filters_leave_out_what_is_not_wanted() {
+    let server = Server::start().await;
+    let (_one, _two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    server.sleepers(&["a.service", "b.service"], "launched").await;
+    let on = |machine: &str, unit: Option<&str>| EventOptions {
+        machine: Some(machine.to_owned()),
+        unit: unit.map(str::to_owned),
+        ..EventOptions::default()
+    };
+    let mut there = follow(&server, on("m2", None)).await;
+    let mut both = follow(&server, on("m2", Some("b.service"))).await;
+    assert_eq!(next(&mut there).await, "resync");
+    assert_eq!(next(&mut both).await, "resync");
+    server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
+    assert_eq!(next(&mut there).await, "unit b.service launched m2 ");
+    assert_eq!(next(&mut both).await, "unit b.service launched m2 ");
+    // Leaving is heard of as well, also by who was away when it happened.
+    let seen = there.last_id().unwrap().to_owned();
+    server.call("DELETE", "/fleet/v1/units/b.service", "").await;
+    assert_eq!(next(&mut there).await, "unitGone b.service");
+    let mut again = follow(&server, EventOptions { since: Some(seen), ..on("m2", None) }).await;
+    assert_eq!(next(&mut again).await, "unit a.service launched m1 ", "it may have been there");
+    assert_eq!(next(&mut again).await, "unitGone b.service");
+}
+
+#[tokio::test]
+async fn what_is_told_is_a_stream_of_server_sent_events() {
+    let server = Server::start().await;
+    let Listen::Unix(path) = &server.at else { panic!("a unix socket") };
+    let mut stream = UnixStream::connect(path).await.unwrap();
+    let head = "GET /fleet/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 99-x\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    while !text.ends_with("\n\n\r\n") {
+        let mut bytes = [0; 512];
+        let read = timeout(DEADLINE, stream.read(&mut bytes)).await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+    }
+    assert!(text.contains("content-type: text/event-stream\r\n"), "{text}");
+    assert!(text.contains("event: resync\ndata: {}\n\nid: 0\n\n"), "{text}");
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_nobody_up_and_is_told_to_look_again() {
+    let server = Server::start().await;
+    let _presence = server.machine("m1", &[]).await;
+    let mut slow = follow(&server, EventOptions::default()).await;
+    let mut quick = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut quick).await, "resync");
+    let large = "x".repeat(100_000);
+    for turn in 0..90 {
+        let value = format!("{turn}{large}");
+        let patch = format!(r#"[{{"op":"add","path":"/m1/metadata/a","value":"{value}"}}]"#);
+        assert_eq!(server.call("PATCH", "/fleet/v1/machines", &patch).await.status, 204);
+        assert!(next(&mut quick).await.contains(&value), "{turn}");
+    }
+    let mut told = vec![next(&mut slow).await];
+    while told.last().unwrap() != "resync" || told.len() == 1 {
+        told.push(next(&mut slow).await);
+        assert!(told.len() < 90, "it has heard everything");
+    }
+}

@@ -1,0 +1,177 @@
+//! Clients that are slow, greedy, many or led astray: they harm nobody but themselves.
+
+use std::time::Duration;
+
+use fleet_http::{Limits, Listen};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::harness::Server;
+use crate::http::{DEADLINE, exchange};
+
+const SOON: Duration = Duration::from_millis(50);
+
+async fn unix(server: &Server) -> UnixStream {
+    let Listen::Unix(path) = &server.at else { panic!("a unix socket") };
+    UnixStream::connect(path).await.unwrap()
+}
+
+/// Sends that byte again and again until the other end does not want it any more.
+async fn wait_until_cut(stream: &mut (impl tokio::io::AsyncWrite + Unpin), byte: u8) {
+    let dripping = async {
+        while stream.write_all(&[byte]).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(DEADLINE, dripping).await.expect("the server gives the connection up");
+}
+
+async fn is_served(server: &Server) -> bool {
+    server.get("/healthz").await.to_string() == "200 ok"
+}
+
+const ANNOUNCED: &str = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n\
+                         Content-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n";
+
+#[tokio::test]
+async fn a_gigabyte_is_refused_before_it_is_sent() {
+    let server = Server::start().await;
+    let mut stream = unix(&server).await;
+    stream.write_all(ANNOUNCED.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(DEADLINE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn who_sends_too_much_without_looking_still_gets_the_answer() {
+    for server in [Server::start().await, Server::start_on_tcp().await] {
+        let bytes = [ANNOUNCED.as_bytes(), &vec![b' '; 32 << 20]].concat();
+        let answer = exchange(&server.at, &bytes).await;
+        assert!(answer.starts_with(b"HTTP/1.1 413"), "{:?}", String::from_utf8_lossy(&answer));
+        assert!(is_served(&server).await);
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_comes_byte_by_byte_is_given_up() {
+    let server = Server::start_within(Limits { head_time: SOON, ..Limits::default() }).await;
+    let mut stream = unix(&server).await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
+    wait_until_cut(&mut stream, b'x').await;
+    assert!(is_served(&server).await);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_byte_by_byte_is_given_up() {
+    let server = Server::start_within(Limits { body_time: SOON, ..Limits::default() }).await;
+    let (mut read, mut write) = unix(&server).await.into_split();
+    let head = ANNOUNCED.replace("1073741824", "100000");
+    write.write_all(head.as_bytes()).await.unwrap();
+    wait_until_cut(&mut write, b' ').await;
+    let mut answer = Vec::new();
+    let _cut = read.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{:?}", String::from_utf8_lossy(&answer));
+    assert!(is_served(&server).await);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_given_up() {
+    let server = Server::start_within(Limits { write_time: SOON, ..Limits::default() }).await;
+    let value = "x".repeat(400 << 10);
+    let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/{value}\n"}}"#);
+    for n in 0..10 {
+        let answer = server.put(&format!("/fleet/v1/units/{n}.service"), &body).await;
+        assert_eq!(answer.to_string(), "201");
+    }
+    let mut stream = unix(&server).await;
+    let get = b"GET /fleet/v1/units HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(get).await.unwrap();
+    wait_until_cut(&mut stream, b' ').await;
+    let mut answer = Vec::new();
+    let _cut = stream.read_to_end(&mut answer).await;
+    assert!(answer.len() < 4000 << 10, "{}", answer.len());
+    assert!(is_served(&server).await);
+}
+
+#[tokio::test]
+async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
+    let server = Server::start_within(Limits { connections: 100, ..Limits::default() }).await;
+    let mut idle = Vec::new();
+    for _ in 0..1000 {
+        let mut stream = unix(&server).await;
+        stream.write_all(b"GET /healthz HT").await.unwrap();
+        idle.push(stream);
+        if idle.len() % 100 == 0 {
+            assert!(is_served(&server).await, "beside {}", idle.len());
+        }
+    }
+    // The first had to make room.
+    let mut first = Vec::new();
+    let read = timeout(DEADLINE, idle[0].read_to_end(&mut first)).await;
+    assert!(read.is_ok() && first.is_empty(), "{first:?}");
+    // The last has not.
+    let last = idle.last_mut().unwrap();
+    last.write_all(b"TP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    timeout(DEADLINE, last.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn who_is_being_answered_makes_no_room() {
+    let server = Server::start_within(Limits { connections: 1, ..Limits::default() }).await;
+    let _presence = server.machine("m1", &[]).await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[("a.service", "m1")], &[]).await;
+    let mut busy = unix(&server).await;
+    let follow = b"GET /fleet/v1/units/a.service/journal?follow=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    busy.write_all(follow).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(DEADLINE, busy.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut next = unix(&server).await;
+    next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only place is taken");
+    drop(busy);
+    timeout(DEADLINE, next.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn a_name_that_was_led_here_is_not_answered_on_a_port() {
+    let server = Server::start_on_tcp().await;
+    let ask = |target: &str, host: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes()
+    };
+    for (target, host, status) in [
+        ("/fleet/v1/units", "evil.example:4285", "421"),
+        ("http://evil.example/fleet/v1/units", "localhost", "421"),
+        ("/fleet/v1/units", "localhost:4285", "200"),
+        ("/fleet/v1/units", "127.0.0.1", "200"),
+    ] {
+        let answer = String::from_utf8(exchange(&server.at, &ask(target, host)).await).unwrap();
+        assert_eq!(answer[9..12], *status, "{target} {host}");
+    }
+    let server = Server::start().await;
+    let answer = exchange(&server.at, &ask("/fleet/v1/units", "evil.example")).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "nobody is led to a file by a name");
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_accept_it() {
+    let server = Server::start().await;
+    let names: Vec<String> = (0..50).map(|n| format!("a{n:02}.service")).collect();
+    server.sleepers(&names.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
+    let ask = async |path: &str, accept: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{accept}\r\n");
+        let answer = exchange(&server.at, head.as_bytes()).await;
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        (text.contains("content-encoding: gzip"), text.contains("vary"), answer.len() < 2000)
+    };
+    let gzip = "Accept-Encoding: gzip\r\n";
+    assert_eq!(ask("/fleet/v1/units", gzip).await, (true, true, true));
+    assert_eq!(ask("/fleet/v1/units", "").await, (false, true, false));
+    assert_eq!(ask("/fleet/v1/version", gzip).await, (false, false, true));
+}
