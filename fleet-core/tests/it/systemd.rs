@@ -4,6 +4,7 @@ mod edges;
 mod files;
 mod laws;
 mod options;
+mod printed;
 mod values;
 
 use fleet_core::graph::Unit;

@@ -9,7 +9,7 @@ use proptest::sample::{Index, select, subsequence};
 use super::broken::{BROKEN, ODD, whole};
 
 /// Lines that a unit of each type may have below its first ones.
-const LINES: [&str; 40] = [
+const LINES: [&str; 43] = [
     "description: two  words",
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",
@@ -48,13 +48,16 @@ const LINES: [&str; 40] = [
     "output: append:/var/log/x",
     "memory-max: 77M",
     "cpu-quota: 12.34%",
+    "assert: user 0\ncondition: |!path-exists /a b",
+    "condition: kernel-command-line quiet",
+    "abort-signal: QUIT\nabort-timeout: none",
     "x-note: nothing",
     "# a comment",
 ];
 
 const HEADS: [&str; 8] = [
-    "type: foreground-notified\nexec-start: /a -b\nexec-reload: /a",
-    "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3",
+    "type: foreground-notified\nexec-start: /a -b\nexec-reload: /a\nreload-signal: HUP",
+    "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3\nafter-exit: rests",
     "type: foreground-supervised\nexec-start: /a\nready-grep: ^ready (now|soon)$",
     "type: background-pidfile\nexec-start: /a\npidfile: /run/a",
     "type: background-scripted\nexec-start: /a start\nexec-stop: /a stop",

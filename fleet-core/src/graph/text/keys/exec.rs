@@ -51,7 +51,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::new(
         "after-exit",
-        WITH_ENDS.without(TypeWord::Oneshot),
+        Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
             draft.run().after_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
