@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! unit file ── compile ──> Compiled ┐
-//! unit file ── compile ──> Compiled ┼── link ──> units with edges, refusals, notices
+//! unit file ── compile ──> Compiled ┼── link ──> units with edges, refusals, remarks
 //! unit file ── compile ──> Refusals ┘
 //! ```
 //!
@@ -32,7 +32,7 @@ mod value;
 
 pub use compile::{Compiled, compile};
 pub use link::{Linked, Outside, link};
-pub use refusal::{Cause, Notice, Position, Refusal, Refusals};
+pub use refusal::{Cause, Position, Refusal, Refusals, Remark};
 pub use relation::{Relation, RelationKind};
 pub use site::Site;
 pub use standing::{Standing, standing};

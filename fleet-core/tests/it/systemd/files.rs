@@ -33,8 +33,8 @@ fn read(name: &str, text: &str) -> String {
     match compiled(name, text) {
         Ok(it) => {
             let relations = it.relations.iter().map(|it| format!("{:?} {}", it.kind, it.unit));
-            let notices = it.notices.iter().map(ToString::to_string);
-            let rest: Vec<String> = relations.chain(notices).collect();
+            let remarks = it.remarks.iter().map(ToString::to_string);
+            let rest: Vec<String> = relations.chain(remarks).collect();
             format!("{}\n{}", told(&it.unit), rest.join("\n")).trim_end().to_owned()
         }
         Err(refusals) => refusals.to_string(),
@@ -144,6 +144,6 @@ fn the_example_units_are_honoured_in_full() {
         "web.service" "worker@1.service" "worker@2.service" "worker@3.service"
     ) {
         let read = compiled(name, text).unwrap_or_else(|refusals| panic!("{refusals}"));
-        assert_eq!(read.notices, [], "{name}");
+        assert_eq!(read.remarks, [], "{name}");
     }
 }
