@@ -145,8 +145,9 @@ fn another_user_needs_root() {
 
 #[test]
 fn what_is_passed_over_is_noted() {
-    let text = "[Unit]\nDescription=x\nAfter=b.service\nRequires=c.service\n[Service]\nPrivateTmp=no\n\
-                ExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\nSyslogIdentifier=x\n\
+    let text = "[Unit]\nDescription=x\nAfter=b.service\nRequires=c.service\n[Service]\n\
+                PrivateTmp=no\nExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\n\
+                SyslogIdentifier=x\n\
                 TTYReset=no\n[Install]\nWantedBy=multi-user.target\nAlias=d.service\n\
                 [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(true, "a.service", text).expect("it can be obeyed");

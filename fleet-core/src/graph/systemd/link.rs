@@ -41,10 +41,10 @@ pub struct Linked {
 /// | `Requires=` or `Wants=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` say the same from the other side. A target waits for what
-/// it requires and wants, as with systemd, unless one of both has `DefaultDependencies=no`. Of units
-/// that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and `BindsTo=` of one
-/// that nobody runs make the unit refused.
+/// `Before=`, `RequiredBy=` and `WantedBy=` say the same from the other side. A target waits for
+/// what it requires and wants, as with systemd, unless one of both has `DefaultDependencies=no`. Of
+/// units that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and
+/// `BindsTo=` of one that nobody runs make the unit refused.
 #[must_use]
 pub fn link(compiled: &[Compiled], outside: &Outside) -> Linked {
     let mut linker = Linker::new(compiled, outside);
@@ -58,7 +58,7 @@ pub fn link(compiled: &[Compiled], outside: &Outside) -> Linked {
 }
 
 impl Linked {
-    /// All units that systemd would stop with one, directly or by way of others; not the unit itself.
+    /// All units that systemd would stop with one, directly or by way of others; not itself.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
         let mut found = BTreeSet::new();

@@ -8,8 +8,8 @@
 //!
 //! [`compile`] reads one file by itself. Every option is honoured, known to mean nothing here, or
 //! refused with its place, the reason and what to write instead; [`standing`] tells which, and
-//! [`Site`] what an operator accepts all the same. [`link`] knows all units, and makes edges of what
-//! they say of one another.
+//! [`Site`] what an operator accepts all the same. [`link`] knows all units, and makes edges of
+//! what they say of one another.
 
 mod command;
 mod compile;

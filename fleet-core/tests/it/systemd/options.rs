@@ -180,8 +180,9 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
 
 #[test]
 fn what_systemd_does_not_know_is_refused_with_what_is_near() {
-    let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\nExecStart=/bin/true\n\
-                [Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\nOnBootSec=1\n";
+    let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\n\
+                ExecStart=/bin/true\n[Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\n\
+                OnBootSec=1\n";
     let refusals = compiled("a.service", text).expect_err("it is refused");
     insta::assert_snapshot!(wrapped(&refusals.to_string()), @r"
     a.service:4:1: Service.ExecStrat is no option of systemd in [Service]: write
