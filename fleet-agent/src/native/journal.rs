@@ -1,16 +1,12 @@
 //! Hands the lines of a unit's log to a reader, and goes on as new ones are written.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use rustix::fs::inotify;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 
+use super::changes::Changes;
 use super::log::Log;
-use crate::readable::readable;
 use crate::{Journal, JournalQuery};
 
 /// A longer line is handed over in pieces of this many bytes.
@@ -128,31 +124,6 @@ impl Lines {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         (!line.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
-    }
-}
-
-/// Tells when a file is written.
-struct Changes {
-    descriptor: AsyncFd<OwnedFd>,
-}
-
-impl Changes {
-    fn of(path: &Path) -> io::Result<Self> {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let descriptor = inotify::init(flags)?;
-        inotify::add_watch(&descriptor, path, inotify::WatchFlags::MODIFY)?;
-        Ok(Self { descriptor: readable(descriptor)? })
-    }
-
-    async fn next(&self) -> io::Result<()> {
-        let mut events = [0; 4096];
-        loop {
-            let mut ready = self.descriptor.readable().await?;
-            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut events)?));
-            if let Ok(read) = read {
-                return read.map(drop);
-            }
-        }
     }
 }
 

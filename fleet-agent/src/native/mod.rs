@@ -17,6 +17,7 @@ mod abilities;
 mod abilities_tests;
 mod adopt;
 mod cgroup;
+mod changes;
 mod child;
 mod compile;
 mod drive;

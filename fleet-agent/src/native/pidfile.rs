@@ -2,16 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify;
-use tokio::io::unix::AsyncFd;
+use rustix::fs::inotify::WatchFlags;
 
+use super::changes::Changes;
 use super::life::ProcessId;
 use super::proc::started;
-use crate::readable::readable;
 
 /// The longest file that is read.
 const LONGEST: u64 = 64;
@@ -21,41 +19,32 @@ const LONGEST: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Arrival {
     path: PathBuf,
-    descriptor: AsyncFd<OwnedFd>,
+    changes: Changes,
 }
 
 impl Arrival {
     /// Watches from now on.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let descriptor = inotify::init(flags)?;
-        let arrival = Self { path: path.to_owned(), descriptor: readable(descriptor)? };
+        let arrival = Self { path: path.to_owned(), changes: Changes::new()? };
         arrival.watch()?;
         Ok(arrival)
     }
 
     /// Returns when there is a reason to look again.
     pub(crate) async fn next(&self) -> io::Result<()> {
-        let mut events = [0; 4096];
-        loop {
-            let mut ready = self.descriptor.readable().await?;
-            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut events)?));
-            if let Ok(read) = read {
-                read?;
-                return self.watch();
-            }
-        }
+        self.changes.next().await?;
+        self.watch()
     }
 
     /// Watches the nearest directory that there is by now.
     fn watch(&self) -> io::Result<()> {
-        let events = inotify::WatchFlags::CREATE
-            | inotify::WatchFlags::MOVED_TO
-            | inotify::WatchFlags::CLOSE_WRITE
-            | inotify::WatchFlags::DELETE_SELF;
+        let events = WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::DELETE_SELF;
         for directory in self.path.ancestors().skip(1) {
-            match inotify::add_watch(self.descriptor.get_ref(), directory, events) {
-                Ok(_) => return Ok(()),
+            match self.changes.watch(directory, events) {
+                Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -3,6 +3,7 @@
 mod adoption;
 mod background;
 mod conforms;
+mod crash;
 mod helper;
 mod lifecycle;
 mod output;

@@ -166,6 +166,13 @@ impl Bench {
         self.manager.journal(&name(unit), query).await.expect("it has a journal")
     }
 
+    /// The processes that carry a unit's name as `UNIT` in their environment.
+    pub(crate) fn processes_of(&self, unit: &str) -> Vec<u32> {
+        let all = self.directory.processes().into_iter();
+        let named = processes_with(&format!("UNIT={unit}"));
+        all.filter(|pid| named.contains(pid)).collect()
+    }
+
     /// Ends everything, and sees that nothing is left.
     pub(crate) async fn clean_up(self) {
         self.manager.shutdown().await.expect("all units stop");
@@ -228,6 +235,16 @@ impl Dead {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.0.path().join(name)
+    }
+
+    /// What the machine's units are known by in their environment.
+    pub(crate) fn mark(&self) -> String {
+        self.directory.0.path().display().to_string()
+    }
+
+    /// The processes of its units.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.directory.processes()
     }
 }
 

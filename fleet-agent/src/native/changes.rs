@@ -1,0 +1,48 @@
+//! What the kernel tells of changes to files.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::inotify::{self, WatchFlags};
+use tokio::io::unix::AsyncFd;
+
+use crate::readable::readable;
+
+/// Tells when something happens to files or directories.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    descriptor: AsyncFd<OwnedFd>,
+}
+
+impl Changes {
+    /// Tells of nothing yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        Ok(Self { descriptor: readable(inotify::init(flags)?)? })
+    }
+
+    /// Tells when that file is written.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let changes = Self::new()?;
+        changes.watch(path, WatchFlags::MODIFY)?;
+        Ok(changes)
+    }
+
+    /// From now on tells of these events at that path, too.
+    pub(crate) fn watch(&self, path: &Path, events: WatchFlags) -> rustix::io::Result<()> {
+        inotify::add_watch(self.descriptor.get_ref(), path, events).map(drop)
+    }
+
+    /// Returns when something has happened. May be dropped at any time.
+    pub(crate) async fn next(&self) -> io::Result<()> {
+        let mut events = [0; 4096];
+        loop {
+            let mut ready = self.descriptor.readable().await?;
+            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut events)?));
+            if let Ok(read) = read {
+                return read.map(drop);
+            }
+        }
+    }
+}
