@@ -13,8 +13,8 @@ const CONDITION: &str = "is not possible: the native supervisor checks no condit
                          option out, or make the check in an ExecStartPre= command";
 const LIMIT: &str = "is not possible: the native supervisor sets no limits: take it out, or begin \
                      the command with prlimit";
-const NICE: &str = "is not possible: the native supervisor leaves that as it is: take it out, or begin \
-                    the command with nice";
+const NICE: &str = "is not possible: the native supervisor leaves that as it is: take it out, or \
+                    begin the command with nice";
 const RESOURCE: &str = "is not possible: the native supervisor keeps processes to no limits of \
                         control groups: take it out, or run the unit under systemd";
 const TAKE_OUT: &str = "is not possible: the native supervisor does not do this: take it out, or \
