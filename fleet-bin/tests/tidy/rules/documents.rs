@@ -65,9 +65,11 @@ fn terms() -> Vec<Term> {
     rows.collect()
 }
 
-/// Whether the list of what is public in some crate has this name.
+/// Whether a list of what is public, in some crate or in the model of the init, has this name.
 fn is_public(name: &str) -> bool {
-    let mut roots = rust_files().iter().filter(|file| file.path.ends_with("/src/lib.rs"));
+    let is_list =
+        |path: &str| ["/src/lib.rs", "/src/graph/mod.rs"].iter().any(|it| path.ends_with(it));
+    let mut roots = rust_files().iter().filter(|file| is_list(&file.path));
     roots.any(|file| mentions(file.source.code(), name))
 }
 

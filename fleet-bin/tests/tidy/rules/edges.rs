@@ -34,6 +34,7 @@ const ROOMS: [Room; 8] = [
         outside: Outside::Only(&[
             "glob",
             "immutable-chunkmap",
+            "proptest?",
             "regex-syntax",
             "strsim",
             "thiserror",

@@ -12,8 +12,6 @@ pub(super) struct Face {
     pub(super) failed: bool,
     pub(super) ended: bool,
     pub(super) stopping: bool,
-    /// It is starting, up or stopping.
-    pub(super) busy: bool,
     pub(super) must_stop: bool,
     pub(super) doomed: bool,
     pub(super) degraded: bool,
@@ -78,18 +76,13 @@ impl Face {
     }
 
     /// All that those go by that it depends on.
-    pub(super) fn presence(self) -> (bool, bool, bool) {
-        (self.busy, self.stopping, self.must_stop)
+    pub(super) fn presence(self) -> (bool, bool) {
+        (self.stopping, self.must_stop)
     }
 
-    /// Whether, as a dependent, it has to be gone before its dependency stops.
+    /// Whether, as a dependent, it has to be gone before its dependency stops. A hard dependent has
+    /// to whatever it does; but one that is starting or up must stop, too, if its dependency must.
     pub(super) fn blocks(self, kind: EdgeKind) -> bool {
-        match kind {
-            EdgeKind::DependsOn => self.busy,
-            EdgeKind::DependsMs | EdgeKind::WaitsFor | EdgeKind::After => {
-                self.must_stop || self.stopping
-            }
-            EdgeKind::Pulls => false,
-        }
+        kind.orders() && (self.must_stop || self.stopping)
     }
 }

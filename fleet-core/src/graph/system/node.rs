@@ -98,7 +98,6 @@ impl Node {
             failed: phase == Phase::Failed,
             ended: phase == Phase::Ended,
             stopping: phase == Phase::Stopping,
-            busy: phase.is_busy(),
             must_stop: stoppable && (!self.needed || self.redefined || self.is_lost()),
             doomed: self.needed && phase == Phase::Off && dooming,
             degraded: active && (self.counts.degrades > 0 || self.missing.any),

@@ -107,6 +107,22 @@ fn who_waits_for_a_unit_that_cannot_start_goes_on() {
     assert_eq!(story.shown("c"), "Active(Running)");
 }
 
+/// A unit that is up and about to go is no reason to start: who waits for it would see it go at
+/// once.
+#[test]
+fn who_waits_for_a_unit_that_is_about_to_go_waits_for_its_return() {
+    let mut story = Story::new("a notified\nb notified on:a\nw notified wf:a", "b");
+    story.plan();
+    story.ready("a");
+    story.ready("b");
+    assert!(story.system.renew(&target("a")));
+    assert_eq!(story.plan(), "stop b: it depends on a, which is lost");
+    assert_eq!(story.goal("b", &["w"]), "");
+    assert_eq!(story.gone("b"), "stop a: it is to be started anew");
+    assert_eq!(story.gone("a"), "start a");
+    assert_eq!(story.ready("a"), "start b; start w");
+}
+
 /// One that is tried again without delay is seen to have failed all the same.
 #[test]
 fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {

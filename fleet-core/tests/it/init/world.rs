@@ -207,6 +207,7 @@ impl World {
             self.live.remove(name);
         }
         let (before, after) = (&before.units[name], &after.units[name]);
+        assert_eq!(before.incarnation, Some(incarnation), "{name} heeds another start");
         let reason = match &after.ending {
             Some(Ending::Failed(cause)) => StopReason::Failed(*cause),
             Some(Ending::Well) => StopReason::Ended,
@@ -346,7 +347,11 @@ impl World {
                 Order::Kill | Order::Reload => {}
             }
         }
+        let well = |name: &Name| twin.active(name) && !twin.lacks(name, &EdgeKind::ALL);
+        let all_well = self.mask.is_empty() && twin.needed.iter().all(well);
         for name in twin.units.keys() {
+            let of_needed = twin.needed.contains(name);
+            assert!(!(all_well && of_needed && twin.degraded(name)), "{name} for no reason");
             let shown = self.system.state(name).expect("it is there");
             assert_eq!(shown.degraded, twin.degraded(name), "{name} degraded");
             assert_eq!(shown.needed, twin.needed.contains(name), "{name} needed");
