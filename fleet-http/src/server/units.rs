@@ -6,12 +6,14 @@ use std::iter::Peekable;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use fleet_core::{Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::trial::trial;
 use crate::wire::{self, Restarted, Unit, UnitPage};
 
 /// `GET /units`
@@ -40,15 +42,23 @@ pub(super) async fn get(
     Ok(Json(wire::broken_unit(&name, fault)))
 }
 
-/// `DELETE /units/<name>`
+/// `DELETE /units/<name>`. With `dryRun=1` nothing is destroyed, and 200 tells what would be done.
 pub(super) async fn delete(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<StatusCode, Failure> {
+    params: Params,
+) -> Result<Response, Failure> {
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    if params.flag("dryRun")? {
+        let known = api.view()?;
+        if known.unit(name.as_str()).is_none() && known.fault(name.as_str()).is_none() {
+            return Err(Failure::no_unit());
+        }
+        return trial(&known, |after| after.remove_unit(name.as_str())).await;
+    }
     let revision = api.registry.destroy(&name, &api.mirror).await?;
     api.settle(revision).await;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /units/<name>/restart`
