@@ -10,7 +10,7 @@ pub use prometheus_client;
 
 pub use client::{
     Client, ClientError, Endpoint, EndpointError, EventOptions, Events, ExportBytes, JournalLines,
-    JournalOptions, PutOutcome, StateFilter, UnitUpload,
+    JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload,
 };
 pub use server::{
     Api, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,

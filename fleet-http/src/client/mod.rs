@@ -6,6 +6,7 @@ mod endpoint;
 mod error;
 mod events;
 mod export;
+mod filter;
 mod journal;
 mod machines;
 mod plans;
@@ -32,6 +33,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
+pub use filter::UnitFilter;
 pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
@@ -149,6 +151,16 @@ impl Client {
     pub async fn units(&self) -> Result<Vec<Unit>, ClientError> {
         let split = |page: UnitPage| (page.units, page.next_page_token);
         self.list("units", &Query::new(), split).await
+    }
+
+    /// The units that match the filter, in order of their names, of one revision.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn units_that(&self, filter: &UnitFilter) -> Result<Vec<Unit>, ClientError> {
+        let split = |page: UnitPage| (page.units, page.next_page_token);
+        self.list("units", &filter.query(), split).await
     }
 
     /// The unit of that name with its source; `None` if there is none.

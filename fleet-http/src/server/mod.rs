@@ -12,6 +12,7 @@ mod explain;
 mod export;
 mod extract;
 mod failure;
+mod filters;
 mod gauges;
 mod health;
 mod host;

@@ -13,17 +13,22 @@ use fleet_unitfile::UnitName;
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::filters::UnitFilter;
 use super::trial::trial;
 use crate::wire::{self, Restarted, Unit, UnitPage};
 
-/// `GET /units`
+/// `GET /units`, with the filters `machineID`, `desiredState`, `currentState` and `template`.
+///
+/// The filters are no part of a page token: who lists on repeats them.
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
 ) -> Result<Json<UnitPage>, Failure> {
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
-    let (entries, next_page_token) = api.page(&listing, entries(snapshot));
+    let filter = UnitFilter::read(&params)?;
+    let wanted = entries(snapshot).filter(|entry| entry.is_wanted(&filter, snapshot));
+    let (entries, next_page_token) = api.page(&listing, wanted);
     let units = entries.into_iter().map(|entry| entry.show(snapshot)).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
@@ -89,6 +94,13 @@ enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    fn is_wanted(&self, filter: &UnitFilter, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Unit(unit) => filter.wants(snapshot, unit),
+            Self::Broken(name, _) => filter.wants_broken(name),
+        }
+    }
+
     fn show(&self, snapshot: &Snapshot) -> Unit {
         match self {
             Self::Unit(unit) => wire::unit(snapshot, unit),

@@ -6,6 +6,7 @@ mod discovery;
 mod document;
 mod events;
 mod export;
+mod filters;
 mod harness;
 mod http;
 mod intents;
