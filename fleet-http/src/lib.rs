@@ -5,13 +5,16 @@ mod duplex;
 mod server;
 pub mod wire;
 
+/// The library in whose types [`Metrics`] are.
+pub use prometheus_client;
+
 pub use client::{
     Client, ClientError, Endpoint, EndpointError, EventOptions, Events, ExportBytes, JournalLines,
-    JournalOptions, PutOutcome, StateFilter, UnitUpload,
+    JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload,
 };
 pub use server::{
     Api, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,
-    ListenParseError, Listener, serve, serve_within,
+    ListenParseError, Listener, Metrics, serve, serve_within,
 };
 
 /// The header that says how many seconds ago a server lost sight of its store. It is on each answer

@@ -9,7 +9,7 @@ use fleet_agent::{
     Pulse, ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::{Strictness, Timestamp};
-use fleet_http::{Api, Listener, serve};
+use fleet_http::{Api, Limits, Listener, Metrics, serve_within};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 use fleet_store::{
@@ -66,7 +66,10 @@ impl Wiring {
     /// Starts everything. When this fails, what was begun is dropped again, and units that ran
     /// before run on.
     pub(crate) async fn start(self) -> Result<Running, StartError> {
+        let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;
+        let store = metrics.measured(registry.store().clone());
+        let registry = Registry::new(store, registry.layout().prefix());
         identity::settle_lineage(&registry).await?;
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
@@ -81,7 +84,7 @@ impl Wiring {
             shutdown: trigger,
         };
         self.start_engine(&mut running, &shutdown);
-        self.serve(&mut running, &shutdown);
+        self.serve(&mut running, &shutdown, metrics);
         Ok(running)
     }
 
@@ -145,25 +148,38 @@ impl Wiring {
         running.loops.spawn(engine);
     }
 
-    fn serve(self, running: &mut Running, shutdown: &Shutdown) {
+    fn serve(self, running: &mut Running, shutdown: &Shutdown, metrics: Metrics) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
         let managers = ids.zip(running.managers.iter().map(Manager::shared));
         let api = Api {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
             journals: Arc::new(LocalJournals::new(managers, shutdown.clone())),
+            metrics,
             page_size: self.token_limit,
             strictness: self.strictness,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let router = api.router();
+        let limits = limits(self.listeners.len());
         for listener in self.listeners {
             let (router, mut shutdown) = (router.clone(), shutdown.clone());
             let done = async move { shutdown.wait().await };
-            let serving = running.pulse.watch(&Beat::new("api"), serve(listener, router, done));
+            let serving = serve_within(listener, router, limits, done);
+            let serving = running.pulse.watch(&Beat::new("api"), serving);
             running.loops.spawn(serving);
         }
     }
+}
+
+/// What clients may take. Connections take at most half of the files that this process may open:
+/// the rest is for the store, for units and their logs.
+fn limits(listeners: usize) -> Limits {
+    let limits = Limits::default();
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let half = files.and_then(|files| usize::try_from(files / 2).ok());
+    let most = half.map_or(limits.connections, |half| half / listeners.max(1));
+    Limits { connections: limits.connections.min(most), ..limits }
 }
 
 /// A machine's service manager.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_core::{MachineId, Snapshot, Strictness};
 use fleet_http::{
-    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, serve,
+    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, Metrics,
+    serve,
 };
 use fleet_store::{Key, Layout, MemoryStore, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
@@ -40,6 +41,7 @@ impl Cluster {
             registry: registry.clone(),
             mirror: mirror.clone(),
             journals: Arc::new(Shelf),
+            metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "1.2.3".to_owned(),

@@ -98,7 +98,7 @@ impl Caller {
         path: &str,
         header: Option<(HeaderName, HeaderValue)>,
         entity: &impl Entity,
-    ) -> Result<StatusCode, ClientError> {
+    ) -> Result<(StatusCode, Bytes), ClientError> {
         let body =
             serde_json::to_vec(entity).expect("wire types hold nothing but text and numbers");
         let mut request = self.request(method, &format!("/fleet/v1/{path}"), body.into())?;
@@ -106,7 +106,7 @@ impl Caller {
         request.headers_mut().insert(CONTENT_TYPE, json);
         request.headers_mut().extend(header);
         let sent = async { self.whole(self.call(request).await?).await };
-        self.within(sent).await.map(|(status, _)| status)
+        self.within(sent).await
     }
 
     /// Sends a request without a body.

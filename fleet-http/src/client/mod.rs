@@ -6,8 +6,10 @@ mod endpoint;
 mod error;
 mod events;
 mod export;
+mod filter;
 mod journal;
 mod machines;
+mod plans;
 mod query;
 
 use std::time::Duration;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use fleet_core::{Generation, TargetState};
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
-use hyper::header::{HeaderValue, IF_NONE_MATCH};
+use hyper::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +33,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
+pub use filter::UnitFilter;
 pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
@@ -52,6 +55,21 @@ pub struct UnitUpload {
     pub desired: Option<TargetState>,
     /// Whether a unit that is there has to stay as it is.
     pub create_only: bool,
+}
+
+impl UnitUpload {
+    fn entity(&self) -> PutUnit {
+        let (source, source_base64) = match self.file.source_str() {
+            Some(text) => (Some(text.to_owned()), None),
+            None => (None, Some(base64_of(self.file.source()))),
+        };
+        let desired_state = self.desired.map(|desired| desired.to_string());
+        PutUnit { desired_state, source, source_base64, ..PutUnit::default() }
+    }
+
+    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.create_only.then_some((IF_NONE_MATCH, HeaderValue::from_static("*")))
+    }
 }
 
 /// What came of sending a unit.
@@ -135,6 +153,16 @@ impl Client {
         self.list("units", &Query::new(), split).await
     }
 
+    /// The units that match the filter, in order of their names, of one revision.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn units_that(&self, filter: &UnitFilter) -> Result<Vec<Unit>, ClientError> {
+        let split = |page: UnitPage| (page.units, page.next_page_token);
+        self.list("units", &filter.query(), split).await
+    }
+
     /// The unit of that name with its source; `None` if there is none.
     ///
     /// # Errors
@@ -154,17 +182,9 @@ impl Client {
         name: &UnitName,
         upload: &UnitUpload,
     ) -> Result<PutOutcome, ClientError> {
-        let (source, source_base64) = match upload.file.source_str() {
-            Some(text) => (Some(text.to_owned()), None),
-            None => (None, Some(base64_of(upload.file.source()))),
-        };
-        let desired_state = upload.desired.map(|desired| desired.to_string());
-        let entity = PutUnit { desired_state, source, source_base64, ..PutUnit::default() };
-        let create_only = (IF_NONE_MATCH, HeaderValue::from_static("*"));
-        let headers = upload.create_only.then_some(create_only);
-        let path = unit_path(name);
-        match self.caller.send(Method::PUT, &path, headers, &entity).await {
-            Ok(StatusCode::CREATED) => Ok(PutOutcome::Created),
+        let (entity, header) = (upload.entity(), upload.header());
+        match self.caller.send(Method::PUT, &unit_path(name), header, &entity).await {
+            Ok((StatusCode::CREATED, _)) => Ok(PutOutcome::Created),
             Ok(_) => Ok(PutOutcome::Changed),
             Err(ClientError::Api { status: 412, .. }) => Ok(PutOutcome::Exists),
             Err(error) => Err(error),

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::hub::Hub;
 use super::journals::Journals;
 use super::listings::Listings;
+use super::metrics::Metrics;
 use super::page::Token;
 
 /// How long a write waits until reads on this server see it.
@@ -29,6 +30,8 @@ pub struct Api {
     pub mirror: Mirror,
     /// Where log lines come from.
     pub journals: Arc<dyn Journals>,
+    /// What is counted, for `GET /metrics`.
+    pub metrics: Metrics,
     /// How many items a page of a list has; zero is read as one.
     pub page_size: u16,
     /// What to do about unit files that the old program would have passed over in silence.

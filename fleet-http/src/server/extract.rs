@@ -44,6 +44,15 @@ impl Params {
         self.first(name).filter(|value| !value.is_empty())
     }
 
+    /// A flag that is off unless it is given.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.first(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("" | "1" | "true") => Ok(true),
+            Some(other) => Err(Failure::bad(format!("{name} cannot be {other:?}: write 1 or 0"))),
+        }
+    }
+
     /// The values of that parameter.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())

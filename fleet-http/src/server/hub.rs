@@ -35,6 +35,11 @@ impl Hub {
         Self(Arc::new(Inner { mirror: mirror.clone(), tell, task: OnceLock::new() }))
     }
 
+    /// How many follow.
+    pub(super) fn followers(&self) -> usize {
+        self.0.tell.receiver_count()
+    }
+
     /// All batches from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Batch>> {
         let follower = self.0.tell.subscribe();

@@ -9,6 +9,7 @@ use super::api::Shared;
 use super::drain_report::drain_report;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::planning::planned;
 use crate::wire::DrainReport;
 
 /// `POST /machines/<id>/cordon`: also ends a drain, so that who is left there stays.
@@ -36,7 +37,7 @@ pub(super) async fn drain(
     Name(id): Name,
     params: Params,
 ) -> Result<Json<DrainReport>, Failure> {
-    let (keep_up, is_dry) = (number(&params, "keepUp")?, flag(&params, "dryRun")?);
+    let (keep_up, is_dry) = (number(&params, "keepUp")?, params.flag("dryRun")?);
     let snapshot = api.view()?;
     let intent = Intent::Drained { keep_up };
     let machine = present(&snapshot, &id)?.clone().with_intent(intent);
@@ -79,18 +80,12 @@ async fn intend(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A plan of a whole cluster takes its time, so it is made where it holds no other request up.
 async fn report(
     snapshot: Snapshot,
     id: MachineId,
     keep_up: u32,
 ) -> Result<Json<DrainReport>, Failure> {
-    let planning = move || drain_report(&snapshot, &id, keep_up);
-    let report = tokio::task::spawn_blocking(planning).await;
-    let failed = |error| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the planning broke off: {error}"))
-    };
-    report.map(Json).map_err(failed)
+    planned(move || drain_report(&snapshot, &id, keep_up)).await.map(Json)
 }
 
 /// A number that is zero unless it is given.
@@ -98,13 +93,4 @@ fn number(params: &Params, name: &str) -> Result<u32, Failure> {
     let Some(text) = params.given(name) else { return Ok(0) };
     let bad = |_| Failure::bad(format!("{name} cannot be {text:?}: write a number such as 2"));
     text.parse().map_err(bad)
-}
-
-/// A flag that is off unless it is given.
-fn flag(params: &Params, name: &str) -> Result<bool, Failure> {
-    match params.first(name) {
-        None | Some("0" | "false") => Ok(false),
-        Some("" | "1" | "true") => Ok(true),
-        Some(other) => Err(Failure::bad(format!("{name} cannot be {other:?}: write 1 or 0"))),
-    }
 }

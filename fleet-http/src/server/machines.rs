@@ -7,16 +7,19 @@ use axum::http::StatusCode;
 use super::api::Shared;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
+use super::filters::MachineFilter;
 use super::intents::present;
 use crate::wire::{self, Machine, MachinePage, decode_patch};
 
-/// `GET /machines`
+/// `GET /machines`, with the filter `metadata=KEY=VALUE` or `metadata=KEY`, which may be repeated.
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
 ) -> Result<Json<MachinePage>, Failure> {
     let listing = api.listing(&params)?;
-    let (page, next_page_token) = api.page(&listing, listing.snapshot.machines());
+    let filter = MachineFilter::read(&params);
+    let wanted = listing.snapshot.machines().filter(|machine| filter.wants(machine));
+    let (page, next_page_token) = api.page(&listing, wanted);
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
 }

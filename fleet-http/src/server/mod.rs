@@ -1,15 +1,19 @@
 //! The server: what it needs, where it listens, and how it answers.
 
 mod api;
+mod clock;
 mod compression;
 mod connection;
 mod discovery;
 mod drain_report;
 mod event_stream;
 mod events;
+mod explain;
 mod export;
 mod extract;
 mod failure;
+mod filters;
+mod gauges;
 mod health;
 mod host;
 mod hub;
@@ -23,12 +27,16 @@ mod listen;
 mod listener;
 mod listings;
 mod machines;
+mod measured;
+mod metrics;
 mod page;
 mod patient;
 mod pause;
+mod planning;
 mod put;
 mod router;
 mod states;
+mod trial;
 mod units;
 mod validate;
 
@@ -38,3 +46,4 @@ pub use journals::{JournalError, JournalQuery, JournalStream, Journals};
 pub use limits::Limits;
 pub use listen::{Listen, ListenParseError};
 pub use listener::{ListenError, Listener};
+pub use metrics::Metrics;

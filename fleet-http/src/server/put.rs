@@ -3,74 +3,119 @@
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
-use fleet_core::TargetState;
+use axum::response::{IntoResponse, Response};
+use fleet_core::{Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, NewUnit, RegistryError};
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
-use super::extract::{Name, read_body};
+use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
+use super::trial::trial;
 use super::validate::{self, Sent};
 use crate::wire::{PutUnit, decode_put};
 
 /// `PUT /units/<name>`
 ///
-/// 201 when the unit was created or its content replaced, 204 when its desired state was set.
+/// 201 when the unit was created or its content replaced, 204 when its desired state was set. With
+/// `dryRun=1` nothing is, and 200 tells what would be done.
 pub(super) async fn put(
     State(api): State<Shared>,
     Name(name): Name,
+    params: Params,
     request: Request,
-) -> Result<StatusCode, Failure> {
+) -> Result<Response, Failure> {
+    let is_dry = params.flag("dryRun")?;
     let (head, body) = request.into_parts();
     check_content_type(&head.headers)?;
     let create_only = create_only(&head.headers)?;
     let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad)?;
     let name = agreed_name(&name, &entity)?;
     let desired = desired_state(&name, &entity)?;
-    match validate::unit_file(&entity)? {
-        None => change_state(&api, &name, desired, create_only).await,
-        Some(sent) => put_file(&api, name, sent, desired, create_only).await,
+    let wish = match validate::unit_file(&entity)? {
+        None => change_state(&api, name, desired, create_only)?,
+        Some(sent) => put_file(&api, name, sent, desired, create_only)?,
+    };
+    if is_dry { wish.try_out(&*api.view()?).await } else { wish.carry_out(&api).await }
+}
+
+/// What is to be written, all checks passed.
+enum Wish {
+    /// The desired state of a unit that is there.
+    State(UnitName, TargetState),
+    /// A unit with its file, which is the one that it has already where `same`.
+    File { unit: Box<Unit>, expect: ExpectUnit, same: bool },
+}
+
+impl Wish {
+    async fn carry_out(self, api: &Shared) -> Result<Response, Failure> {
+        let (revision, status) = match self {
+            Self::State(name, desired) => {
+                let snapshot = api.view()?;
+                let set = match snapshot.unit(name.as_str()) {
+                    Some(unit) => api.registry.set_desired_of(unit, desired).await,
+                    None => api.registry.set_desired(&name, desired).await,
+                };
+                let revision = set.map_err(|error| match error {
+                    RegistryError::NotFound { .. } => nothing_to_create(),
+                    error => error.into(),
+                })?;
+                (revision, StatusCode::NO_CONTENT)
+            }
+            Self::File { unit, expect, same } => {
+                let Unit { name, file, desired, .. } = *unit;
+                let new = NewUnit { name, file, desired };
+                let revision = api.registry.put_unit(new, expect).await?;
+                (revision, if same { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
+            }
+        };
+        api.settle(revision).await;
+        Ok(status.into_response())
+    }
+
+    async fn try_out(self, known: &Snapshot) -> Result<Response, Failure> {
+        let unit = match self {
+            Self::State(name, desired) => {
+                let known = known.unit(name.as_str()).ok_or_else(|| {
+                    Failure::conflict("nobody knows what it asks for: send its unit file again")
+                })?;
+                Unit { desired, ..Unit::clone(known) }
+            }
+            Self::File { unit, .. } => *unit,
+        };
+        trial(known, |after| after.put_unit(unit)).await
     }
 }
 
 /// A request without a unit file changes the state of a unit that is there.
-async fn change_state(
+fn change_state(
     api: &Shared,
-    name: &UnitName,
+    name: UnitName,
     desired: Option<TargetState>,
     create_only: bool,
-) -> Result<StatusCode, Failure> {
+) -> Result<Wish, Failure> {
     let snapshot = api.view()?;
-    let unit = snapshot.unit(name.as_str());
-    let known = unit.is_some() || snapshot.fault(name.as_str()).is_some();
+    let known = snapshot.unit(name.as_str()).is_some() || snapshot.fault(name.as_str()).is_some();
     if create_only {
         return Err(if known { Failure::taken() } else { nothing_to_create() });
     }
-    let Some(desired) = desired else {
-        return Err(if known { no_state() } else { nothing_to_create() });
-    };
-    let set = match unit {
-        Some(unit) => api.registry.set_desired_of(unit, desired).await,
-        None => api.registry.set_desired(name, desired).await,
-    };
-    match set {
-        Ok(revision) => api.settle(revision).await,
-        Err(RegistryError::NotFound { .. }) => return Err(nothing_to_create()),
-        Err(error) => return Err(error.into()),
+    match desired {
+        Some(desired) => Ok(Wish::State(name, desired)),
+        None if known => Err(no_state()),
+        None => Err(nothing_to_create()),
     }
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// A request with a unit file creates or replaces, unless the unit has this content already.
-async fn put_file(
+fn put_file(
     api: &Shared,
     name: UnitName,
     sent: Sent,
     desired: Option<TargetState>,
     create_only: bool,
-) -> Result<StatusCode, Failure> {
+) -> Result<Wish, Failure> {
     let snapshot = api.view()?;
-    let unit = validate::unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
+    let mut unit = validate::unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
         return Err(Failure::taken());
@@ -80,12 +125,11 @@ async fn put_file(
         return Err(no_state());
     }
     // What is known here may be older than the store, so even the same content is stored again.
-    let file = same.map_or(unit.file, |known| known.file.clone());
+    if let Some(known) = same {
+        unit.file = known.file.clone();
+    }
     let expect = if create_only { ExpectUnit::Absent } else { ExpectUnit::Any };
-    let new = NewUnit { name, file, desired: unit.desired };
-    let revision = api.registry.put_unit(new, expect).await?;
-    api.settle(revision).await;
-    Ok(if same.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
+    Ok(Wish::File { unit: unit.into(), expect, same: same.is_some() })
 }
 
 fn nothing_to_create() -> Failure {

@@ -1,7 +1,7 @@
 //! Which method on which path is answered by whom.
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
@@ -10,10 +10,12 @@ use axum::routing::{MethodRouter, get, patch, post, put};
 use fleet_store::MirrorStatus;
 
 use super::api::Shared;
+use super::clock::Stopwatch;
 use super::failure::Failure;
 use super::limits::Door;
 use super::{
-    discovery, events, export, health, host, import, intents, journal, machines, put, states, units,
+    discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
+    put, states, units,
 };
 use crate::BEHIND;
 
@@ -27,6 +29,7 @@ pub(super) fn router(api: Shared) -> Router {
     let root = Router::new()
         .route("/", nothing())
         .route("/healthz", only_get(get(health::alive)))
+        .route("/metrics", only_get(get(gauges::metrics)))
         .route("/readyz", only_get(get(health::ready)));
     PREFIXES
         .into_iter()
@@ -50,6 +53,7 @@ fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
                 "only GET, PUT and DELETE supported against this resource",
             ),
         )
+        .route(&at("/units/{name}/explain"), only_get(get(explain::explain)))
         .route(&at("/units/{name}/restart"), only_post(post(units::restart)))
         .route(&at("/units/{name}/journal"), only_get(get(journal::journal)))
         .route(&at("/state"), only_get(get(states::list)))
@@ -182,12 +186,16 @@ async fn frame(
     request: Request,
     next: Next,
 ) -> Response {
+    let watch = Stopwatch::start();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let route = route(&request);
     let mut response = match unwelcome(&request) {
         Some(failure) => failure.into_response(),
         None => next.run(request).await,
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
+    let status = response.status().as_u16();
+    api.metrics.request(&route, known(&method), status, watch.elapsed());
     response.headers_mut().insert(SERVER, server);
     if let MirrorStatus::Behind { lasting } = api.mirror.status()
         && lasting.as_secs() > 0
@@ -195,6 +203,22 @@ async fn frame(
         response.headers_mut().insert(BEHIND, lasting.as_secs().into());
     }
     response
+}
+
+/// The pattern of the path, of which there are few, by the name that it has today.
+fn route(request: &Request) -> String {
+    let pattern = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
+    let [today, before] = PREFIXES;
+    match pattern.strip_prefix(before) {
+        Some(rest) => format!("{today}{rest}"),
+        None => pattern.to_owned(),
+    }
+}
+
+/// The method, if it is one that anything here answers.
+fn known(method: &Method) -> &'static str {
+    let methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+    methods.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 /// Why a request is not even looked at, if it is not.

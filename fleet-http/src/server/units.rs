@@ -6,22 +6,29 @@ use std::iter::Peekable;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use fleet_core::{Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::filters::UnitFilter;
+use super::trial::trial;
 use crate::wire::{self, Restarted, Unit, UnitPage};
 
-/// `GET /units`
+/// `GET /units`, with the filters `machineID`, `desiredState`, `currentState` and `template`.
+///
+/// The filters are no part of a page token: who lists on repeats them.
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
 ) -> Result<Json<UnitPage>, Failure> {
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
-    let (entries, next_page_token) = api.page(&listing, entries(snapshot));
+    let filter = UnitFilter::read(&params)?;
+    let wanted = entries(snapshot).filter(|entry| entry.is_wanted(&filter, snapshot));
+    let (entries, next_page_token) = api.page(&listing, wanted);
     let units = entries.into_iter().map(|entry| dated(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
@@ -40,15 +47,23 @@ pub(super) async fn get(
     Ok(Json(wire::broken_unit(&name, fault)))
 }
 
-/// `DELETE /units/<name>`
+/// `DELETE /units/<name>`. With `dryRun=1` nothing is destroyed, and 200 tells what would be done.
 pub(super) async fn delete(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<StatusCode, Failure> {
+    params: Params,
+) -> Result<Response, Failure> {
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    if params.flag("dryRun")? {
+        let known = api.view()?;
+        if known.unit(name.as_str()).is_none() && known.fault(name.as_str()).is_none() {
+            return Err(Failure::no_unit());
+        }
+        return trial(&known, |after| after.remove_unit(name.as_str())).await;
+    }
     let revision = api.registry.destroy(&name, &api.mirror).await?;
     api.settle(revision).await;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /units/<name>/restart`
@@ -88,6 +103,13 @@ enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    fn is_wanted(&self, filter: &UnitFilter, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Unit(unit) => filter.wants(snapshot, unit),
+            Self::Broken(name, _) => filter.wants_broken(name),
+        }
+    }
+
     fn show(&self, snapshot: &Snapshot) -> Unit {
         match self {
             Self::Unit(unit) => wire::unit(snapshot, unit),

@@ -128,7 +128,8 @@ fn option(option: fleet_unitfile::OptionView<'_>) -> UnitOption {
     }
 }
 
-fn reason_detail(reason: &Reason) -> ReasonDetail {
+/// Why a unit has no machine, for programs.
+pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
     let of_kind = |kind: &str| ReasonDetail { kind: kind.to_owned(), ..ReasonDetail::default() };
     match reason {
         Reason::NoMachines => of_kind("noMachines"),

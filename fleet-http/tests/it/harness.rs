@@ -10,7 +10,7 @@ use fleet_core::{
 };
 use fleet_http::{
     Api, Client, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, Listener,
-    serve_within,
+    Metrics, serve_within,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -95,6 +95,7 @@ impl Server {
             registry: registry.clone(),
             mirror: mirror.clone(),
             journals: Arc::new(Shelf),
+            metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "1.2.3".to_owned(),

@@ -1,0 +1,49 @@
+//! Asking what every machine says to a unit, and what a write would lead to.
+
+use fleet_unitfile::UnitName;
+use hyper::Method;
+
+use super::query::Query;
+use super::{Client, ClientError, UnitUpload, found, unit_path};
+use crate::wire::{Explanation, Plan};
+
+impl Client {
+    /// What every machine says to a unit; `None` if there is no such unit.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 409 when the stored unit cannot be understood.
+    pub async fn explain(&self, name: &UnitName) -> Result<Option<Explanation>, ClientError> {
+        let path = format!("{}/explain", unit_path(name));
+        found(self.caller.get(&path, &Query::new()).await)
+    }
+
+    /// What [`put_unit`](Self::put_unit) would lead to. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 and details when the unit file is not acceptable, 412
+    /// when the unit exists and was only to be created.
+    pub async fn try_put_unit(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+    ) -> Result<Plan, ClientError> {
+        let path = format!("{}?dryRun=1", unit_path(name));
+        let (entity, header) = (upload.entity(), upload.header());
+        let (_, body) = self.caller.send(Method::PUT, &path, header, &entity).await?;
+        self.caller.decode(&body)
+    }
+
+    /// What [`destroy`](Self::destroy) would lead to; `None` if there is no such unit. Nothing is
+    /// changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn try_destroy(&self, name: &UnitName) -> Result<Option<Plan>, ClientError> {
+        let path = format!("{}?dryRun=1", unit_path(name));
+        let body = found(self.caller.send_empty(Method::DELETE, &path).await)?;
+        body.map(|body| self.caller.decode(&body)).transpose()
+    }
+}

@@ -1,0 +1,25 @@
+//! `GET /units/<name>/explain`: what every machine says to a unit.
+
+use axum::Json;
+use axum::extract::State;
+use fleet_unitfile::UnitName;
+
+use super::api::Shared;
+use super::extract::Name;
+use super::failure::Failure;
+use super::planning::planned;
+use crate::wire::{self, Explanation};
+
+/// `GET /units/<name>/explain`: as the state of the cluster is, and not as the engine last saw it.
+pub(super) async fn explain(
+    State(api): State<Shared>,
+    Name(name): Name,
+) -> Result<Json<Explanation>, Failure> {
+    let snapshot = api.view()?;
+    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    if let Some(fault) = snapshot.fault(name.as_str()) {
+        return Err(Failure::conflict(format!("{name} cannot be explained: {}", fault.message)));
+    }
+    let explained = planned(move || fleet_scheduler::explain(&snapshot, &name)).await?;
+    explained.map(|told| Json(wire::explanation(&told))).ok_or_else(Failure::no_unit)
+}

@@ -1,0 +1,61 @@
+//! A store whose calls are counted and measured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::Revision;
+use fleet_store::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+
+use super::clock::Stopwatch;
+use super::metrics::Metrics;
+
+/// A store whose calls are counted and measured. A call that is given up is not.
+pub(super) struct Measured {
+    store: Arc<dyn Store>,
+    metrics: Metrics,
+}
+
+impl Measured {
+    pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics) -> Self {
+        Self { store, metrics }
+    }
+
+    async fn measure<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let watch = Stopwatch::start();
+        let answer = call.await;
+        self.metrics.operation(name, answer.is_ok(), watch.elapsed());
+        answer
+    }
+}
+
+#[async_trait]
+impl Store for Measured {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        self.measure("read", self.store.read(prefix)).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.measure("commit", self.store.commit(transaction)).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        self.measure("watch", self.store.watch(prefix, after)).await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.measure("grant", self.store.grant(ttl)).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.measure("renew", self.store.renew(lease)).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.measure("revoke", self.store.revoke(lease)).await
+    }
+}

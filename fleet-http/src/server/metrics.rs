@@ -1,0 +1,115 @@
+//! What is counted and measured, for Prometheus to read.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fleet_store::Store;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use super::measured::Measured;
+
+/// Labels, all of which come from short lists that this program knows.
+type Labels = Vec<(&'static str, String)>;
+
+type Durations = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// What a daemon counts and measures, as `GET /metrics` shows it in the text format of OpenMetrics.
+/// Cloning gives another handle to the same.
+///
+/// The names are those of fleet v1 where it had one.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    requests: Family<Labels, Counter>,
+    request_durations: Durations,
+    operations: Family<Labels, Counter>,
+    failures: Family<Labels, Counter>,
+    operation_durations: Durations,
+}
+
+impl Metrics {
+    /// Nothing was counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("fleet");
+        let durations = || Durations::new_with_constructor(buckets);
+        let (requests, request_durations) = (Family::default(), durations());
+        let (operations, failures) = (Family::default(), Family::default());
+        let operation_durations = durations();
+        let name = "api_requests";
+        registry.register(name, "Requests by route, method and status", requests.clone());
+        let (name, help) = ("api_request_duration_second", "Until an answer began, in seconds");
+        registry.register(name, help, request_durations.clone());
+        let (name, help) = ("registry_operation_count", "Calls of the store");
+        registry.register(name, help, operations.clone());
+        let (name, help) = ("registry_operation_failed_count", "Calls of the store that failed");
+        registry.register(name, help, failures.clone());
+        let (name, help) = ("registry_operation_duration_second", "Calls of the store, in seconds");
+        registry.register(name, help, operation_durations.clone());
+        let registry = Arc::new(Mutex::new(registry));
+        Self { registry, requests, request_durations, operations, failures, operation_durations }
+    }
+
+    /// Lets other parts of the daemon add what they count. Labels have to come from short lists: a
+    /// name of a unit is none.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same store, with its calls counted and measured.
+    #[must_use]
+    pub fn measured(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Measured::new(store, self.clone()))
+    }
+
+    pub(super) fn request(&self, route: &str, method: &'static str, status: u16, took: Duration) {
+        let route = ("route", route.to_owned());
+        let durations = self.request_durations.get_or_create_owned(&vec![route.clone()]);
+        durations.observe(took.as_secs_f64());
+        let labels = vec![route, ("method", method.to_owned()), ("status", status.to_string())];
+        self.requests.get_or_create_owned(&labels).inc();
+    }
+
+    pub(super) fn operation(&self, name: &'static str, succeeded: bool, took: Duration) {
+        let labels = vec![("type", name.to_owned())];
+        self.operations.get_or_create_owned(&labels).inc();
+        self.operation_durations.get_or_create_owned(&labels).observe(took.as_secs_f64());
+        if !succeeded {
+            self.failures.get_or_create_owned(&labels).inc();
+        }
+    }
+
+    /// All of it, and what is known at this moment.
+    pub(super) fn text(&self, now: &Registry) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        {
+            let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            encode_registry(&mut text, &registry)?;
+        }
+        encode_registry(&mut text, now)?;
+        encode_eof(&mut text)?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// From a quarter of a millisecond to four seconds.
+fn buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_25, 4.0, 8))
+}

@@ -1,0 +1,93 @@
+//! Listing a part of what there is.
+
+use fleet_core::TargetState;
+use fleet_http::UnitFilter;
+
+use crate::harness::{Server, name};
+
+async fn cluster() -> Server {
+    let server = Server::start_with(|api| api.page_size = 1).await;
+    let _away = server.machine("m1", &[("disk", "ssd"), ("zone", "a")]).await;
+    let _away = server.machine("m2", &[("disk", "ssd"), ("zone", "b")]).await;
+    server.sleepers(&["a.service", "b@1.service", "b@2.service"], "launched").await;
+    server.sleepers(&["b@.service", "c.service"], "inactive").await;
+    server.decide(&[("a.service", "m1"), ("b@1.service", "m1"), ("b@2.service", "m2")], &[]).await;
+    server
+}
+
+async fn listed(server: &Server, resource: &str, query: &str) -> String {
+    let (mut found, mut token) = (String::new(), String::new());
+    loop {
+        let page = server.get(&format!("/fleet/v1/{resource}?{query}{token}")).await.json();
+        for item in page[resource].as_array().into_iter().flatten() {
+            let name = item.get("name").or(item.get("id")).unwrap().as_str().unwrap();
+            found += &format!("{name} ");
+        }
+        let Some(next) = page["nextPageToken"].as_str() else { return found.trim().to_owned() };
+        token = format!("&nextPageToken={next}");
+    }
+}
+
+#[tokio::test]
+async fn units_are_listed_by_machine_state_and_template() {
+    let server = cluster().await;
+    for (query, expected) in [
+        ("machineID=m1", "a.service b@1.service"),
+        ("machineID=m3", ""),
+        ("desiredState=inactive", "b@.service c.service"),
+        ("currentState=launched", ""),
+        ("currentState=inactive&machineID=m2", "b@2.service"),
+        ("template=b@.service", "b@1.service b@2.service"),
+        ("template=b@.service&machineID=m1&desiredState=launched", "b@1.service"),
+        ("template=", "a.service b@.service b@1.service b@2.service c.service"),
+    ] {
+        assert_eq!(listed(&server, "units", query).await, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_listed_by_its_name_alone() {
+    let server = cluster().await;
+    server.damage("b@1.service").await;
+    let by_template = listed(&server, "units", "template=b@.service").await;
+    assert_eq!(by_template, "b@1.service b@2.service");
+    assert_eq!(listed(&server, "units", "machineID=m1").await, "a.service");
+}
+
+#[tokio::test]
+async fn machines_are_listed_by_metadata() {
+    let server = cluster().await;
+    for (query, expected) in [
+        ("metadata=disk=ssd", "m1 m2"),
+        ("metadata=disk=ssd&metadata=zone=b", "m2"),
+        ("metadata=zone", "m1 m2"),
+        ("metadata=zone=", ""),
+        ("metadata=rack", ""),
+    ] {
+        assert_eq!(listed(&server, "machines", query).await, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_means_nothing_is_refused() {
+    let server = cluster().await;
+    for query in ["desiredState=up", "currentState=Launched", "template=a.service", "template=x"] {
+        let answer = server.get(&format!("/fleet/v1/units?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.message().contains("write"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_asks_for_the_same() {
+    let server = cluster().await;
+    let template = Some(name("b@.service"));
+    let filter = UnitFilter {
+        machine: Some("m2".to_owned()),
+        desired: Some(TargetState::Launched),
+        current: Some(TargetState::Inactive),
+        template,
+    };
+    let units = server.client().units_that(&filter).await.unwrap();
+    assert_eq!(units.iter().map(|unit| unit.name.as_str()).collect::<Vec<_>>(), ["b@2.service"]);
+}

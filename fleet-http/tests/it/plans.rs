@@ -1,0 +1,130 @@
+//! What every machine says to a unit, and what a write would lead to.
+
+use fleet_http::UnitUpload;
+use fleet_http::wire::{PlanStep, Verdict};
+use fleet_unitfile::UnitFile;
+
+use crate::harness::{Server, name};
+
+async fn cluster() -> Server {
+    let server = Server::start().await;
+    // Their leases are longer than any test.
+    let _away = server.machine("m1", &[("disk", "ssd")]).await;
+    let _away = server.machine("m2", &[]).await;
+    server
+}
+
+async fn state(server: &Server) -> Vec<String> {
+    let units = server.get("/fleet/v1/units").await;
+    vec![units.to_string(), server.mirror.snapshot().revision.to_string()]
+}
+
+#[tokio::test]
+async fn every_machine_says_what_it_thinks_of_a_unit() {
+    let server = cluster().await;
+    let source = r"[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=disk=ssd\n";
+    let body = format!(r#"{{"desiredState":"launched","source":"{source}"}}"#);
+    assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, 201);
+    let answer = server.get("/fleet/v1/units/a.service/explain").await.json();
+    let expected = serde_json::json!({ "load": 0, "machineID": "m1", "verdict": "eligible" });
+    assert_eq!(answer["machines"][0], expected);
+    let told = server.client().explain(&name("a.service")).await.unwrap().unwrap();
+    let lines = told.machines.iter().map(|machine| {
+        let Verdict { machine_id, verdict, rule, text, .. } = machine;
+        format!("{machine_id} {verdict} {rule} {text}\n")
+    });
+    insta::assert_snapshot!(lines.collect::<String>(), @r"
+    m1 eligible  
+    m2 refused MachineMetadata the unit wants disk=ssd, the machine has no disk
+    ");
+    // One that nobody takes has a reason, though the engine has not looked at it yet.
+    server.put("/fleet/v1/units/b.service", &body.replace("ssd", "tape")).await;
+    let told = server.client().explain(&name("b.service")).await.unwrap().unwrap();
+    assert_eq!(told.reason_detail.unwrap().kind, "noMachineFits");
+    assert!(told.machines.iter().all(|machine| machine.verdict == "refused"));
+}
+
+#[tokio::test]
+async fn what_is_no_unit_cannot_be_explained() {
+    let server = cluster().await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.damage("a.service").await;
+    for (unit, status) in [("b.service", 404), ("nonsense", 404), ("a.service", 409)] {
+        let answer = server.get(&format!("/fleet/v1/units/{unit}/explain")).await;
+        assert_eq!(answer.status, status, "{answer}");
+        assert!(!answer.message().is_empty());
+    }
+    assert_eq!(server.client().explain(&name("b.service")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_write_is_tried_out_and_changes_nothing() {
+    let server = cluster().await;
+    server.sleepers(&["a.service", "b.service"], "launched").await;
+    server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
+    let before = state(&server).await;
+    let options = r#"[{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}]"#;
+    let wanted = format!(r#"{{"desiredState":"launched","options":{options}}}"#);
+    let tape = r#"{"desiredState":"launched","source":"[X-Fleet]\nMachineMetadata=disk=tape\n"}"#;
+    let place = r#"{"steps":[{"cause":"it is wanted","to":"m1","unit":"c.service"}]}"#;
+    let remove = |cause: &str| {
+        format!(r#"{{"steps":[{{"cause":"{cause}","from":"m1","unit":"a.service"}}]}}"#)
+    };
+    for (unit, body, expected) in [
+        ("c.service", wanted.as_str(), place.to_owned()),
+        ("a.service", r#"{"desiredState":"inactive"}"#, remove("it is inactive")),
+        ("a.service", r#"{"desiredState":"loaded"}"#, "{}".to_owned()),
+    ] {
+        let answer = server.put(&format!("/fleet/v1/units/{unit}?dryRun=1"), body).await;
+        assert_eq!(answer.to_string(), format!("200 {expected}"));
+        assert_eq!(state(&server).await, before, "{body}");
+    }
+    let answer = server.put("/fleet/v1/units/c.service?dryRun=1", tape).await.json();
+    assert_eq!(answer["unplaced"][0]["reasonDetail"]["kind"], "noMachineFits");
+    let answer = server.call("DELETE", "/fleet/v1/units/a.service?dryRun=1", "").await;
+    assert_eq!(answer.to_string(), format!("200 {}", remove("it was destroyed")));
+    assert_eq!(state(&server).await, before);
+}
+
+#[tokio::test]
+async fn what_would_be_refused_is_refused_when_it_is_tried_out() {
+    let server = cluster().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let before = state(&server).await;
+    let bad = r#"{"source":"[X-Fleet]\nGlobbal=true\n"}"#;
+    for (method, target, body, status) in [
+        ("PUT", "a.service?dryRun=1", bad, 400),
+        ("PUT", "b.service?dryRun=1", r#"{"desiredState":"loaded"}"#, 409),
+        ("PUT", "a.service?dryRun=yes", r#"{"desiredState":"loaded"}"#, 400),
+        ("DELETE", "b.service?dryRun=1", "", 404),
+        ("DELETE", "a.service?dryRun=maybe", "", 400),
+    ] {
+        let json = [("Content-Type", "application/json")];
+        let target = format!("/fleet/v1/units/{target}");
+        let answer = crate::http::request(&server.at, method, &target, &json, body).await;
+        assert_eq!(answer.status, status, "{method} {target}");
+    }
+    assert_eq!(state(&server).await, before);
+}
+
+#[tokio::test]
+async fn the_client_tries_out_the_same() {
+    let server = cluster().await;
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let desired = Some(fleet_core::TargetState::Launched);
+    let upload = UnitUpload { file, desired, create_only: true };
+    let client = server.client();
+    let plan = client.try_put_unit(&name("a.service"), &upload).await.unwrap();
+    let expected = PlanStep {
+        cause: "it is wanted".to_owned(),
+        from: String::new(),
+        to: "m1".to_owned(),
+        unit: "a.service".to_owned(),
+    };
+    assert_eq!(plan.steps, [expected]);
+    assert_eq!(client.unit(&name("a.service")).await.unwrap(), None);
+    client.put_unit(&name("a.service"), &upload).await.unwrap();
+    assert!(client.try_destroy(&name("a.service")).await.unwrap().is_some());
+    assert!(client.unit(&name("a.service")).await.unwrap().is_some());
+    assert!(client.try_destroy(&name("b.service")).await.unwrap().is_none());
+}
