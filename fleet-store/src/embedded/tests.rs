@@ -1,6 +1,7 @@
 //! What happens when the file fails, which no test from outside can bring about.
 
 mod log;
+mod power;
 
 use std::io;
 use std::sync::Arc;
