@@ -1,7 +1,8 @@
 //! The file: which tables it has, and how it is made, read and written.
 //!
-//! Each row carries a checksum and the number of rows is kept, because the whole file is read when
-//! it is opened: a damaged one is found there, before anybody acts on it.
+//! Each key and each write of the log carries a checksum, all numbers together have one, and how many
+//! keys there are is kept, because the whole file is read when it is opened: a damaged one is found
+//! there, before anybody acts on it.
 //!
 //! What was written of late is in the log alone, until that has grown or the file is opened anew.
 
@@ -33,7 +34,8 @@ pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("lo
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
-/// The format of the tables. Format 1, which has no log, is read and made into this one.
+/// The format of the tables. Format 1, which has neither a log nor a sum, is read and made into this
+/// one.
 pub(super) const FORMAT: u64 = 2;
 
 /// Rows in [`META`].
@@ -44,6 +46,8 @@ pub(super) mod meta {
     pub(in crate::embedded) const KEYS: &str = "keys";
     /// There only in a backup, which is not opened as a store.
     pub(in crate::embedded) const BACKUP: &str = "backup";
+    /// A checksum of all other numbers here and of the leases.
+    pub(in crate::embedded) const SUM: &str = "sum";
 }
 
 /// How much of the file is held in memory: little, since what it says is held anyway.
@@ -97,14 +101,15 @@ impl Disk {
         Ok((Self { database, net, rows: 0, bytes: 0, most_logged }, kept))
     }
 
-    /// A store on anything that behaves like a file, with its tables made first if it is new.
+    /// A store on anything that behaves like a file, with its tables made first if it is new;
+    /// nothing if that fails.
     #[cfg(test)]
-    pub(super) fn on(backend: impl redb::StorageBackend, make: bool) -> (Self, Kept) {
-        let database = Builder::new().create_with_backend(backend).expect("a good backend");
+    pub(super) fn on(backend: impl redb::StorageBackend, make: bool) -> Option<(Self, Kept)> {
+        let database = Builder::new().create_with_backend(backend).ok()?;
         if make {
-            fill(&database, Kind::Store, &Kept::nothing()).ok().expect("an empty backend");
+            fill(&database, Kind::Store, &Kept::nothing()).ok()?;
         }
-        Self::over(database).ok().expect("a store")
+        Self::over(database).ok()
     }
 
     /// The same with a log of at most so many bytes.
@@ -163,6 +168,7 @@ fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     meta.insert(meta::LAST_LEASE, before.max(last))?;
     meta.insert(meta::KEYS, keys.len()?)?;
     meta.insert(meta::FORMAT, FORMAT)?;
+    meta.insert(meta::SUM, sum(&meta, &leases)?)?;
     transaction.delete_table(LOG)?;
     transaction.open_table(LOG).map(drop)
 }
@@ -217,6 +223,7 @@ fn fill(database: &Database, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
         for (lease, ttl) in &kept.leases {
             leases.insert(lease.0, millis(*ttl))?;
         }
+        meta.insert(meta::SUM, sum(&meta, &leases)?)?;
         transaction.open_table(LOG)?;
     }
     transaction.commit()?;
@@ -237,6 +244,26 @@ fn insert(
 
 pub(super) fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What [`meta::SUM`] has to be.
+pub(super) fn sum(
+    meta: &impl ReadableTable<&'static str, u64>,
+    leases: &impl ReadableTable<u64, u64>,
+) -> Result<u64, StorageError> {
+    let mut bytes = Vec::new();
+    for row in meta.iter()? {
+        let (name, number) = row?;
+        if name.value() != meta::SUM {
+            bytes.extend(name.value().as_bytes());
+            bytes.extend(number.value().to_le_bytes());
+        }
+    }
+    for row in leases.iter()? {
+        let (lease, ttl) = row?;
+        bytes.extend([lease.value(), ttl.value()].map(u64::to_le_bytes).concat());
+    }
+    Ok(digest(&[&bytes]))
 }
 
 /// Eight bytes that tell a damaged row.

@@ -9,7 +9,7 @@ use redb::{
     Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError,
 };
 
-use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta};
+use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta, sum};
 use super::log::{self, Net};
 use super::trouble::Trouble;
 use crate::{Entry, LeaseId, StoreError};
@@ -53,11 +53,15 @@ pub(super) fn read(
     if found != kind {
         return Err(Trouble::OtherKind(found));
     }
+    let leases = transaction.open_table(LEASES)?;
+    if format > 1 && number(meta::SUM)? != sum(&meta, &leases)? {
+        return Err(Trouble::Damaged);
+    }
     let mut kept = Kept {
         revision: Revision(number(meta::REVISION)?),
         last_lease: LeaseId(number(meta::LAST_LEASE)?),
         entries: read_keys(&transaction.open_table(KEYS)?)?,
-        leases: read_leases(&transaction.open_table(LEASES)?)?,
+        leases: read_leases(&leases)?,
     };
     if kept.entries.len() as u64 != number(meta::KEYS)? {
         return Err(Trouble::Damaged);

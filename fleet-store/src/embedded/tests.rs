@@ -1,6 +1,7 @@
 //! What happens when the file fails, which no test from outside can bring about.
 
 mod log;
+mod power;
 
 use std::io;
 use std::sync::Arc;
@@ -71,12 +72,18 @@ impl StorageBackend for Frail {
 }
 
 fn store_on(file: &Frail, new: bool) -> EmbeddedStore {
-    let (disk, kept) = Disk::on(file.clone(), new);
+    let (disk, kept) = Disk::on(file.clone(), new).unwrap();
     EmbeddedStore::over(disk, kept)
 }
 
 fn put(key: &str) -> Transaction {
     Transaction::new().put(key, "1")
+}
+
+/// Fails loudly where a store hangs.
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, work).await.expect("it happens within a minute")
 }
 
 fn is_unavailable<T>(result: &Result<T, StoreError>) -> bool {
@@ -132,7 +139,7 @@ async fn a_store_that_was_held_up_ends_no_lease_for_that() {
     assert_eq!(store.read("").await.unwrap(), before);
 
     // From now on it is served, so it ends in its time.
-    let ended = watch.next().await.unwrap();
+    let ended = soon(watch.next()).await.unwrap();
     assert_eq!(ended.changes.iter().map(|change| &*change.key).collect::<Vec<_>>(), ["bound"]);
     assert!(ended.changes[0].value.is_none());
 }
@@ -165,10 +172,11 @@ fn a_store_whose_runtime_is_gone_says_so() {
     second.block_on(store.commit(put("a"))).unwrap();
     drop(first);
     for _ in 0..2 {
-        assert!(is_unavailable(&second.block_on(store.commit(put("b")))));
+        let asked = async { soon(store.commit(put("b"))).await };
+        assert!(is_unavailable(&second.block_on(asked)));
     }
     assert_eq!(second.block_on(store.read("")).unwrap().entries.len(), 1);
-    second.block_on(store.close());
+    second.block_on(async { soon(store.close()).await });
 }
 
 /// A file whose library takes what it finds there for impossible.

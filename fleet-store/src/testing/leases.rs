@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::support::{apply, entry, next, next_plain, put, read, value, watch};
+use super::support::{PATIENCE, apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
 /// Short enough to be waited for, and long enough for a busy machine to renew it in time.
@@ -54,13 +54,15 @@ pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
         let key = format!("left/{round}");
         apply(&store, Transaction::new().put_leased(&key, "x", left)).await;
         next(&mut watch).await;
-        loop {
-            store.renew(kept).await.expect("a lease that lasts can be renewed");
-            if let Ok(gone) = timeout(TTL / 8, next_plain(&mut watch)).await {
-                assert_eq!(gone.1, [(key, None)]);
-                break;
+        let gone = timeout(PATIENCE, async {
+            loop {
+                store.renew(kept).await.expect("a lease that lasts can be renewed");
+                if let Ok(gone) = timeout(TTL / 8, next_plain(&mut watch)).await {
+                    return gone;
+                }
             }
-        }
+        });
+        assert_eq!(gone.await.expect("a lease ends in time").1, [(key, None)]);
         assert!(is_lost(&store.renew(left).await, left));
     }
     assert!(entry(&store, "kept").await.is_some());

@@ -123,6 +123,7 @@ async fn a_newer_format_is_refused_and_left_alone() {
 }
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 fn set_format(path: &Path, format: u64) {
@@ -154,7 +155,7 @@ async fn closed_store(path: &Path, settled: bool) -> Listing {
     listing
 }
 
-/// Before there was a log, all was in the other tables.
+/// Before there was a log, all was in the other tables, of which nothing had a sum.
 #[tokio::test]
 async fn a_file_of_the_first_format_is_read_and_written_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,7 +163,9 @@ async fn a_file_of_the_first_format_is_read_and_written_on() {
     let before = closed_store(&path, true).await;
     change(&path, |file| {
         assert!(file.delete_table(LOG).unwrap());
-        file.open_table(META).unwrap().insert("format", 1).unwrap();
+        let mut meta = file.open_table(META).unwrap();
+        meta.insert("format", 1).unwrap();
+        meta.remove("sum").unwrap();
     });
     let store = open(&path).await;
     assert_eq!(store.read("").await.unwrap(), before);
@@ -193,6 +196,26 @@ async fn a_log_of_which_something_is_missing_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = path_in(&folder);
         closed_store(&path, false).await;
+        change(&path, spoil);
+        let opened = EmbeddedStore::open(&path).await;
+        assert!(matches!(opened, Err(StoreError::Format(_))), "{opened:?}");
+    }
+}
+
+/// The numbers about the whole, and the leases, were read as they were found.
+#[tokio::test]
+async fn a_damaged_number_is_refused() {
+    let spoil: [fn(&redb::WriteTransaction); 5] = [
+        |file| drop(file.open_table(META).unwrap().insert("revision", 1 << 40).unwrap()),
+        |file| drop(file.open_table(META).unwrap().insert("last lease", 9).unwrap()),
+        |file| drop(file.open_table(META).unwrap().remove("sum").unwrap()),
+        |file| drop(file.open_table(LEASES).unwrap().insert(1, 1).unwrap()),
+        |file| drop(file.open_table(LEASES).unwrap().insert(0, 1).unwrap()),
+    ];
+    for spoil in spoil {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_in(&folder);
+        closed_store(&path, true).await;
         change(&path, spoil);
         let opened = EmbeddedStore::open(&path).await;
         assert!(matches!(opened, Err(StoreError::Format(_))), "{opened:?}");

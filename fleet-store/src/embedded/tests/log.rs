@@ -8,7 +8,7 @@ use crate::embedded::writer::Batch;
 use crate::{EndedLease, Keyspace};
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Put {
         key: u8,
         size: usize,
@@ -40,20 +40,20 @@ const NOW: Timestamp = Timestamp::from_millis(0);
 const TTL: Duration = Duration::from_secs(9);
 
 /// A keyspace, and what of it is not written yet.
-struct Twin {
+pub(super) struct Twin {
     keyspace: Keyspace,
     last: LeaseId,
     granted: Vec<LeaseId>,
-    batch: Batch,
+    pub(super) batch: Batch,
 }
 
 impl Twin {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (keyspace, granted) = (Keyspace::new(), Vec::new());
         Self { keyspace, last: LeaseId(0), granted, batch: Batch::default() }
     }
 
-    fn step(&mut self, step: &Step) {
+    pub(super) fn step(&mut self, step: &Step) {
         match step {
             Step::Put { key, size, bound } => {
                 let (key, value) = (format!("key/{key}"), vec![b'v'; *size]);
@@ -85,7 +85,7 @@ impl Twin {
         self.batch.made.extend(changes);
     }
 
-    fn check(&self, kept: Kept) {
+    pub(super) fn check(&self, kept: Kept) {
         let leases = self.granted.iter().map(|lease| (*lease, TTL)).collect::<Vec<_>>();
         assert_eq!(kept.leases, leases);
         assert_eq!(kept.last_lease, self.last);
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn a_file_holds_what_a_keyspace_holds(steps in steps(), most_logged in 0..2000usize) {
         let file = Frail::new();
-        let (disk, _) = Disk::on(file.clone(), true);
+        let (disk, _) = Disk::on(file.clone(), true).unwrap();
         let (mut disk, mut twin) = (disk.with_log(most_logged), Twin::new());
         for step in steps.iter().chain([&Step::Write, &Step::Reopen]) {
             twin.step(step);
@@ -110,7 +110,7 @@ proptest! {
             if let Step::Reopen = step {
                 disk.write(&std::mem::take(&mut twin.batch)).unwrap();
                 drop(disk);
-                let (opened, kept) = Disk::on(file.clone(), false);
+                let (opened, kept) = Disk::on(file.clone(), false).unwrap();
                 twin.check(kept);
                 disk = opened.with_log(most_logged);
             }
@@ -120,7 +120,7 @@ proptest! {
 
 #[test]
 fn the_log_begins_again_when_it_would_have_too_many_bytes() {
-    let (disk, _) = Disk::on(Frail::new(), true);
+    let (disk, _) = Disk::on(Frail::new(), true).unwrap();
     let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
     let mut bytes = Vec::new();
     for size in [300, 300, 300, 300, 2000, 300] {
@@ -138,7 +138,7 @@ fn the_log_begins_again_when_it_would_have_too_many_bytes() {
 fn nothing_acknowledged_is_lost_wherever_writing_ends() {
     for writes in 0.. {
         let file = Frail::new();
-        let (disk, _) = Disk::on(file.clone(), true);
+        let (disk, _) = Disk::on(file.clone(), true).unwrap();
         let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
         file.left.store(writes, Ordering::SeqCst);
         let mut acknowledged = 0;
@@ -152,7 +152,7 @@ fn nothing_acknowledged_is_lost_wherever_writing_ends() {
         });
         drop(disk);
         file.left.store(u64::MAX, Ordering::SeqCst);
-        let (_, kept) = Disk::on(file, false);
+        let (_, kept) = Disk::on(file, false).unwrap();
         // What failed may be there as a whole.
         let unknown = u64::from(failed);
         let revision = kept.revision.0;

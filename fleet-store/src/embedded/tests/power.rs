@@ -1,0 +1,190 @@
+//! Power that is lost at any moment: what was not yet made durable is there in part, or not at all.
+
+use std::sync::{Mutex, MutexGuard};
+
+use super::log::{Step, Twin};
+use super::*;
+use crate::embedded::disk::{LOG, META, meta};
+
+/// A disk with the cache before it.
+#[derive(Debug, Clone)]
+struct Cached {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// What whoever reads is shown.
+    shown: Vec<u8>,
+    /// What is on the disk for certain.
+    durable: Vec<u8>,
+    /// What the cache has for it, in order.
+    cached: Vec<Cache>,
+    /// How many more calls that change something there are before the power is lost.
+    left: u64,
+}
+
+#[derive(Debug)]
+enum Cache {
+    Length(usize),
+    Bytes(usize, Vec<u8>),
+}
+
+/// What a disk writes as a whole.
+const SECTOR: usize = 512;
+
+impl Cached {
+    fn holding(bytes: Vec<u8>, left: u64) -> Self {
+        let inner = Inner { shown: bytes.clone(), durable: bytes, cached: Vec::new(), left };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    fn lose_power_after(&self, calls: u64) {
+        self.locked().left = calls;
+    }
+
+    /// What the disk has after the loss: of what was in the cache, what chance decides.
+    fn after_the_loss(&self, seed: u64) -> Self {
+        let (inner, mut chance) = (self.locked(), seed);
+        let mut happens = || {
+            chance = chance.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            chance >> 63 == 0
+        };
+        let mut bytes = inner.durable.clone();
+        for cached in &inner.cached {
+            match cached {
+                Cache::Length(length) if happens() => bytes.resize(*length, 0),
+                Cache::Length(_) => {}
+                Cache::Bytes(at, written) => {
+                    for (number, sector) in written.chunks(SECTOR).enumerate() {
+                        let from = at + number * SECTOR;
+                        // A disk has no bytes beyond the length that it knows of.
+                        if happens() && from + sector.len() <= bytes.len() {
+                            bytes[from..from + sector.len()].copy_from_slice(sector);
+                        }
+                    }
+                }
+            }
+        }
+        Self::holding(bytes, u64::MAX)
+    }
+}
+
+impl Inner {
+    fn call(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::Other)?;
+        Ok(())
+    }
+}
+
+impl StorageBackend for Cached {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.locked().shown.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).unwrap();
+        out.copy_from_slice(&self.locked().shown[from..from + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut inner = self.locked();
+        inner.call()?;
+        let length = usize::try_from(length).unwrap();
+        inner.shown.resize(length, 0);
+        inner.cached.push(Cache::Length(length));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut inner = self.locked();
+        inner.call()?;
+        inner.durable = inner.shown.clone();
+        inner.cached.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut inner = self.locked();
+        inner.call()?;
+        let from = usize::try_from(offset).unwrap();
+        inner.shown[from..from + data.len()].copy_from_slice(data);
+        inner.cached.push(Cache::Bytes(from, data.to_vec()));
+        Ok(())
+    }
+}
+
+fn put(twin: &mut Twin, number: u8) -> writer::Batch {
+    twin.step(&Step::Put { key: number % 3, size: 300, bound: false });
+    std::mem::take(&mut twin.batch)
+}
+
+/// Twelve writes, among them such as take the log to the tables, and the power lost in the midst.
+#[test]
+fn nothing_acknowledged_is_lost_with_the_power() {
+    for calls in 0.. {
+        let file = Cached::holding(Vec::new(), u64::MAX);
+        let (disk, _) = Disk::on(file.clone(), true).unwrap();
+        let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+        file.lose_power_after(calls);
+        let mut asked = (0..12).map(|number| disk.write(&put(&mut twin, number)));
+        let acknowledged = asked.by_ref().take_while(Result::is_ok).count() as u64;
+        let unknown = u64::from(acknowledged < 12);
+        for seed in 0..4 {
+            let (_, kept) = Disk::on(file.after_the_loss(seed), false).unwrap();
+            let revision = kept.revision.0;
+            let all = acknowledged..=acknowledged + unknown;
+            assert!(all.contains(&revision), "{acknowledged} {revision} after {calls}, {seed}");
+            let mut keys = kept.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
+            keys.sort_unstable();
+            assert_eq!(keys, (revision.saturating_sub(2).max(1)..=revision).collect::<Vec<_>>());
+        }
+        if unknown == 0 {
+            return;
+        }
+    }
+}
+
+/// A file with a log, which goes to the tables when it is opened, and one of the first format.
+#[test]
+fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
+    for first_format in [false, true] {
+        let (file, mut twin) = (Cached::holding(Vec::new(), u64::MAX), Twin::new());
+        let (mut disk, _) = Disk::on(file.clone(), true).unwrap();
+        twin.step(&Step::Grant);
+        (0..5).for_each(|number| disk.write(&put(&mut twin, number)).unwrap());
+        drop(disk);
+        if first_format {
+            make_first_format(&file);
+        }
+        let closed = file.locked().shown.clone();
+        for calls in 0.. {
+            let file = Cached::holding(closed.clone(), calls);
+            let opened = Disk::on(file.clone(), false).is_some();
+            for seed in 0..4 {
+                twin.check(Disk::on(file.after_the_loss(seed), false).unwrap().1);
+            }
+            if opened {
+                break;
+            }
+        }
+    }
+}
+
+fn make_first_format(file: &Cached) {
+    drop(Disk::on(file.clone(), false).unwrap());
+    let database = redb::Builder::new().create_with_backend(file.clone()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.delete_table(LOG).unwrap();
+    {
+        let mut meta = transaction.open_table(META).unwrap();
+        meta.insert(meta::FORMAT, 1).unwrap();
+        meta.remove(meta::SUM).unwrap();
+    }
+    transaction.commit().unwrap();
+}
