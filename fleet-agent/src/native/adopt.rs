@@ -128,7 +128,8 @@ fn catch_up(service: &mut Service, asked: Asked, done: Asked, now: Timestamp) {
 }
 
 /// The process that was about to be started: it is in the control group of the run or carries its
-/// identity, leads a process group, and is none that is known already. Of several it is the first, for the others are its children.
+/// identity, leads a process group, and is none that is known already. Of several it is the first,
+/// for the others are its children.
 fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     let known = [run.memory.main, run.memory.control];
     let belongs = |process: &&Process| {
