@@ -129,12 +129,12 @@ fn another_user_needs_root() {
 #[test]
 fn what_is_passed_over_is_noted() {
     let text = "[Unit]\nDescription=x\nAfter=b.service\nRequires=c.service\n[Service]\n\
-                PrivateTmp=no\n\
-                ExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\nSyslogIdentifier=x\n\
+                PrivateTmp=no\nExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\n\
+                SyslogIdentifier=x\n\
                 TTYReset=no\n[Install]\nWantedBy=multi-user.target\nAlias=d.service\n\
                 [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(true, "a.service", text).expect("it can be obeyed");
-    insta::assert_snapshot!(wrapped(&compiled.notices), @r"
+    insta::assert_snapshot!(wrapped(&compiled.remarks), @r"
     10:1: Service.TTYReset concerns a terminal, and no unit has one here
     3:1: Unit.After says nothing of b.service: units are run one by one
     4:1: Unit.Requires says nothing of c.service: units are run one by one

@@ -24,7 +24,7 @@ pub(crate) struct BadSetting {
 pub(crate) struct Compiled {
     pub(crate) spec: Unit,
     /// What a person should know of it.
-    pub(crate) notices: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Turns a unit file into what the supervisor runs. Nothing of a unit that is refused ever runs.
@@ -38,9 +38,9 @@ pub(crate) fn compile(
     if !lacking.is_empty() {
         return Err(bad_setting(&Refusals { unit: unit.clone(), all: lacking }));
     }
-    let mut notices: Vec<String> = compiled.notices.iter().map(ToString::to_string).collect();
-    notices.extend(passed_over(&compiled));
-    Ok(Compiled { spec: compiled.unit, notices })
+    let mut remarks: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
+    remarks.extend(passed_over(&compiled));
+    Ok(Compiled { spec: compiled.unit, remarks })
 }
 
 /// What the compiler understands and this supervisor does without: units are run one by one, each

@@ -254,8 +254,8 @@ impl ServiceManager for NativeManager {
             problem: bad.problem,
         })?;
         if self.handle(unit).is_none() {
-            for notice in &compiled.notices {
-                tracing::warn!(%unit, notice, "an option is not what it is under systemd");
+            for remark in &compiled.remarks {
+                tracing::warn!(%unit, remark, "an option is not what it is under systemd");
             }
         }
         let spec = Arc::new(compiled.spec);

@@ -8,6 +8,7 @@ mod helper;
 mod lifecycle;
 mod limits;
 mod output;
+mod refusals;
 mod settings;
 mod talking;
 mod tracking;

@@ -46,8 +46,8 @@ pub enum Verdict<'a> {
 impl Condition {
     /// What some conditions make of a start, where `holds` answers a test.
     ///
-    /// Assertions are judged last, as systemd does. Each condition has to hold, and of those marked as `any`, if
-    /// there are some, one. The verdict names the first that does not.
+    /// Assertions are judged last, as systemd does. Each condition has to hold, and of those marked
+    /// as `any`, if there are some, one. The verdict names the first that does not.
     pub fn judge<'a>(all: &'a [Self], holds: impl Fn(&Test) -> bool) -> Verdict<'a> {
         let judge = |assert| Self::first_false(all.iter().filter(|it| it.assert == assert), &holds);
         if let Some(condition) = judge(false) {

@@ -37,6 +37,31 @@ async fn outputs_may_go_nowhere() {
 }
 
 #[tokio::test]
+async fn outputs_may_go_to_files() {
+    let bench = Bench::new().await;
+    let file = |name: &str| bench.path(name).display().to_string();
+    let read = |name: &str| std::fs::read_to_string(bench.path(name)).expect("it is there");
+    let script = "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2; echo 3'\n";
+    for (kind, expected) in
+        [("append", "0123456\n1\n2\n3\n"), ("file", "1\n2\n3\n6\n"), ("truncate", "1\n2\n3\n")]
+    {
+        std::fs::write(bench.path(kind), "0123456\n").expect("it can be written");
+        let unit = format!("{kind}.service");
+        bench.run(&unit, &format!("{script}StandardOutput={kind}:{}\n", file(kind))).await;
+        assert_eq!(read(kind), expected, "{kind}");
+    }
+    let apart =
+        format!("StandardOutput=append:{}\nStandardError=append:{}\n", file("o"), file("e"));
+    bench.run("apart.service", &format!("{script}{apart}")).await;
+    assert_eq!((read("o").as_str(), read("e").as_str()), ("1\n3\n", "2\n"));
+    assert_eq!(bench.log("apart.service").await, [""; 0]);
+    bench.load("lost.service", &format!("{script}StandardOutput=append:/no/such/file\n")).await;
+    let error = bench.start("lost.service").await.expect_err("it has nowhere to write");
+    assert!(error.to_string().contains("cannot open /no/such/file to write"), "{error}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn followers_see_new_lines_and_end_with_the_unit() {
     let bench = Bench::new().await;
     let script = "trap \"echo new\" HUP; echo old; while :; do sleep 0.01; done";

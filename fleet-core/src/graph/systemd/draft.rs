@@ -41,7 +41,7 @@ pub(super) struct Draft {
 #[derive(Debug, Default)]
 pub(super) struct Flaws {
     pub(super) refused: Vec<(Option<Blamed>, String)>,
-    pub(super) noticed: Vec<(Blamed, &'static str)>,
+    pub(super) remarked: Vec<(Blamed, &'static str)>,
 }
 
 /// An option by its section and name.

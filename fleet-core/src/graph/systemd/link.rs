@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::Compiled;
-use super::refusal::{Cause, Notice, Position, Refusal};
+use super::refusal::{Cause, Position, Refusal, Remark};
 use super::relation::{Relation, RelationKind};
 use crate::graph::{EdgeKind, Name, Target, Unit};
 
@@ -26,7 +26,7 @@ pub struct Linked {
     /// Those that cannot, because a unit which they require is not there.
     pub refused: BTreeMap<Name, Vec<Refusal>>,
     /// What a person should know.
-    pub notices: BTreeMap<Name, Vec<Notice>>,
+    pub remarks: BTreeMap<Name, Vec<Remark>>,
     /// For each unit those that systemd would stop with it, directly.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
 }
@@ -41,10 +41,10 @@ pub struct Linked {
 /// | `Requires=` or `Wants=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` say the same from the other side. A target waits for what
-/// it requires and wants, as with systemd, unless one of both has `DefaultDependencies=no`. Of units
-/// that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and `BindsTo=` of one
-/// that nobody runs make the unit refused.
+/// `Before=`, `RequiredBy=` and `WantedBy=` say the same from the other side. A target waits for
+/// what it requires and wants, as with systemd, unless one of both has `DefaultDependencies=no`. Of
+/// units that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and
+/// `BindsTo=` of one that nobody runs make the unit refused.
 #[must_use]
 pub fn link(compiled: &[Compiled], outside: &Outside) -> Linked {
     let mut linker = Linker::new(compiled, outside);
@@ -58,7 +58,7 @@ pub fn link(compiled: &[Compiled], outside: &Outside) -> Linked {
 }
 
 impl Linked {
-    /// All units that systemd would stop with one, directly or by way of others; not the unit itself.
+    /// All units that systemd would stop with one, directly or by way of others; not itself.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
         let mut found = BTreeSet::new();
@@ -138,7 +138,7 @@ impl<'a> Linker<'a> {
                 let other = &self.compiled[other].unit.name;
                 let text = format!("leaves {alias} to {other}");
                 let place = self.compiled[at].place_of("Install", "Alias");
-                self.notice(at, place, text);
+                self.remark(at, place, text);
             }
         }
     }
@@ -157,7 +157,7 @@ impl<'a> Linker<'a> {
         match self.find(&relation.unit) {
             Found::Unit(to) if to == from => {
                 let text = format!("says nothing of {}, which is the unit itself", relation.unit);
-                self.notice(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.place.clone()), text);
             }
             Found::Unit(to) => self.bind(from, to, relation.kind),
             Found::Refused => self.miss(from, relation),
@@ -196,11 +196,11 @@ impl<'a> Linker<'a> {
             RelationKind::BindsTo | RelationKind::Requires => {
                 self.lost.entry((from, name.as_str())).or_default().add(relation.kind);
                 let text = format!("keeps it from starting, as {name} was refused");
-                self.notice(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.place.clone()), text);
             }
             _ => {
                 let text = format!("says nothing of {name}, which was refused");
-                self.notice(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.place.clone()), text);
             }
         }
     }
@@ -214,7 +214,7 @@ impl<'a> Linker<'a> {
             return self.refuse(from, relation, Cause::Setting, problem);
         }
         let text = format!("takes {name} to be up, as this machine's operator says");
-        self.notice(from, Some(relation.place.clone()), text);
+        self.remark(from, Some(relation.place.clone()), text);
     }
 
     fn drop_or_refuse(&mut self, from: usize, relation: &Relation) {
@@ -227,7 +227,7 @@ impl<'a> Linker<'a> {
             return self.refuse(from, relation, Cause::NotFound, problem);
         }
         let text = format!("says nothing of {name}, which is not run here");
-        self.notice(from, Some(relation.place.clone()), text);
+        self.remark(from, Some(relation.place.clone()), text);
     }
 
     fn refuse(&mut self, at: usize, relation: &Relation, cause: Cause, problem: String) {
@@ -236,10 +236,10 @@ impl<'a> Linker<'a> {
         self.linked.refused.entry(name).or_default().push(refusal);
     }
 
-    fn notice(&mut self, at: usize, place: Option<Position>, text: String) {
+    fn remark(&mut self, at: usize, place: Option<Position>, text: String) {
         let name = self.compiled[at].unit.name.clone();
-        let notices = self.linked.notices.entry(name).or_default();
-        notices.extend(place.map(|place| Notice { place, text }));
+        let remarks = self.linked.remarks.entry(name).or_default();
+        remarks.extend(place.map(|place| Remark { place, text }));
     }
 
     /// A target waits for what it requires and wants, but for what waits for it.
@@ -316,7 +316,7 @@ impl<'a> Linker<'a> {
                     self.refuse(from, relation, Cause::Setting, problem);
                 } else if !after(from, to) {
                     let text = format!("has the unit start after {name} as well");
-                    self.notice(from, Some(relation.place.clone()), text);
+                    self.remark(from, Some(relation.place.clone()), text);
                 }
             }
         }

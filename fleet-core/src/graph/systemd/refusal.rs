@@ -46,7 +46,7 @@ pub struct Refusals {
 
 /// Something that a person should know of a unit which is run all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct Remark {
     /// Which option it is about.
     pub place: Position,
     /// What to know, as what follows the option in a sentence.
@@ -82,7 +82,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.place, self.text)
     }

@@ -23,10 +23,10 @@ impl Draft {
 
     pub(super) fn flaws_of_service(&self) -> Flaws {
         let refused = [self.commands(), self.forking(), self.oneshot()];
-        let noticed = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
+        let remarked = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
         Flaws {
             refused: refused.into_iter().flatten().collect(),
-            noticed: noticed.into_iter().flatten().collect(),
+            remarked: remarked.into_iter().flatten().collect(),
         }
     }
 

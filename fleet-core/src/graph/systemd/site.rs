@@ -9,7 +9,7 @@ use fleet_unitfile::Facts;
 pub struct Site {
     /// What specifiers stand for. One whose fact is missing is refused.
     pub facts: Facts,
-    /// Names of options, without their sections, that an operator wants passed over where they would
-    /// be refused: a unit then runs as if they did not stand there, and a notice says so.
+    /// Names of options, without their sections, that an operator wants passed over where they
+    /// would be refused: a unit then runs as if they did not stand there, and a remark says so.
     pub accept: BTreeSet<String>,
 }

@@ -26,8 +26,8 @@ const REQUISITE: &str = "is not possible: what a unit needs is started for it: w
                          and After=";
 const STOPS: &str =
     "is not possible: a unit says itself with which others it stops: write PartOf= there";
-const UPHOLDS: &str = "is not possible: each unit keeps itself up: write Wants= here, and Restart=always \
-                        there";
+const UPHOLDS: &str = "is not possible: each unit keeps itself up: write Wants= here, and \
+                       Restart=always there";
 const TIMERS: &str = "is not possible: timers are not run here: run the unit under systemd";
 
 /// `[Unit]`.

@@ -37,8 +37,8 @@ fn told(linked: &Linked) -> String {
     lines.extend(
         refused.flat_map(|(name, all)| all.iter().map(move |it| format!("no {name}: {it}"))),
     );
-    let notices = linked.notices.iter();
-    lines.extend(notices.flat_map(|(name, all)| all.iter().map(move |it| format!("{name}: {it}"))));
+    let remarks = linked.remarks.iter();
+    lines.extend(remarks.flat_map(|(name, all)| all.iter().map(move |it| format!("{name}: {it}"))));
     let stops = linked.stops.iter();
     lines.extend(stops.map(|(name, with)| {
         let with: Vec<&str> = with.iter().map(Name::as_str).collect();

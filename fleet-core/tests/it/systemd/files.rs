@@ -33,8 +33,8 @@ fn read(name: &str, text: &str) -> String {
     match compiled(name, text) {
         Ok(it) => {
             let relations = it.relations.iter().map(|it| format!("{:?} {}", it.kind, it.unit));
-            let notices = it.notices.iter().map(ToString::to_string);
-            let rest: Vec<String> = relations.chain(notices).collect();
+            let remarks = it.remarks.iter().map(ToString::to_string);
+            let rest: Vec<String> = relations.chain(remarks).collect();
             format!("{}\n{}", told(&it.unit), rest.join("\n")).trim_end().to_owned()
         }
         Err(refusals) => refusals.to_string(),
@@ -46,13 +46,15 @@ fn a_service_in_a_container() {
     let text = "[Unit]\nDescription=Apache web server service\nAfter=etcd.service\n\
                 After=docker.service\n\n[Service]\nTimeoutStartSec=0\nKillMode=none\n\
                 EnvironmentFile=/etc/environment\nExecStartPre=-/usr/bin/docker kill apache.%i\n\
-                ExecStart=/usr/bin/docker run --name apache.%i -p ${COREOS_PUBLIC_IPV4}:%i:80 apache\n\
+                ExecStart=/usr/bin/docker run --name apache.%i \
+                -p ${COREOS_PUBLIC_IPV4}:%i:80 apache\n\
                 ExecStop=/usr/bin/docker stop apache.%i\n\n[X-Fleet]\nConflicts=apache@*.service\n";
     insta::assert_snapshot!(wrapped(&read("apache@80.service", text)), @r"
     apache@80.service:8:1: Service.KillMode cannot be none, which leaves processes behind
           that nobody sees to: write process
     ");
-    insta::assert_snapshot!(wrapped(&read("apache@80.service", &text.replace("none", "process"))), @r#"
+    let mended = text.replace("none", "process");
+    insta::assert_snapshot!(wrapped(&read("apache@80.service", &mended)), @r#"
     ForegroundSupervised(Executed)
     start-pre: -/usr/bin/docker ["kill", "apache.80"]
     start: /usr/bin/docker ["run", "--name", "apache.80", "-p",
@@ -66,9 +68,10 @@ fn a_service_in_a_container() {
 
 #[test]
 fn a_sidekick_that_announces_another_unit() {
-    let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\nAfter=apache@%i.service\n\n\
-                [Service]\nExecStart=/bin/sh -c \"while true; do etcdctl set /services/%p/%i '{ \\\"host\\\": \
-                \\\"%H\\\" }' --ttl 60; sleep 45; done\"\nExecStop=/usr/bin/etcdctl rm /services/%p/%i\n\n\
+    let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
+                After=apache@%i.service\n\n[Service]\nExecStart=/bin/sh -c \"while true; do \
+                etcdctl set /services/%p/%i '{ \\\"host\\\": \\\"%H\\\" }' --ttl 60; \
+                sleep 45; done\"\nExecStop=/usr/bin/etcdctl rm /services/%p/%i\n\n\
                 [X-Fleet]\nMachineOf=apache@%i.service\n";
     insta::assert_snapshot!(wrapped(&read("announce@80.service", text)), @r#"
     ForegroundSupervised(Executed)
@@ -84,10 +87,12 @@ fn a_sidekick_that_announces_another_unit() {
 #[test]
 fn a_daemon_with_everything_that_confines() {
     let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
-                [Service]\nType=notify\nExecStart=/usr/sbin/named -f\nExecReload=/usr/sbin/rndc reload\n\
+                [Service]\nType=notify\nExecStart=/usr/sbin/named -f\n\
+                ExecReload=/usr/sbin/rndc reload\n\
                 ProtectSystem=strict\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n\
                 StateDirectory=named\nCPUAffinity=0\nSystemCallFilter=@system-service\n\
-                MemorySwapMax=0\nLoadCredential=key:/etc/key\n[Install]\nWantedBy=multi-user.target\n";
+                MemorySwapMax=0\nLoadCredential=key:/etc/key\n\
+                [Install]\nWantedBy=multi-user.target\n";
     insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
     named.service:2:1: Unit.OnFailure is not possible: no unit is started because of how
           another ended: call what it names in an ExecStopPost= command
@@ -144,6 +149,6 @@ fn the_example_units_are_honoured_in_full() {
         "web.service" "worker@1.service" "worker@2.service" "worker@3.service"
     ) {
         let read = compiled(name, text).unwrap_or_else(|refusals| panic!("{refusals}"));
-        assert_eq!(read.notices, [], "{name}");
+        assert_eq!(read.remarks, [], "{name}");
     }
 }

@@ -77,9 +77,9 @@ fn read(name: &UnitName, texts: &[&String]) -> String {
         Ok(it) => {
             let relations: BTreeSet<_> =
                 it.relations.iter().map(|it| (it.kind, it.unit.as_str())).collect();
-            let notices: BTreeSet<_> =
-                it.notices.iter().map(|it| (&it.place.option, &it.text)).collect();
-            format!("{:?}\n{relations:?}\n{:?}\n{notices:?}", it.unit, it.aliases)
+            let remarks: BTreeSet<_> =
+                it.remarks.iter().map(|it| (&it.place.option, &it.text)).collect();
+            format!("{:?}\n{relations:?}\n{:?}\n{remarks:?}", it.unit, it.aliases)
         }
         Err(refusals) => {
             let all: BTreeSet<_> = refusals

@@ -49,6 +49,49 @@ fn each_option_has_one_standing() {
     ");
 }
 
+/// The reason without what each of them begins with.
+fn reason(why: &str) -> &str {
+    why.strip_prefix("is not possible: ").unwrap_or(why)
+}
+
+/// The table of all options, as the page about the init has it.
+fn table() -> String {
+    let mut rows: BTreeMap<(usize, usize, String), Vec<&str>> = BTreeMap::new();
+    for (section, name, standing) in all() {
+        let (order, words) = match standing {
+            Standing::Honoured => (0, "honoured".to_owned()),
+            Standing::Aside => (1, "for people alone".to_owned()),
+            Standing::Inert(why) => (2, format!("inert: {why}")),
+            Standing::RefusedUnless(neutral, why) => {
+                let neutral = {
+                    let words: Vec<String> = neutral.iter().map(|it| format!("`{it}`")).collect();
+                    words.join(" or ").replace("``", "empty")
+                };
+                (3, format!("refused, unless {neutral}: {}", reason(why)))
+            }
+            Standing::Refused(why) => (4, format!("refused: {}", reason(why))),
+        };
+        let section = SECTIONS.iter().position(|known| *known == section);
+        let key = (section.expect("it is one of them"), order, words);
+        rows.entry(key).or_default().push(name);
+    }
+    let row = |((section, _, words), names): (&(usize, usize, String), &Vec<&str>)| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        format!("| `[{}]` | {} | {words} |\n", SECTIONS[*section], names.join(", "))
+    };
+    let rows: String = rows.iter().map(row).collect();
+    format!("| section | options | what becomes of them |\n|---|---|---|\n{rows}")
+}
+
+#[test]
+fn the_page_about_the_init_tells_of_each_option() {
+    let page = include_str!("../../../../docs/init.md");
+    let (_, rest) = page.split_once("<!-- options: begin -->\n").expect("the table begins");
+    let (told, _) = rest.split_once("<!-- options: end -->").expect("the table ends");
+    let table = table();
+    assert!(told == table, "write this into docs/init.md:\n{table}");
+}
+
 #[test]
 fn what_means_nothing_is_noticed_and_changes_nothing() {
     let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
@@ -57,7 +100,7 @@ fn what_means_nothing_is_noticed_and_changes_nothing() {
         let text = file(section, name, "7");
         let with = compiled("a.service", &text).unwrap_or_else(|refusals| panic!("{refusals}"));
         assert_eq!(with.unit, plain.unit, "{section}.{name}");
-        let told: Vec<String> = with.notices.iter().map(ToString::to_string).collect();
+        let told: Vec<String> = with.remarks.iter().map(ToString::to_string).collect();
         assert_eq!(told, [format!("2:1: {section}.{name} {why}")]);
     }
 }
@@ -85,7 +128,7 @@ fn what_asks_for_nothing_is_passed_over() {
             let again = format!("[{section}]\n{name}=something\n");
             for text in [file(section, name, value), again + &file(section, name, value)] {
                 let read = compiled("a.service", &text);
-                assert!(read.is_ok_and(|it| it.notices.is_empty()), "{text}");
+                assert!(read.is_ok_and(|it| it.remarks.is_empty()), "{text}");
             }
         }
         if neutral.contains(&"no") {
@@ -123,7 +166,7 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
     let accepted = compile(&name, &unit_file, &site).expect("it is accepted");
     let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
     assert_eq!(accepted.unit, plain.unit);
-    let told: Vec<String> = accepted.notices.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
     3:1: Service.PrivateTmp is passed over, as this machine's operator accepts; it is not
           possible: the native supervisor cannot confine processes in this way: take the
@@ -137,8 +180,9 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
 
 #[test]
 fn what_systemd_does_not_know_is_refused_with_what_is_near() {
-    let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\nExecStart=/bin/true\n\
-                [Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\nOnBootSec=1\n";
+    let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\n\
+                ExecStart=/bin/true\n[Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\n\
+                OnBootSec=1\n";
     let refusals = compiled("a.service", text).expect_err("it is refused");
     insta::assert_snapshot!(wrapped(&refusals.to_string()), @r"
     a.service:4:1: Service.ExecStrat is no option of systemd in [Service]: write

@@ -194,7 +194,8 @@ fn restarts() {
 #[test]
 fn conditions() {
     let text = "[Unit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
-                AssertUser=root\nConditionKernelCommandLine=! quiet\n[Service]\nExecStart=/bin/true\n";
+                AssertUser=root\nConditionKernelCommandLine=! quiet\n\
+                [Service]\nExecStart=/bin/true\n";
     let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions;
     let told: Vec<_> =
         conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
