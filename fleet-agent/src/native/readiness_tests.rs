@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::graph::{Kind, Pattern, Readiness, Unit};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::drive::Driver;
@@ -100,6 +101,16 @@ impl Stage {
 
     fn now(&self) -> fleet_core::Timestamp {
         crate::Clock::now(&SystemClock::start())
+    }
+}
+
+impl Drop for Stage {
+    /// A test that fails leaves nothing running.
+    fn drop(&mut self) {
+        let main = self.driver.service.memory().main;
+        let pid = main.and_then(|main| Pid::from_raw(i32::try_from(main.pid).ok()?));
+        // It has ended already where all is well.
+        let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
 }
 
