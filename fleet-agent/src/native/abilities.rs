@@ -1,24 +1,16 @@
 //! Pure: no I/O, no clock. What the compiler of unit files understands and this supervisor cannot
-//! do, or not for this unit on this machine. Whatever is built here takes its row out.
+//! do, or not for this unit on this machine.
 
 use fleet_core::graph::systemd::{Cause, Compiled, Refusal};
-use fleet_core::graph::{Command, Growth, Kind, Run};
+use fleet_core::graph::{Command, Kind, Run};
 
 use super::identity::Host;
+use super::resources::{Setting, settings};
 
 /// An option that is not done: whether it is asked for, its section and name, and what to do.
 type Row = (bool, &'static str, &'static str, &'static str);
 
-const CONDITION: &str = "is not possible: the native supervisor checks no conditions: take the \
-                         option out, or make the check in an ExecStartPre= command";
-const LIMIT: &str = "is not possible: the native supervisor sets no limits: take it out, or begin \
-                     the command with prlimit";
-const NICE: &str = "is not possible: the native supervisor leaves that as it is: take it out, or \
-                    begin the command with nice";
-const RESOURCE: &str = "is not possible: the native supervisor keeps processes to no limits of \
-                        control groups: take it out, or run the unit under systemd";
-const TAKE_OUT: &str = "is not possible: the native supervisor does not do this: take it out, or \
-                        run the unit under systemd";
+const ROOT: &str = "asks for what only root may do: take it out, or run fleet as root";
 
 /// All reasons not to run a unit that was compiled.
 pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
@@ -26,76 +18,45 @@ pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     if compiled.unit.kind == Kind::Virtual {
         all.push(whole("the native supervisor runs .service units alone: run it under systemd"));
     }
-    let (unit, run) = (&compiled.unit, &compiled.unit.run);
-    let missing = [
-        commands(run),
-        surroundings(run),
-        resources(run),
-        vec![(
-            matches!(unit.restart.growth, Growth::Steps(_)),
-            "Service",
-            "RestartSteps",
-            "is not possible: the native supervisor restarts after the same time always: take it \
-             out",
-        )],
-    ];
-    for (_, section, name, problem) in missing.iter().flatten().filter(|row| row.0) {
+    let run = &compiled.unit.run;
+    for (_, section, name, problem) in surroundings(run, host).iter().filter(|row| row.0) {
         all.push(refusal(compiled, section, name, (*problem).to_owned()));
     }
+    all.extend(resources(compiled, host));
     all.extend(rights(compiled, host));
     all
 }
 
-fn commands(run: &Run) -> Vec<Row> {
-    vec![
-        (!run.conditions.is_empty(), "Unit", "", CONDITION),
-        (!run.condition.is_empty(), "Service", "ExecCondition", CONDITION),
-    ]
+/// Limits of what all processes take together, as far as the kernel does not set them here.
+fn resources(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
+    let lacks = |setting: &Setting| match &host.controllers {
+        Ok(there) if there.contains(setting.controller) => None,
+        Ok(_) => Some(format!(
+            "is not possible: the controller {} does not limit control groups here: have it \
+             delegated to fleet alone, or take the option out",
+            setting.controller
+        )),
+        Err(why) => Some(format!("is not possible without control groups: {why}")),
+    };
+    let settings = settings(&compiled.unit.run.resources).into_iter();
+    settings.filter_map(|it| Some(refusal(compiled, "Service", it.option, lacks(&it)?))).collect()
 }
 
-fn surroundings(run: &Run) -> Vec<Row> {
+/// What only root may give to a process.
+fn surroundings(run: &Run, host: &Host) -> Vec<Row> {
     let it = &run.surroundings;
-    let mut rows = vec![
-        (it.nice.is_some(), "Service", "Nice", NICE),
-        (it.oom_score_adjust.is_some(), "Service", "OOMScoreAdjust", TAKE_OUT),
-        (!it.supplementary_groups.is_empty(), "Service", "SupplementaryGroups", TAKE_OUT),
-    ];
-    let limits = LIMITS.iter().filter(|(name, _)| it.limits.contains_key(name));
-    rows.extend(limits.map(|(_, option)| (true, "Service", *option, LIMIT)));
-    rows
-}
-
-fn resources(run: &Run) -> Vec<Row> {
-    let it = &run.resources;
+    let no_root = !host.root;
     vec![
-        (it.memory_max.is_some(), "Service", "MemoryMax", RESOURCE),
-        (it.memory_high.is_some(), "Service", "MemoryHigh", RESOURCE),
-        (it.tasks_max.is_some(), "Service", "TasksMax", RESOURCE),
-        (it.cpu_weight.is_some(), "Service", "CPUWeight", RESOURCE),
-        (it.cpu_quota.is_some(), "Service", "CPUQuota", RESOURCE),
-        (it.io_weight.is_some(), "Service", "IOWeight", RESOURCE),
+        (no_root && it.nice.is_some_and(|nice| nice < 0), "Service", "Nice", ROOT),
+        (
+            no_root && it.oom_score_adjust.is_some_and(|score| score < 0),
+            "Service",
+            "OOMScoreAdjust",
+            ROOT,
+        ),
+        (no_root && !it.supplementary_groups.is_empty(), "Service", "SupplementaryGroups", ROOT),
     ]
 }
-
-/// Limits of the kernel by the kernel's names, and the options that set them.
-const LIMITS: [(&str, &str); 16] = [
-    ("as", "LimitAS"),
-    ("core", "LimitCORE"),
-    ("cpu", "LimitCPU"),
-    ("data", "LimitDATA"),
-    ("fsize", "LimitFSIZE"),
-    ("locks", "LimitLOCKS"),
-    ("memlock", "LimitMEMLOCK"),
-    ("msgqueue", "LimitMSGQUEUE"),
-    ("nice", "LimitNICE"),
-    ("nofile", "LimitNOFILE"),
-    ("nproc", "LimitNPROC"),
-    ("rss", "LimitRSS"),
-    ("rtprio", "LimitRTPRIO"),
-    ("rttime", "LimitRTTIME"),
-    ("sigpending", "LimitSIGPENDING"),
-    ("stack", "LimitSTACK"),
-];
 
 /// What a unit may only ask for where fleet is root.
 fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
@@ -135,8 +96,9 @@ fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     all
 }
 
-fn lists(run: &Run) -> [(&'static str, &[Command]); 6] {
+fn lists(run: &Run) -> [(&'static str, &[Command]); 7] {
     [
+        ("ExecCondition", &run.condition),
         ("ExecStartPre", &run.start_pre),
         ("ExecStart", &run.start),
         ("ExecStartPost", &run.start_post),
@@ -147,11 +109,7 @@ fn lists(run: &Run) -> [(&'static str, &[Command]); 6] {
 }
 
 fn refusal(compiled: &Compiled, section: &str, name: &str, problem: String) -> Refusal {
-    let place = match name {
-        "" => compiled
-            .place_of_first(|name| name.starts_with("Condition") || name.starts_with("Assert")),
-        name => compiled.place_of(section, name),
-    };
+    let place = compiled.place_of(section, name);
     let problem = if place.is_none() { format!("{name}= {problem}") } else { problem };
     Refusal { place, cause: Cause::Setting, problem }
 }

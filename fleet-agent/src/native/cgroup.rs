@@ -10,6 +10,7 @@
 //!
 //! The path of a run's group is written down with the run, for the next daemon may be elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +20,11 @@ use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
+use super::resources::Setting;
 use crate::readable::interesting;
+
+/// What limits the groups, where it may.
+const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 
 /// How deep groups of a unit's own are looked into. The kernel has no limit, a stack has.
 const DEEPEST: usize = 16;
@@ -31,6 +36,7 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Groups {
     base: PathBuf,
+    controllers: BTreeSet<String>,
 }
 
 /// The control group of one run.
@@ -51,11 +57,30 @@ impl Groups {
         fs::create_dir(&base)
             .or_else(unless(io::ErrorKind::AlreadyExists))
             .map_err(|error| unusable(&format!("cannot be divided: {error}")))?;
-        let groups = Self { base };
+        let mut groups = Self { base, controllers: BTreeSet::new() };
         groups.check().inspect_err(|_| groups.tidy())?;
+        groups.controllers = groups.delegate_from(&own);
         // An earlier manager may have left groups whose processes have ended since.
         groups.tidy_inside();
         Ok(groups)
+    }
+
+    /// The controllers that limit what the groups take.
+    pub(crate) fn controllers(&self) -> &BTreeSet<String> {
+        &self.controllers
+    }
+
+    /// Has the controllers that there are limit the groups made here, as far as that is allowed: it
+    /// is not where other processes are in the same group as this daemon.
+    fn delegate_from(&self, own: &Path) -> BTreeSet<String> {
+        let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+        let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));
+        let hand_down = |name: &&str| {
+            let asked = format!("+{name}");
+            let hand = |group: &Path| fs::write(group.join("cgroup.subtree_control"), &asked);
+            hand(own).and_then(|()| hand(&self.base)).is_ok()
+        };
+        there.filter(hand_down).map(str::to_owned).collect()
     }
 
     /// The group for a run of a unit. It is made when the first process enters it.
@@ -104,6 +129,11 @@ impl Group {
                 opened => return opened,
             }
         }
+    }
+
+    /// Sets the limits of what its processes take together. It has to be there.
+    pub(crate) fn limit(&self, settings: &[Setting]) -> io::Result<()> {
+        settings.iter().try_for_each(|it| fs::write(self.0.join(it.file), &it.value))
     }
 
     /// The processes in it, and in those below that they made themselves.

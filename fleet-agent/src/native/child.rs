@@ -1,35 +1,62 @@
 //! What a process of a unit does between its beginning and its program.
 //!
-//! This is the one place of the service manager with unsafe code: the standard library cannot know
-//! what runs in a process that is a copy of one thread of ours. Nothing there may take a lock or
-//! allocate, for another thread may have held the lock when the copy was made. So all that needs
-//! either is prepared before, and the child makes system calls alone.
+//! This is one of the two places of the service manager with unsafe code: the standard library
+//! cannot know what runs in a process that is a copy of one thread of ours. Nothing there may take
+//! a lock or allocate, for another thread may have held the lock when the copy was made. So all
+//! that needs either is prepared before, and the child makes system calls alone.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 
-use rustix::fs::Mode;
+use fleet_core::graph::Limits;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
-/// What the child does for itself.
+/// What the child does for itself, in this order: what needs rights comes before they are given up.
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
     /// The list of processes of the control group that it enters.
     pub(crate) group: Option<File>,
+    /// How readily it is ended when memory is short, as the kernel reads it.
+    pub(crate) oom_score_adjust: Option<String>,
+    pub(crate) nice: Option<i32>,
+    pub(crate) limits: Vec<(Resource, Rlimit)>,
     /// Which rights to its new files nobody gets.
     pub(crate) umask: Option<u32>,
+    /// Who it is to be; `None` is who we are.
+    pub(crate) identity: Option<Rights>,
+}
+
+/// Who a process is to be, and where it then begins.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    pub(crate) uid: Option<Uid>,
+    pub(crate) gid: Option<Gid>,
+    /// All groups beside; `None` leaves them as they are, which is all that who is not root can do.
+    pub(crate) groups: Option<Vec<Gid>>,
+    /// Entered last, by the rights that it then has.
+    pub(crate) directory: CString,
 }
 
 impl Preparation {
     /// Has the process prepare itself so. One that needs nothing of it starts without a copy of
     /// this daemon's memory map, which is faster.
     pub(crate) fn apply(self, process: &mut Process) {
-        if self.group.is_none() && self.umask.is_none() {
+        let is_plain = self.group.is_none()
+            && self.oom_score_adjust.is_none()
+            && self.nice.is_none()
+            && self.limits.is_empty()
+            && self.umask.is_none()
+            && self.identity.is_none();
+        if is_plain {
             return;
         }
         let prepare = move || self.enter();
         // SAFETY: `enter` only makes system calls, with memory and descriptors that were there
-        // before: it allocates nothing, takes no lock, and cannot panic.
+        // before: it allocates nothing, takes no lock, and cannot panic. Paths that it hands to the
+        // kernel end with a zero byte already, so they are not copied.
         #[expect(unsafe_code, reason = "there is no safe way to enter a control group at birth")]
         unsafe {
             process.pre_exec(prepare);
@@ -42,9 +69,62 @@ impl Preparation {
             // The process that writes is the one that is meant by 0.
             rustix::io::write(group, b"0")?;
         }
+        if let Some(score) = &self.oom_score_adjust {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
+            rustix::io::write(file, score.as_bytes())?;
+        }
+        if let Some(nice) = self.nice {
+            rustix::process::setpriority_process(None, nice)?;
+        }
+        for (resource, limit) in &self.limits {
+            rustix::process::setrlimit(*resource, *limit)?;
+        }
         if let Some(mask) = self.umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }
-        Ok(())
+        self.identity.as_ref().map_or(Ok(()), Rights::take)
     }
 }
+
+impl Rights {
+    fn take(&self) -> io::Result<()> {
+        // The child has this one thread, so what is said of a thread holds for the process.
+        if let Some(groups) = &self.groups {
+            rustix::thread::set_thread_groups(groups)?;
+        }
+        if let Some(gid) = self.gid {
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        }
+        if let Some(uid) = self.uid {
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        Ok(rustix::process::chdir(self.directory.as_c_str())?)
+    }
+}
+
+/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both.
+pub(crate) fn limits(limits: &Limits) -> Vec<(Resource, Rlimit)> {
+    let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
+    let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
+    limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value)))).collect()
+}
+
+const RESOURCES: [(&str, Resource); 16] = [
+    ("as", Resource::As),
+    ("core", Resource::Core),
+    ("cpu", Resource::Cpu),
+    ("data", Resource::Data),
+    ("fsize", Resource::Fsize),
+    ("locks", Resource::Locks),
+    ("memlock", Resource::Memlock),
+    ("msgqueue", Resource::Msgqueue),
+    ("nice", Resource::Nice),
+    ("nofile", Resource::Nofile),
+    ("nproc", Resource::Nproc),
+    ("rss", Resource::Rss),
+    ("rtprio", Resource::Rtprio),
+    ("rttime", Resource::Rttime),
+    ("sigpending", Resource::Sigpending),
+    ("stack", Resource::Stack),
+];

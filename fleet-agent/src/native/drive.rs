@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use fleet_core::graph::{Command, Kind, Unit};
 use fleet_unitfile::UnitName;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
 use tokio::process::Child;
 
 use super::cgroup::Group;
+use super::conditions::judge;
 use super::identity::look_up;
 use super::life::{Action, Phase, ProcessId, Reach, Role};
 use super::log::Log;
@@ -24,6 +25,7 @@ use super::pidfile::Arrival;
 use super::proc::{INVOCATION_ID, Watched, child};
 use super::process::{SpawnProblem, end_of, spawn};
 use super::record::{Asked, Run, UnitDirectory};
+use super::resources::settings;
 use super::service::Service;
 use super::signals::{Sig, short_name};
 use super::sweep::{Targets, sweep};
@@ -50,6 +52,10 @@ pub(crate) struct Driver {
     notify: Option<NotifySocket>,
     /// Tells when the file that names the main process may have come.
     arrival: Option<Arrival>,
+    /// Comes when a line of the output says that the unit is ready.
+    line: Option<BoxFuture<'static, io::Result<()>>>,
+    /// The place at which the log ended when the run began.
+    log_from: u64,
     /// The user that the unit runs as.
     owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
@@ -82,6 +88,8 @@ impl Driver {
             written: None,
             notify: None,
             arrival: None,
+            line: None,
+            log_from: 0,
             owner: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
@@ -97,6 +105,8 @@ impl Driver {
         self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
         self.group.clone_from(&run.group);
+        // A log that was cut since holds nothing but what is newer.
+        self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
         self.leaders = run.leaders.iter().copied().collect();
         self.written = Some(run);
         for (process, watched) in running {
@@ -154,20 +164,32 @@ impl Driver {
                 }
                 self.look_for_main();
             }
-            Some((process, end)) = self.processes.next() => {
-                self.hear();
-                self.forget_group(process);
-                self.service.on_exited(process, end, self.machine.now());
+            found = async { self.line.as_mut().expect("only while awaited").await },
+                if self.line.is_some() =>
+            {
+                self.line = None;
+                self.on_line(found);
             }
+            Some(ended) = self.processes.next() => self.on_ended(ended),
             () = async { self.sweep.as_mut().expect("only while sweeping").await }, if sweeping => {
                 self.sweep = None;
                 self.service.on_gone(self.machine.now());
             }
             () = timer, if due.is_some() => {
+                // An end in the same moment wins.
+                if let Some(Some(ended)) = self.processes.next().now_or_never() {
+                    return self.on_ended(ended);
+                }
                 self.service.on_time(self.machine.now());
             }
             else => std::future::pending().await,
         }
+    }
+
+    fn on_ended(&mut self, (process, end): (ProcessId, End)) {
+        self.hear();
+        self.forget_group(process);
+        self.service.on_exited(process, end, self.machine.now());
     }
 
     /// Does all that the state machine wants done.
@@ -181,6 +203,7 @@ impl Driver {
                 }
                 Action::Tell { process, signal } => self.tell(process, signal),
                 Action::AwaitMain => self.await_main(),
+                Action::AwaitLine => self.await_line(),
             }
         }
         let memory = self.service.memory();
@@ -189,6 +212,9 @@ impl Driver {
         }
         if !memory.awaits_main {
             self.arrival = None;
+        }
+        if memory.phase != Phase::Start {
+            self.line = None;
         }
         if let Err(error) = self.save() {
             tracing::warn!(%error, unit = %self.unit, "cannot record what runs");
@@ -207,7 +233,12 @@ impl Driver {
             .ok()
             .and_then(|identity| identity.uid)
             .unwrap_or(0);
+        self.log_from = self.log.end().unwrap_or(0);
         self.listen();
+        if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
+            self.problem = Some(why);
+            self.service.on_condition(is_failure, self.machine.now());
+        }
     }
 
     /// Runs a command. Its run is written down before, so that the process is found again even if
@@ -223,7 +254,9 @@ impl Driver {
         let extra = self.variables(role);
         let started = started.and_then(|()| {
             let (context, log) = (&self.spec.run.surroundings, self.log.path());
-            spawn(command, context, log, self.group.as_ref(), &self.machine.environment, &extra)
+            let limits = settings(&self.spec.run.resources);
+            let group = self.group.as_ref().map(|group| (group, &limits[..]));
+            spawn(command, context, log, group, &self.machine.environment, &extra)
         });
         match started {
             Ok(started) => self.on_spawned(started),
@@ -351,6 +384,7 @@ impl Driver {
             asked: self.asked,
             invocation: self.invocation.clone(),
             leaders: self.leaders.iter().copied().collect(),
+            log_from: self.log_from,
             group: self.group.clone(),
             memory: self.service.memory().clone(),
         };

@@ -1,6 +1,7 @@
 //! Users and groups: who the supervisor is, and who a unit's processes are to be.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 
 use fleet_core::graph::Surroundings;
 use fleet_core::graph::systemd::Site;
@@ -17,6 +18,8 @@ pub(crate) struct Host {
     pub(crate) users: Vec<String>,
     /// Its own group, by name and by number.
     pub(crate) groups: Vec<String>,
+    /// Which controllers limit the control groups of units; why none does, otherwise.
+    pub(crate) controllers: Result<BTreeSet<String>, String>,
     /// What specifiers stand for, and what the operator accepts.
     pub(crate) site: Site,
 }
@@ -34,6 +37,8 @@ pub(crate) struct User {
 pub(crate) struct Identity {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
+    /// All groups beside.
+    pub(crate) groups: Option<Vec<u32>>,
     pub(crate) user: Option<User>,
 }
 
@@ -51,7 +56,10 @@ impl User {
 }
 
 /// Who the supervisor itself is, with the options that its operator accepts.
-pub(crate) fn host(accept: BTreeSet<String>) -> Host {
+pub(crate) fn host(
+    accept: BTreeSet<String>,
+    controllers: Result<BTreeSet<String>, String>,
+) -> Host {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten().map(|account| account.name);
     let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
@@ -59,6 +67,7 @@ pub(crate) fn host(accept: BTreeSet<String>) -> Host {
         root: uid.is_root(),
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
+        controllers,
         site: Site { facts: facts(), accept },
     }
 }
@@ -80,10 +89,32 @@ pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, String> {
         let gid = group(name).ok_or_else(|| format!("there is no group {name:?} here"))?;
         identity.gid = Some(gid);
     }
+    identity.groups = groups(surroundings, &identity)?;
     // Becoming who one is already would need rights that only root has.
     identity.uid = identity.uid.filter(|&uid| uid != Uid::effective().as_raw());
     identity.gid = identity.gid.filter(|&gid| gid != Gid::effective().as_raw());
     Ok(identity)
+}
+
+/// The groups that a process is in beside its own: those of its user, and those that the unit adds.
+/// Only root can choose, so others keep what they have.
+fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec<u32>>, String> {
+    let more = &surroundings.supplementary_groups;
+    let is_asked = identity.uid.is_some() || identity.gid.is_some() || !more.is_empty();
+    if !is_asked || !Uid::effective().is_root() {
+        return Ok(None);
+    }
+    let own = identity.gid.map_or_else(Gid::effective, Gid::from_raw);
+    let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
+    let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
+    let of_user =
+        of_user.map_err(|error| format!("cannot tell the groups of its user: {error}"))?;
+    let mut all: BTreeSet<u32> =
+        of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
+    for name in more {
+        all.insert(group(name).ok_or_else(|| format!("there is no group {name:?} here"))?);
+    }
+    Ok(Some(all.into_iter().collect()))
 }
 
 /// The home directory of the user that fleet itself runs as.

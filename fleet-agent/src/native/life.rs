@@ -13,6 +13,8 @@ use super::signals::Sig;
 pub(crate) enum Phase {
     #[default]
     Dead,
+    /// The commands that decide whether it starts run.
+    Condition,
     StartPre,
     Start,
     StartPost,
@@ -76,6 +78,8 @@ pub(crate) enum Action {
     /// Look for the process that the file of the service names, until there is one; answered by
     /// `on_main`.
     AwaitMain,
+    /// Look for a line of its output that says that it is ready; answered by `on_line`.
+    AwaitLine,
 }
 
 /// What must be remembered of a service to go on with it in another daemon.
@@ -110,6 +114,11 @@ impl Phase {
     /// Whether it is a phase of stopping.
     pub(crate) fn is_stopping(self) -> bool {
         matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
+    }
+
+    /// Whether its start is under way.
+    pub(crate) fn is_starting(self) -> bool {
+        matches!(self, Self::Condition | Self::StartPre | Self::Start | Self::StartPost)
     }
 
     /// Whether it reads its configuration again.

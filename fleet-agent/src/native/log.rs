@@ -69,6 +69,12 @@ impl Log {
         append(&self.path)?.write_all(format!("fleet: {words}\n").as_bytes())
     }
 
+    /// The place at which it ends now; a later one of what is written from now on.
+    pub(crate) fn end(&self) -> io::Result<u64> {
+        let kept = self.lock();
+        Ok(kept.cut + std::fs::metadata(&self.path)?.len())
+    }
+
     /// Notes by when what there is was written, and returns how much that is. What is written later
     /// can be told from it.
     pub(crate) fn look(&self) -> io::Result<u64> {

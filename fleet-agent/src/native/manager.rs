@@ -80,10 +80,11 @@ impl NativeConfig {
 /// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
 /// this manager does not do all by itself, and refuses the rest likewise:
 ///
-/// - Targets are not run. No conditions are checked, no limits are set, and no resources are kept
-///   to; `Nice=`, `OOMScoreAdjust=`, `SupplementaryGroups=` and `RestartSteps=` are refused.
-/// - `User=` and `Group=` can be any for root, otherwise only one's own. Supplementary groups
-///   are given up. The prefixes `+`, `!`, `!!` are taken where they change nothing.
+/// - Targets are not run.
+/// - `MemoryMax=`, `TasksMax=` and the other limits of what all processes of a unit take together
+///   need control groups, and the controller delegated to this daemon alone.
+/// - `User=` and `Group=` can be any for root, otherwise only one's own. What raises the rights of
+///   a process needs root. The prefixes `+`, `!`, `!!` are taken where they change nothing.
 ///
 /// What units say of one another orders nothing here: each is run when it is asked for, as the
 /// daemon's log says when a unit is loaded. Fleet's own variables are not handed down. A start that
@@ -135,6 +136,7 @@ impl NativeManager {
         } else {
             Err("they are turned off".to_owned())
         };
+        let controllers = groups.as_ref().map(|it| it.controllers().clone()).map_err(Clone::clone);
         let machine = Arc::new(Machine::new(
             config.clock,
             config.environment,
@@ -147,7 +149,7 @@ impl NativeManager {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
             machine,
             handles: Handles::default(),
-            host: host(config.accept),
+            host: host(config.accept, controllers),
         };
         manager.take_back(&units).map_err(io_error("read the records of units"))?;
         Ok(Arc::new(manager))

@@ -20,6 +20,7 @@ mod cgroup;
 mod changes;
 mod child;
 mod compile;
+mod conditions;
 mod drive;
 mod environment;
 mod exit;
@@ -37,7 +38,11 @@ mod outcome;
 mod pidfile;
 mod proc;
 mod process;
+#[cfg(test)]
+mod readiness_tests;
+mod ready;
 mod record;
+mod resources;
 mod service;
 #[cfg(test)]
 mod service_tests;

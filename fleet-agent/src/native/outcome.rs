@@ -37,6 +37,10 @@ pub(crate) enum Outcome {
     /// It did not do what its type promises.
     Protocol,
     Watchdog,
+    /// A condition of it did not hold, which is no failure.
+    Condition,
+    /// An assertion of it did not hold.
+    Assert,
     /// How it ended is not known, which counts as a failure of any kind that would restart it.
     Unseen,
 }
@@ -53,6 +57,8 @@ impl Outcome {
             Self::StartLimitHit => "start-limit-hit",
             Self::Resources => "resources",
             Self::Protocol => "protocol",
+            Self::Condition => "exec-condition",
+            Self::Assert => "assert",
             Self::Watchdog => "watchdog",
         }
     }
@@ -116,6 +122,9 @@ pub(crate) fn main_outcome(spec: &Unit, end: End) -> Outcome {
 /// Whether a service that ended by itself is started again.
 pub(crate) fn shall_restart(spec: &Unit, outcome: Outcome, exit: Option<End>) -> bool {
     let restart = &spec.restart;
+    if outcome == Outcome::Condition {
+        return false;
+    }
     if exit.is_some_and(|end| end.is_in(&restart.prevent)) {
         return false;
     }

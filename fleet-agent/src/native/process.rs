@@ -1,20 +1,23 @@
 //! Starting one process of a unit.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use fleet_core::graph::{Command, Output, Place, Surroundings};
+use rustix::process::{Gid, Uid};
 use tokio::process::{Child, Command as Process};
 
 use super::cgroup::Group;
-use super::child::Preparation;
+use super::child::{Preparation, Rights, limits};
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
 use super::outcome::End;
+use super::resources::Setting;
 
 /// Why a process could not be started: for a person, and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,30 +43,30 @@ pub(crate) fn spawn(
     command: &Command,
     surroundings: &Surroundings,
     log: &Path,
-    group: Option<&Group>,
+    group: Option<(&Group, &[Setting])>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnProblem> {
+    let (group, settings) = group.unzip();
     let identity = look_up(surroundings).map_err(|words| SpawnProblem::new(USER, words))?;
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
         .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
     let directory = working_directory(surroundings, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
+    let rights = rights(&identity, &directory)?;
     let mut process = Process::new(program);
     process.args(command.arguments_with(|name| environment.get(name)));
     // systemd tells a program the name that the unit file calls it by.
     process.arg0(command.name.as_ref().unwrap_or(&command.program));
-    process.env_clear().envs(&environment).current_dir(directory);
+    process.env_clear().envs(&environment);
+    if rights.is_none() {
+        process.current_dir(directory);
+    }
     process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
     let (output, error) = outputs(surroundings, log)?;
     process.stdout(output).stderr(error);
-    if let Some(gid) = identity.gid {
-        process.gid(gid);
-    }
-    if let Some(uid) = identity.uid {
-        process.uid(uid);
-    }
-    preparation(surroundings, group)?.apply(&mut process);
+    let preparation = preparation(surroundings, group, settings)?;
+    Preparation { identity: rights, ..preparation }.apply(&mut process);
     process.spawn().map_err(|error| SpawnProblem::spawn(command, &error))
 }
 
@@ -81,11 +84,39 @@ pub(crate) fn end_of(status: ExitStatus) -> End {
 fn preparation(
     surroundings: &Surroundings,
     group: Option<&Group>,
+    settings: Option<&[Setting]>,
 ) -> Result<Preparation, SpawnProblem> {
-    let group = group.map(Group::open).transpose().map_err(|error| {
+    let failed = |error: io::Error| {
         SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
-    })?;
-    Ok(Preparation { group, umask: surroundings.umask })
+    };
+    let door = group.map(Group::open).transpose().map_err(failed)?;
+    if let (Some(group), Some(settings)) = (group, settings) {
+        group.limit(settings).map_err(failed)?;
+    }
+    Ok(Preparation {
+        group: door,
+        oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
+        nice: surroundings.nice,
+        limits: limits(&surroundings.limits),
+        umask: surroundings.umask,
+        identity: None,
+    })
+}
+
+/// Who the child is to become, if that is somebody else.
+fn rights(identity: &Identity, directory: &Path) -> Result<Option<Rights>, SpawnProblem> {
+    if identity.uid.is_none() && identity.gid.is_none() && identity.groups.is_none() {
+        return Ok(None);
+    }
+    let path = CString::new(directory.as_os_str().as_bytes())
+        .map_err(|error| SpawnProblem::new(CHDIR, error.to_string()))?;
+    let groups = identity.groups.as_ref();
+    Ok(Some(Rights {
+        uid: identity.uid.map(Uid::from_raw),
+        gid: identity.gid.map(Gid::from_raw),
+        groups: groups.map(|groups| groups.iter().copied().map(Gid::from_raw).collect()),
+        directory: path,
+    }))
 }
 
 /// Finds a program; one without a path in the places that systemd searches.

@@ -50,6 +50,9 @@ pub(crate) struct Run {
     pub(crate) invocation: String,
     /// The leaders of process groups that the run has begun and that were not seen to end.
     pub(crate) leaders: Vec<ProcessId>,
+    /// Where the log ended when the run began, in bytes.
+    #[serde(default)]
+    pub(crate) log_from: u64,
     /// The control group of the run, if it has one.
     #[serde(default)]
     pub(crate) group: Option<Group>,

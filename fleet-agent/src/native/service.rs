@@ -16,6 +16,7 @@
 mod ending;
 mod notices;
 mod reload;
+mod starting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(crate) struct Service {
     runs_until: Option<Timestamp>,
     /// By when it has to say that it works; set as long as it is up.
     alive_until: Option<Timestamp>,
+    /// When it counts as ready, if it lives until then.
+    ready_at: Option<Timestamp>,
     /// How often that is, where it has asked for another span than its file.
     watchdog: Option<Duration>,
     /// Whether it has said that it reloads, and not yet that it is ready.
@@ -65,6 +68,7 @@ impl Service {
             deadline: None,
             runs_until: None,
             alive_until: None,
+            ready_at: None,
             watchdog: None,
             reloading: false,
             leaving: false,
@@ -83,6 +87,9 @@ impl Service {
             service.watch(now);
         }
         service.deadline = service.time_limit(now);
+        if service.now.phase == Phase::Start && service.now.main.is_some() {
+            service.begin_to_be_ready(now);
+        }
         if service.now.awaits_main {
             service.actions.push_back(Action::AwaitMain);
         }
@@ -110,15 +117,15 @@ impl Service {
     /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let alive_until = self.alive_until.filter(|_| self.is_up());
-        self.deadline.into_iter().chain(alive_until).min()
+        self.deadline.into_iter().chain(alive_until).chain(self.ready_at()).min()
     }
 
     /// A person wants it to run: a failed one gets a new attempt, an active one stays.
     pub(crate) fn start(&mut self, now: Timestamp) {
         match self.now.phase {
             Phase::Dead | Phase::Failed | Phase::AutoRestart => self.begin_fresh(now),
-            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Running | Phase::Exited => {}
-            phase if phase.is_reloading() => {}
+            phase if phase.is_starting() || phase.is_reloading() => {}
+            Phase::Running | Phase::Exited => {}
             _ => self.now.again = true,
         }
     }
@@ -133,7 +140,7 @@ impl Service {
         }
         match self.now.phase {
             // Its own command may still run.
-            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Reload => {
+            phase if phase.is_starting() || phase == Phase::Reload => {
                 self.signal(Phase::StopSigterm, now);
             }
             Phase::Running | Phase::Exited | Phase::ReloadSignal | Phase::ReloadNotify => {
@@ -161,9 +168,8 @@ impl Service {
         match self.now.spawning.take() {
             Some(Role::Main) => {
                 self.now.main = Some(process);
-                let is_ready = matches!(self.spec.kind, Kind::ForegroundSupervised(_));
-                if self.now.phase == Phase::Start && is_ready {
-                    self.enter_list(Phase::StartPost, now);
+                if self.now.phase == Phase::Start {
+                    self.begin_to_be_ready(now);
                 }
             }
             Some(Role::Control) => self.now.control = Some(process),
@@ -216,6 +222,9 @@ impl Service {
         if self.is_up() && self.alive_until.is_some_and(|limit| now >= limit) {
             return self.miss_watchdog(now);
         }
+        if self.ready_at().is_some_and(|ready| now >= ready) {
+            return self.enter_list(Phase::StartPost, now);
+        }
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -263,12 +272,13 @@ impl Service {
         self.forget_run();
         self.now.exit_before = self.now.exit.take().or(self.now.exit_before);
         self.actions.push_back(Action::NewRun);
-        self.enter_list(Phase::StartPre, now);
+        self.enter_list(Phase::Condition, now);
     }
 
     /// Nothing that a run has said counts for the next.
     fn forget_run(&mut self) {
         (self.runs_until, self.alive_until, self.watchdog) = (None, None, None);
+        self.ready_at = None;
         (self.reloading, self.leaving, self.now.awaits_main) = (false, false, false);
         (self.now.reloaded, self.now.status) = (None, None);
     }
@@ -295,6 +305,7 @@ impl Service {
             return;
         }
         match self.now.phase {
+            Phase::Condition => self.enter_list(Phase::StartPre, now),
             Phase::StartPre => self.enter_list(Phase::Start, now),
             Phase::Start if self.forks() => self.await_main(now),
             Phase::Start => self.enter_list(Phase::StartPost, now),
@@ -324,8 +335,7 @@ impl Service {
         let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
         // One that is to say when it is ready must live until then.
-        let promises = self.forks() || self.spec.kind == Kind::ForegroundNotified;
-        let breaks_off = self.now.phase == Phase::Start && promises;
+        let breaks_off = self.now.phase == Phase::Start && self.promises();
         let good = outcome == Outcome::Success;
         let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
         self.blame(outcome);
@@ -349,7 +359,7 @@ impl Service {
     fn control_ended(&mut self, end: End, now: Timestamp) {
         let command = self.commands().get(self.now.step);
         let ignored = command.is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { end.as_command() };
+        let outcome = if ignored { Outcome::Success } else { self.verdict_of(end) };
         let good = outcome == Outcome::Success;
         if self.now.phase == Phase::Reload && !good {
             return self.end_reload(outcome, now);
@@ -362,11 +372,11 @@ impl Service {
                 self.now.step += 1;
                 self.run_next(now);
             }
-            Phase::StartPre | Phase::Start | Phase::StartPost if good => {
+            phase if phase.is_starting() && good => {
                 self.now.step += 1;
                 self.run_next(now);
             }
-            Phase::StartPre | Phase::Start | Phase::StartPost | Phase::Stop => {
+            phase if phase.is_starting() || phase == Phase::Stop => {
                 self.signal(Phase::StopSigterm, now);
             }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
@@ -384,6 +394,7 @@ impl Service {
     fn commands(&self) -> &[Command] {
         let commands = &self.spec.run;
         match self.now.phase {
+            Phase::Condition => &commands.condition,
             Phase::StartPre => &commands.start_pre,
             Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,
@@ -402,11 +413,13 @@ impl Service {
 
     fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
         let limit = match self.now.phase {
-            Phase::StartPre | Phase::Start | Phase::StartPost => self.spec.time_outs.start,
+            phase if phase.is_starting() => self.spec.time_outs.start,
             Phase::Running => return self.runs_until,
             phase if phase.is_reloading() => self.spec.time_outs.reload,
             Phase::StopWatchdog => self.spec.run.abort.time_out,
-            Phase::AutoRestart => Some(self.spec.restart.delay),
+            Phase::AutoRestart => {
+                Some(self.spec.restart.delay_of(self.now.restarts.saturating_add(1)))
+            }
             Phase::StopSigkill | Phase::FinalSigkill => {
                 self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }

@@ -33,7 +33,11 @@ pub(super) struct Life {
 
 impl Life {
     pub(super) fn new(service: &str) -> Self {
-        let service = Service::new(spec(service));
+        Self::of(spec(service))
+    }
+
+    pub(super) fn of(spec: Arc<Unit>) -> Self {
+        let service = Service::new(spec);
         Self { service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
     }
 
@@ -60,6 +64,7 @@ impl Life {
                     line.push_str(&format!(" tell-{}", signal.number()));
                 }
                 Action::AwaitMain => line.push_str(" await-main"),
+                Action::AwaitLine => line.push_str(" await-line"),
             }
         }
         let state = state_of(self.service.memory());
@@ -335,6 +340,7 @@ fn events() -> impl Strategy<Value = Event> {
 fn services() -> impl Strategy<Value = String> {
     let extras = proptest::sample::subsequence(
         vec![
+            "ExecCondition=/may",
             "ExecStartPre=/pre",
             "ExecStartPre=-/pre2",
             "ExecStartPost=/post",
@@ -348,7 +354,7 @@ fn services() -> impl Strategy<Value = String> {
             "RuntimeMaxSec=40",
             "SendSIGHUP=yes",
         ],
-        0..=12,
+        0..=13,
     );
     let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
     let types = proptest::sample::select(vec![

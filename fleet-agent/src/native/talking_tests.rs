@@ -230,3 +230,52 @@ fn the_signals_of_a_stop() {
     3000 ms: signal-3-All => deactivating stop-sigkill watchdog
     ");
 }
+
+#[test]
+fn commands_that_decide_whether_it_starts() {
+    let mut life = Life::new("ExecCondition=/may\nExecStart=/main\nRestart=always\n");
+    life.start().control(End::Code(0)).stop().main(End::Signal(15)).gone();
+    life.start().control(End::Code(7)).gone();
+    life.start().control(End::Code(255)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run may => activating condition success
+    control Code(0): main => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run may => activating condition success
+    control Code(7): signal-15-All => deactivating stop-sigterm exec-condition
+    gone: => inactive dead exec-condition
+    start: new-run may => activating condition success
+    control Code(255): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => activating auto-restart exit-code
+    ");
+}
+
+#[test]
+fn what_does_not_hold_keeps_it_from_starting() {
+    let mut life = Life::new("ExecStart=/main\nRestart=always\n");
+    let now = life.now;
+    for (is_failure, phase) in [(false, Phase::Dead), (true, Phase::Failed)] {
+        life.service.start(now);
+        assert!(life.service.next_action().is_some(), "a new run");
+        life.service.on_condition(is_failure, now);
+        assert_eq!(life.service.next_action(), None, "nothing is run");
+        assert_eq!((life.service.memory().phase, life.service.due()), (phase, None));
+    }
+}
+
+#[test]
+fn delays_between_restarts_grow_in_steps() {
+    let mut life = Life::new(
+        "ExecStart=/main\nRestart=always\nRestartSec=1\nRestartSteps=2\nRestartMaxDelaySec=100\n\
+         StartLimitBurst=0\n",
+    );
+    life.start();
+    let mut delays = Vec::new();
+    for _ in 0..4 {
+        let before = life.main(End::Code(0)).gone().now;
+        delays.push(life.due().now.as_millis() - before.as_millis());
+    }
+    assert_eq!(delays, [1_000, 10_000, 100_000, 100_000]);
+}

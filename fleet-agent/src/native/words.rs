@@ -10,6 +10,7 @@ impl Phase {
     pub(crate) const fn words(self) -> (ActiveState, &'static str) {
         match self {
             Self::Dead => (ActiveState::Inactive, "dead"),
+            Self::Condition => (ActiveState::Activating, "condition"),
             Self::StartPre => (ActiveState::Activating, "start-pre"),
             Self::Start => (ActiveState::Activating, "start"),
             Self::StartPost => (ActiveState::Activating, "start-post"),
@@ -50,6 +51,7 @@ pub(crate) fn why_not_started(memory: &Memory, problem: Option<&str>) -> String 
     }
     match (memory.outcome, memory.exit.and_then(End::status)) {
         (Some(Outcome::StartLimitHit), _) => "it was started too often in a short time".to_owned(),
+        (Some(Outcome::Condition), _) => "a command of its ExecCondition= says no".to_owned(),
         (Some(Outcome::Protocol), _) => "it ended before it said that it is ready".to_owned(),
         (Some(Outcome::Timeout), _) => "it took longer than its TimeoutStartSec= allows".to_owned(),
         (_, Some(status)) => format!("its main process {status}"),

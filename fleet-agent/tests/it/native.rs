@@ -6,6 +6,7 @@ mod conforms;
 mod crash;
 mod helper;
 mod lifecycle;
+mod limits;
 mod output;
 mod refusals;
 mod settings;

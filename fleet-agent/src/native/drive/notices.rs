@@ -3,8 +3,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use fleet_core::graph::{Kind, NotifyAccess};
+use fleet_core::graph::{Kind, NotifyAccess, Readiness};
 
 use super::Driver;
 use crate::native::life::ProcessId;
@@ -12,6 +13,7 @@ use crate::native::notify::{NotifySocket, Said};
 use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
 use crate::native::proc::{Watched, belongs, started};
+use crate::native::ready::line_that_matches;
 
 /// How many messages are taken at once. The kernel keeps no more than this of those who wait.
 const AT_ONCE: usize = 512;
@@ -128,6 +130,24 @@ impl Driver {
         }
     }
 
+    /// Looks for a line of the output of this run that says that the unit is ready.
+    pub(super) fn await_line(&mut self) {
+        if let Kind::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
+            let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
+            self.line = Some(Box::pin(line_that_matches(log, self.log_from, pattern)));
+        }
+    }
+
+    pub(super) fn on_line(&mut self, found: io::Result<()>) {
+        match found {
+            Ok(()) => self.service.on_line(self.machine.now()),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot read what it writes");
+                self.problem = Some(format!("its output cannot be read: {error}"));
+            }
+        }
+    }
+
     /// A process that somebody else started is the main one.
     fn take_as_main(&mut self, process: ProcessId) {
         self.service.on_main(process, self.machine.now());
@@ -142,7 +162,7 @@ impl Driver {
 
     /// Waits for the end of a process that is no child of ours.
     pub(super) fn watch(&mut self, process: ProcessId, watched: Watched) {
-        let clock = std::sync::Arc::clone(&self.machine.clock);
+        let clock = Arc::clone(&self.machine.clock);
         self.processes.push(Box::pin(async move {
             let end = watched.end(&*clock).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, pid = process.pid, "cannot watch a process");

@@ -70,7 +70,7 @@ impl Service {
         } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
             self.enter(Phase::AutoRestart, now);
         } else {
-            let failed = outcome != Outcome::Success;
+            let failed = !matches!(outcome, Outcome::Success | Outcome::Condition);
             self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
         }
     }

@@ -249,14 +249,6 @@ impl Compiled {
         let at = self.places.get(&(section.to_owned(), name.to_owned()))?;
         Some(Position::new(self.file.location(*at), section, name))
     }
-
-    /// Where the first of the options stands whose names are looked for.
-    #[must_use]
-    pub fn place_of_first(&self, is_one: impl Fn(&str) -> bool) -> Option<Position> {
-        let found = self.places.iter().filter(|((_, name), _)| is_one(name));
-        let ((section, name), at) = found.min_by_key(|(_, at)| **at)?;
-        Some(Position::new(self.file.location(*at), section, name))
-    }
 }
 
 impl Refusal {

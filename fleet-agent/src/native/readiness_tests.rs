@@ -1,0 +1,144 @@
+//! Processes that are ready when they have lived for a while, or have written a line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::graph::{Kind, Pattern, Readiness, Unit};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::drive::Driver;
+use super::life::Phase;
+use super::machine::Machine;
+use super::outcome::{End, Outcome};
+use super::service::Service;
+use super::service_tests::{Life, spec};
+use crate::SystemClock;
+use crate::lock::acquire;
+
+fn unit(service: &str, readiness: Readiness) -> Arc<Unit> {
+    let unit = Unit::clone(&spec(service));
+    Arc::new(Unit { kind: Kind::ForegroundSupervised(readiness), ..unit })
+}
+
+fn line(pattern: &str) -> Readiness {
+    Readiness::Line(Pattern::new(pattern).expect("it is well formed"))
+}
+
+#[test]
+fn one_that_has_to_live_for_a_while() {
+    let mut life = Life::of(unit("ExecStart=/main\n", Readiness::Alive(Duration::from_secs(3))));
+    life.start().due();
+    assert_eq!(life.now.as_millis(), 3000);
+    life.stop().main(End::Signal(15)).gone().start().main(End::Code(0)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    due: => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main => activating start success
+    main Code(0): signal-15-All => deactivating stop-sigterm protocol
+    gone: => failed failed protocol
+    ");
+}
+
+#[test]
+fn one_that_has_to_write_a_line() {
+    let mut life = Life::of(unit("ExecStart=/main\nTimeoutStartSec=9\n", line("x")));
+    life.start().step("line", Service::on_line);
+    life.step("line", Service::on_line).stop().main(End::Signal(15)).gone();
+    life.start().due().main(End::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main await-line => activating start success
+    line: => active running success
+    line: => active running success
+    stop: signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main await-line => activating start success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    main Signal(15): => deactivating stop-sigterm timeout
+    gone: => failed failed timeout
+    ");
+}
+
+/// One unit by itself, with real processes.
+struct Stage {
+    driver: Driver,
+    _directory: TempDir,
+}
+
+impl Stage {
+    async fn with(unit: Arc<Unit>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let (clock, units) = (Arc::new(SystemClock::start()), directory.path().join("units"));
+        let lock = acquire(directory.path(), &*clock).await.expect("it is free");
+        let groups = Err("none are needed".to_owned());
+        let machine = Machine::new(clock, Vec::new(), units, 1 << 20, groups, lock);
+        let machine = Arc::new(machine);
+        let name = "a.service".parse().expect("it is a name");
+        let place = machine.directory(&name);
+        let asked = super::record::Asked::default();
+        place.write_unit(b"", asked).expect("it can be written");
+        let log = machine.open_log(place.log()).expect("it can be made");
+        let driver = Driver::new(&machine, &name, &place, log, unit);
+        Self { driver, _directory: directory }
+    }
+
+    /// Goes on until the unit has come to that phase.
+    async fn wait_for(&mut self, phase: Phase) {
+        let go_on = async {
+            self.driver.act();
+            while self.driver.service.memory().phase != phase {
+                self.driver.wait().await;
+                self.driver.act();
+            }
+        };
+        let limit = Duration::from_secs(30);
+        tokio::time::timeout(limit, go_on).await.expect("it gets there");
+    }
+
+    fn now(&self) -> fleet_core::Timestamp {
+        crate::Clock::now(&SystemClock::start())
+    }
+}
+
+impl Drop for Stage {
+    /// A test that fails leaves nothing running.
+    fn drop(&mut self) {
+        let main = self.driver.service.memory().main;
+        let pid = main.and_then(|main| Pid::from_raw(i32::try_from(main.pid).ok()?));
+        // It has ended already where all is well.
+        let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_its_output_says_that_it_is_ready() {
+    let script = "echo not yet; echo ready now >&2; exec sleep 1000";
+    let service = format!("ExecStart=/bin/sh -c '{script}'\nExecStop=/bin/kill -s KILL $MAINPID\n");
+    let mut stage = Stage::with(unit(&service, line("^ready"))).await;
+    for _ in 0..2 {
+        stage.driver.service.start(stage.now());
+        stage.wait_for(Phase::Running).await;
+        stage.driver.service.stop(stage.now());
+        stage.wait_for(Phase::Failed).await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let mark = directory.path().join("mark");
+    let script = format!("[ -e {0} ] || echo ready; : >{0}; exec sleep 1000", mark.display());
+    let service = format!("ExecStart=/bin/sh -c '{script}'\nTimeoutStartSec=200ms\n");
+    let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
+    stage.driver.service.start(stage.now());
+    stage.wait_for(Phase::Running).await;
+    stage.driver.service.stop(stage.now());
+    stage.wait_for(Phase::Dead).await;
+    stage.driver.service.start(stage.now());
+    stage.wait_for(Phase::Failed).await;
+    assert_eq!(stage.driver.service.memory().outcome, Some(Outcome::Timeout));
+}

@@ -1,0 +1,71 @@
+//! Pure: no I/O, no clock. What the processes of a unit may take together, as the kernel reads it.
+
+use fleet_core::graph::Resources;
+
+/// One limit of a control group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// The option that asks for it.
+    pub(crate) option: &'static str,
+    /// The controller that has to be there.
+    pub(crate) controller: &'static str,
+    /// The file that it is written to.
+    pub(crate) file: &'static str,
+    pub(crate) value: String,
+}
+
+/// How long the processors are shared out for at a time, in microseconds, which is the kernel's own
+/// choice.
+const PERIOD: u64 = 100_000;
+
+/// All limits that are asked for.
+pub(crate) fn settings(resources: &Resources) -> Vec<Setting> {
+    let plain = |value: u64| value.to_string();
+    // Hundredths of a percent of one processor.
+    let quota = |value: u64| format!("{} {PERIOD}", value.saturating_mul(PERIOD / 10_000));
+    let share = |value: u64| format!("default {value}");
+    let it = resources;
+    [
+        (it.memory_max, "MemoryMax", "memory", "memory.max", plain as fn(u64) -> String),
+        (it.memory_high, "MemoryHigh", "memory", "memory.high", plain),
+        (it.tasks_max, "TasksMax", "pids", "pids.max", plain),
+        (it.cpu_weight, "CPUWeight", "cpu", "cpu.weight", plain),
+        (it.cpu_quota, "CPUQuota", "cpu", "cpu.max", quota),
+        (it.io_weight, "IOWeight", "io", "io.weight", share),
+    ]
+    .into_iter()
+    .filter_map(|(value, option, controller, file, words)| {
+        Some(Setting { option, controller, file, value: words(value?) })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_the_kernel_reads_it() {
+        assert_eq!(settings(&Resources::default()), []);
+        let resources = Resources {
+            memory_max: Some(1 << 30),
+            memory_high: Some(5),
+            tasks_max: Some(7),
+            cpu_weight: Some(200),
+            cpu_quota: Some(15_000),
+            io_weight: Some(50),
+        };
+        let told = settings(&resources).into_iter().map(|it| format!("{} {}", it.file, it.value));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                "memory.max 1073741824",
+                "memory.high 5",
+                "pids.max 7",
+                "cpu.weight 200",
+                "cpu.max 150000 100000",
+                "io.weight default 50",
+            ]
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! Pure: no I/O, no clock. Whether a service starts at all, and when one is ready that does not say
+//! so itself.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Kind, Readiness};
+
+use super::Service;
+use crate::native::life::{Action, Phase};
+use crate::native::outcome::{End, Outcome};
+
+impl Service {
+    /// Something is not so that has to be so for it to start.
+    pub(crate) fn on_condition(&mut self, is_failure: bool, now: Timestamp) {
+        self.actions.clear();
+        self.now.spawning = None;
+        let (outcome, phase) = match is_failure {
+            true => (Outcome::Assert, Phase::Failed),
+            false => (Outcome::Condition, Phase::Dead),
+        };
+        self.now.outcome = Some(outcome);
+        self.enter(phase, now);
+    }
+
+    /// A line of its output says that it is ready.
+    pub(crate) fn on_line(&mut self, now: Timestamp) {
+        if self.now.phase == Phase::Start && self.now.main.is_some() {
+            self.enter_list(Phase::StartPost, now);
+        }
+    }
+
+    /// What the end of one of its `ExecCondition=` commands means.
+    pub(super) fn verdict_of(&self, end: End) -> Outcome {
+        match (self.now.phase, end) {
+            (Phase::Condition, End::Code(1..=254)) => Outcome::Condition,
+            _ => end.as_command(),
+        }
+    }
+
+    /// Its main process runs; it may be ready by that alone.
+    pub(super) fn begin_to_be_ready(&mut self, now: Timestamp) {
+        match &self.spec.kind {
+            Kind::ForegroundSupervised(Readiness::Executed) => {
+                self.enter_list(Phase::StartPost, now);
+            }
+            Kind::ForegroundSupervised(Readiness::Alive(span)) => {
+                self.ready_at = Some(now.after(*span));
+            }
+            Kind::ForegroundSupervised(Readiness::Line(_)) => {
+                self.actions.push_back(Action::AwaitLine);
+            }
+            _ => {}
+        }
+    }
+
+    /// When it has lived for long enough to be ready.
+    pub(super) fn ready_at(&self) -> Option<Timestamp> {
+        self.ready_at.filter(|_| self.now.phase == Phase::Start && self.now.main.is_some())
+    }
+
+    /// Whether its start is over by something else than the end of its command.
+    pub(super) fn promises(&self) -> bool {
+        match &self.spec.kind {
+            Kind::BackgroundPidfile { .. } | Kind::ForegroundNotified => true,
+            Kind::ForegroundSupervised(readiness) => *readiness != Readiness::Executed,
+            _ => false,
+        }
+    }
+}

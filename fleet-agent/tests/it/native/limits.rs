@@ -1,0 +1,98 @@
+//! What surrounds the processes of a unit and limits them, and what keeps a unit from starting.
+
+use fleet_agent::{ServiceError, Tracking};
+use fleet_core::ActiveState;
+
+use crate::support::Bench;
+
+#[tokio::test]
+async fn what_a_process_is_given_is_what_its_unit_says() {
+    let bench = Bench::new().await;
+    let out = bench.path("out");
+    let script = format!(
+        "{{ ulimit -n; ulimit -c; ulimit -Hs; nice; cat /proc/self/oom_score_adj; umask; pwd; }} \
+         >{}",
+        out.display()
+    );
+    let service = format!(
+        "Type=oneshot\nExecStart=/bin/sh -c '{script}'\nLimitNOFILE=64:128\nLimitCORE=0\n\
+         LimitSTACK=8M\nNice=7\nOOMScoreAdjust=300\nUMask=0027\nWorkingDirectory=/usr\n"
+    );
+    bench.run("a.service", &service).await;
+    let lines = bench.wait_for_lines("out", 7).await;
+    assert_eq!(lines, ["64", "0", "8192", "7", "300", "0027", "/usr"]);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_process_has_the_groups_of_its_user_and_those_of_its_unit() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let bench = Bench::new().await;
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(bench.path(""), open).expect("it is ours");
+    let out = bench.path("out");
+    let service = format!(
+        "Type=oneshot\nUser=nobody\nGroup=daemon\nSupplementaryGroups=4242 4343\n\
+         WorkingDirectory=/usr\n\
+         ExecStart=/bin/sh -c '{{ id -un; id -gn; id -G; pwd; }} >{}'\n",
+        out.display()
+    );
+    bench.run("a.service", &service).await;
+    let lines = bench.wait_for_lines("out", 4).await;
+    assert_eq!([&lines[0], &lines[1], &lines[3]], ["nobody", "daemon", "/usr"]);
+    for group in ["4242", "4343"] {
+        assert!(lines[2].split(' ').any(|it| it == group), "{lines:?}");
+    }
+    assert!(!lines[2].split(' ').any(|it| it == "0"), "nothing of root is left: {lines:?}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn limits_of_control_groups_are_set_or_refused_with_the_reason() {
+    let bench = Bench::new().await;
+    let text = "[Service]\nExecStart=/bin/sleep 1000\nTasksMax=17\n";
+    match bench.try_load("a.service", text).await {
+        Ok(()) => {
+            bench.start("a.service").await.expect("it starts");
+            let pid = bench.pid("a.service").await;
+            let group = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it runs");
+            let group = group.lines().find_map(|it| it.strip_prefix("0::")).expect("it has one");
+            let path = format!("/sys/fs/cgroup{group}/pids.max");
+            assert_eq!(std::fs::read_to_string(path).expect("it is there"), "17\n");
+        }
+        Err(ServiceError::BadSetting { line, problem, .. }) => {
+            assert_eq!(line, 3);
+            assert!(problem.contains("pids") || problem.contains("control groups"), "{problem}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+    bench.clean_up().await;
+
+    let bench = Bench::with(|config| config.control_groups = false).await;
+    assert!(matches!(bench.manager.tracking(), Tracking::Environment { .. }));
+    let refused = bench.try_load("a.service", text).await;
+    assert!(refused.is_err_and(|it| it.to_string().contains("they are turned off")));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_whose_condition_does_not_hold_is_left_out() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let unit = |option: &str| {
+        format!("[Unit]\n{option}={}\n[Service]\nExecStart=/bin/sleep 1000\n", gate.display())
+    };
+    for (option, active) in
+        [("ConditionPathExists", ActiveState::Inactive), ("AssertPathExists", ActiveState::Failed)]
+    {
+        bench.try_load("a.service", &unit(option)).await.expect("it can be loaded");
+        let error = bench.start("a.service").await.expect_err("it does not hold").to_string();
+        assert!(error.contains(&format!("its {option}=")), "{error}");
+        assert_eq!(bench.state("a.service").await.active, active);
+    }
+    std::fs::write(&gate, "").expect("it can be made");
+    bench.start("a.service").await.expect("now it holds");
+    bench.clean_up().await;
+}
