@@ -144,6 +144,14 @@ impl Disk {
 
 /// Writes what the log comes to, the whole of it, to the other tables, and begins a new log.
 fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
+    write_tables(transaction, net)?;
+    // No table may be open by now. In a damaged file the library can take what it finds for
+    // impossible; to close a table after that panic would be another one, and end the process.
+    transaction.delete_table(LOG)?;
+    transaction.open_table(LOG).map(drop)
+}
+
+fn write_tables(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     let mut meta = transaction.open_table(META)?;
     let mut keys = transaction.open_table(KEYS)?;
     let mut leases = transaction.open_table(LEASES)?;
@@ -169,8 +177,7 @@ fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     meta.insert(meta::KEYS, keys.len()?)?;
     meta.insert(meta::FORMAT, FORMAT)?;
     meta.insert(meta::SUM, sum(&meta, &leases)?)?;
-    transaction.delete_table(LOG)?;
-    transaction.open_table(LOG).map(drop)
+    Ok(())
 }
 
 /// Makes a file that holds this, where there is none.
