@@ -264,7 +264,7 @@ async fn a_damaged_file_is_refused_or_whole() {
     }
 }
 
-/// The library's own notes, of which pages are free, have no sum, and it panics where they are wrong.
+/// The library's own notes of which pages are free have no sum, and it panics where they are wrong.
 /// That befell the log on its way to the tables; then a second panic, of a table that was being
 /// closed, ended the process.
 #[tokio::test]
