@@ -1,8 +1,8 @@
 //! The file: which tables it has, and how it is made, read and written.
 //!
-//! Each key and each write of the log carries a checksum, all numbers together have one, and how many
-//! keys there are is kept, because the whole file is read when it is opened: a damaged one is found
-//! there, before anybody acts on it.
+//! Each key and each row of the log carries a checksum, all numbers and leases together have one,
+//! and how many keys there are is kept, because the whole file is read when it is opened: a damaged
+//! one is found there, before anybody acts on it.
 //!
 //! What was written of late is in the log alone, until that has grown or the file is opened anew.
 
@@ -34,8 +34,7 @@ pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("lo
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
-/// The format of the tables. Format 1, which has neither a log nor a sum, is read and made into this
-/// one.
+/// The format of the tables. Format 1 has neither a log nor a sum; it is read, and made into this.
 pub(super) const FORMAT: u64 = 2;
 
 /// Rows in [`META`].
@@ -144,6 +143,14 @@ impl Disk {
 
 /// Writes what the log comes to, the whole of it, to the other tables, and begins a new log.
 fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
+    write_tables(transaction, net)?;
+    // No table may be open by now. In a damaged file the library can take what it finds for
+    // impossible; to close a table after that panic would be another one, and end the process.
+    transaction.delete_table(LOG)?;
+    transaction.open_table(LOG).map(drop)
+}
+
+fn write_tables(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     let mut meta = transaction.open_table(META)?;
     let mut keys = transaction.open_table(KEYS)?;
     let mut leases = transaction.open_table(LEASES)?;
@@ -169,8 +176,7 @@ fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
     meta.insert(meta::KEYS, keys.len()?)?;
     meta.insert(meta::FORMAT, FORMAT)?;
     meta.insert(meta::SUM, sum(&meta, &leases)?)?;
-    transaction.delete_table(LOG)?;
-    transaction.open_table(LOG).map(drop)
+    Ok(())
 }
 
 /// Makes a file that holds this, where there is none.

@@ -43,8 +43,8 @@ use writer::{Failure, Writer, wake_for_leases};
 ///
 /// When the file cannot be written, the writes under way end as [`StoreError::Unknown`], and all
 /// later ones as [`StoreError::Unavailable`] until the store is opened anew; leases do not end
-/// meanwhile. Reads go on, and show what was in the file before; a write that ended as unknown may be
-/// there when it is opened anew.
+/// meanwhile. Reads go on, and show what was in the file before; a write that ended as unknown may
+/// be there when it is opened anew.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     shown: Arc<Shown>,

@@ -45,6 +45,35 @@ async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
     assert!(!folder.path().join("store.redb.new").exists());
 }
 
+/// Some of these are a row of the log, and some go to the tables with what is there.
+#[tokio::test]
+async fn writes_of_the_greatest_size_come_back_and_the_revisions_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let store = Arc::new(open(&path).await);
+    let first = put(&*store, "small", "1").await;
+    let large = "x".repeat(Transaction::MAX_BYTES - "large/0".len());
+    let write = |i| {
+        let (store, large) = (store.clone(), large.clone());
+        tokio::spawn(async move { put(&*store, &format!("large/{i}"), &large).await })
+    };
+    for write in (0..9).map(write).collect::<Vec<_>>() {
+        write.await.unwrap();
+    }
+    let nothing = store.commit(Transaction::new()).await.unwrap();
+    assert_eq!(nothing, Commit::Applied(Revision(10)));
+    let last = put(&*store, "small", "2").await;
+    let before = store.read("").await.unwrap();
+    Arc::into_inner(store).unwrap().close().await;
+
+    let store = open(&path).await;
+    assert!(store.read("").await.unwrap() == before, "not shown: they are large");
+    for old in [Revision::ZERO, first, Revision(10)] {
+        assert!(matches!(store.watch("", old).await, Err(StoreError::Compacted { .. })));
+    }
+    assert_eq!(put(&store, "small", "3").await, last.next());
+}
+
 #[tokio::test]
 async fn the_past_cannot_be_watched_after_a_restart_but_the_present_can() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,6 +291,27 @@ async fn a_damaged_file_is_refused_or_whole() {
             assert!(matches!(cut, Err(StoreError::Format(_))), "{length} bytes: {cut:?}");
         }
     }
+}
+
+/// The library's own notes of which pages are free have no sum, and it panics where they are wrong.
+/// That befell the log on its way to the tables; then a second panic, of a table that was being
+/// closed, ended the process.
+#[tokio::test]
+async fn damage_to_the_notes_of_free_pages_does_not_end_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path_in(&folder);
+    let before = closed_store(&path, false).await;
+    let good = std::fs::read(&path).unwrap();
+    // Where some of them are.
+    let used: Vec<usize> = (0x5000..0x5200).filter(|at| good[*at] != 0).collect();
+    let mut refused = 0;
+    for at in &used {
+        let mut bad = good.clone();
+        bad[*at] ^= 0x55;
+        std::fs::write(&path, bad).unwrap();
+        refused += usize::from(is_refused_or_whole(&path, &before, *at).await);
+    }
+    assert!(refused > 20, "only {refused} were refused");
 }
 
 /// Whether the file is refused, in which byte `at` is wrong.
