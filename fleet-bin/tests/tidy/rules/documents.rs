@@ -67,8 +67,10 @@ fn terms() -> Vec<Term> {
 
 /// Whether a list of what is public, in some crate or in the model of the init, has this name.
 fn is_public(name: &str) -> bool {
-    let is_list =
-        |path: &str| ["/src/lib.rs", "/src/graph/mod.rs"].iter().any(|it| path.ends_with(it));
+    let is_list = |path: &str| {
+        let in_graph = path.contains("/src/graph/") && path.ends_with("/mod.rs");
+        in_graph || path.ends_with("/src/lib.rs")
+    };
     let mut roots = rust_files().iter().filter(|file| is_list(&file.path));
     roots.any(|file| mentions(file.source.code(), name))
 }

@@ -57,7 +57,8 @@ const LINES: [&str; 43] = [
 
 const HEADS: [&str; 8] = [
     "type: foreground-notified\nexec-start: /a -b\nexec-reload: /a\nreload-signal: HUP",
-    "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3\nafter-exit: rests",
+    "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3\n\
+     after-exit: rests",
     "type: foreground-supervised\nexec-start: /a\nready-grep: ^ready (now|soon)$",
     "type: background-pidfile\nexec-start: /a\npidfile: /run/a",
     "type: background-scripted\nexec-start: /a start\nexec-stop: /a stop",
