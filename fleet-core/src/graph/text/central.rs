@@ -108,9 +108,13 @@ impl Reader {
                 self.central.alternatives = Some(value.span());
             }
             "mask" => settings.mask = mask(value, problems),
-            "start-timeout" => times.start = duration_or_none(value, problems).unwrap_or(None),
-            "stop-timeout" => times.stop = duration_or_none(value, problems).unwrap_or(None),
-            _ => times.reload = duration_or_none(value, problems).unwrap_or(None),
+            "start-timeout" => {
+                times.start = duration_or_none(value, problems).unwrap_or(times.start);
+            }
+            "stop-timeout" => {
+                times.stop = keys::stop_time_out(value, problems).unwrap_or(times.stop);
+            }
+            _ => times.reload = duration_or_none(value, problems).unwrap_or(times.reload),
         }
     }
 

@@ -46,8 +46,8 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Vec<Field> {
     if source.len() > LARGEST_FILE {
-        let message =
-            format!("the file has {} bytes, and {LARGEST_FILE} is the most", source.len());
+        // How many more, a reader that stops there does not know.
+        let message = format!("the file has more than {LARGEST_FILE} bytes");
         let span = Span { start: LARGEST_FILE, end: LARGEST_FILE + 1 };
         problems.add(Code::TooLarge, span, message, "part it into several files");
         return Vec::new();

@@ -75,9 +75,11 @@ impl<'a> Locator<'a> {
 /// many are of it: at least one.
 pub(super) fn around(source: &[u8], span: Span) -> (String, usize, usize) {
     let at = span.start.min(source.len());
-    let from = source[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    let from = from.max(start(source)).min(at);
-    let before = &source[from.max(at.saturating_sub(4 * AROUND))..at];
+    // No further back than is shown: a long line may be wrong in many places.
+    let far = start(source).max(at.saturating_sub(4 * AROUND)).min(at);
+    let before = &source[far..at];
+    let from = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let before = &before[from..];
     let after = &source[at..source.len().min(at + 4 * AROUND)];
     let end = after.iter().position(|&byte| byte == b'\n').unwrap_or(after.len());
     let after = without_return(&after[..end]);

@@ -91,6 +91,7 @@ impl Sources {
             Err(flaws) => (None, flaws),
         };
         let mut whole = Whole::new(self);
+        whole.repeated_units();
         flaws.iter().for_each(|flaw| whole.flaw(flaw));
         if let Some(graph) = &graph {
             whole.warn(graph);

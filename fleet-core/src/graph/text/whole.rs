@@ -8,6 +8,9 @@ use super::diagnostic::Problems;
 use super::{Code, Sources, Stanza};
 use crate::graph::{Circle, EdgeKind, Flaw, Graph, Name, Target};
 
+/// Who depends on what, and how.
+type Edge<'a> = (&'a Name, EdgeKind, &'a Target);
+
 /// Finds the places of flaws.
 pub(super) struct Whole<'a> {
     sources: &'a Sources,
@@ -15,6 +18,9 @@ pub(super) struct Whole<'a> {
     named: BTreeMap<&'a Name, Vec<usize>>,
     /// What stanzas with errors provide: it is not missing, whatever the graph says.
     broken: BTreeSet<&'a Target>,
+    /// Where units depend on targets, once one of those is not provided: a search of a stanza for
+    /// each would take long where there are many.
+    edges: Option<BTreeMap<Edge<'a>, Span>>,
     /// For each file, what is wrong in it.
     problems: Vec<Problems>,
 }
@@ -30,7 +36,7 @@ impl<'a> Whole<'a> {
         let broken = sources.stanzas.iter().filter(|(_, stanza)| stanza.unit.is_none());
         let broken = broken.flat_map(|(_, stanza)| stanza.provides.iter().map(|(it, _)| it));
         let problems = sources.files.iter().map(|_| Problems::default()).collect();
-        Self { broken: broken.collect(), named, problems, sources }
+        Self { broken: broken.collect(), named, edges: None, problems, sources }
     }
 
     /// What was found, file by file.
@@ -41,7 +47,8 @@ impl<'a> Whole<'a> {
     /// Says what is wrong with the units.
     pub(super) fn flaw(&mut self, flaw: &Flaw) {
         match flaw {
-            Flaw::DuplicateUnit { name, .. } => self.repeated_unit(name),
+            // Told of already, together with stanzas that became no units.
+            Flaw::DuplicateUnit { .. } => {}
             Flaw::DuplicateProvider { target, units } => self.repeated_provider(target, units),
             Flaw::NotProvided { unit, kind, target, near } => {
                 self.not_provided(unit, *kind, target, near.as_ref());
@@ -90,9 +97,15 @@ impl<'a> Whole<'a> {
         }
     }
 
-    fn repeated_unit(&mut self, name: &Name) {
-        let indices = self.named.get(name).cloned().unwrap_or_default();
-        let Some((first, others)) = indices.split_first() else { return };
+    /// Says which stanzas have the name of one before, whether they became units or not.
+    pub(super) fn repeated_units(&mut self) {
+        let several = self.named.iter().filter(|(_, stanzas)| stanzas.len() > 1);
+        let several: Vec<_> = several.map(|(name, it)| (*name, it.clone())).collect();
+        several.iter().for_each(|(name, stanzas)| self.repeated_unit(name, stanzas));
+    }
+
+    fn repeated_unit(&mut self, name: &Name, stanzas: &[usize]) {
+        let Some((first, others)) = stanzas.split_first() else { return };
         let (file, stanza) = &self.sources.stanzas[*first];
         let first = format!("{}:{}", self.sources.files[*file].name, stanza.line);
         for other in others {
@@ -128,7 +141,9 @@ impl<'a> Whole<'a> {
         else {
             return;
         };
-        let span = edge(stanza, kind, |it| it == target);
+        let sources = self.sources;
+        let edges = self.edges.get_or_insert_with(|| edges(sources));
+        let span = edges.get(&(unit, kind, target)).copied().unwrap_or(stanza.name_span);
         let message = format!("no unit provides `{target}`");
         let help = match near {
             Some(near) => format!("did you mean {near}?"),
@@ -195,11 +210,26 @@ impl<'a> Whole<'a> {
         }
     }
 
-    /// The first stanza of a name, with the index of its file.
+    /// The stanza of a name, with the index of its file. Of several it is the first that became a
+    /// unit, which is the one that the graph speaks of.
     fn stanza(&self, name: &Name) -> Option<(usize, &'a Stanza)> {
-        let index = self.named.get(name)?.first()?;
-        self.sources.stanzas.get(*index).map(|(file, stanza)| (*file, stanza))
+        let stanzas = self.named.get(name)?.iter().filter_map(|at| self.sources.stanzas.get(*at));
+        let (file, stanza) =
+            stanzas.clone().find(|(_, it)| it.unit.is_some()).or_else(|| stanzas.clone().next())?;
+        Some((*file, stanza))
     }
+}
+
+/// The first place of each edge of the stanzas that became units.
+fn edges(sources: &Sources) -> BTreeMap<Edge<'_>, Span> {
+    let mut places = BTreeMap::new();
+    for (_, stanza) in sources.stanzas.iter().filter(|(_, stanza)| stanza.unit.is_some()) {
+        let Some(name) = &stanza.name else { continue };
+        for (kind, target, span) in &stanza.edges {
+            places.entry((name, *kind, target)).or_insert(*span);
+        }
+    }
+    places
 }
 
 /// Where a stanza names a target in this way.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::TimeOuts;
 use fleet_core::graph::text::{Code, read_central, read_stanzas};
+use fleet_core::graph::{Settings, TimeOuts};
 
 use super::broken::{BROKEN, ODD, whole};
 use super::told;
@@ -74,7 +74,7 @@ fn what_stands_before_the_first_unit_belongs_to_none() {
 fn a_file_that_is_too_large_is_not_read() {
     let text = "#\n".repeat(512 * 1024) + "oops\n";
     insta::assert_snapshot!(of_stanza(&text), @"
-    E27 line 524289, column 1: the file has 1048581 bytes, and 1048576 is the most
+    E27 line 524289, column 1: the file has more than 1048576 bytes
     524289 | oops
            | ^
     help: part it into several files
@@ -131,5 +131,24 @@ fn central_settings_have_their_own_keys() {
     10 | stop-timeout:
        | ^^^^^^^^^^^^
     help: write one, or remove the line
+    ");
+}
+
+#[test]
+fn central_settings_that_cannot_be_read_keep_their_defaults() {
+    let text = "start-timeout: x\nstop-timeout: 0\nreload-timeout: -1\n";
+    let central = read_central(text.as_bytes());
+    assert_eq!(central.diagnostics.len(), 3);
+    assert_eq!(central.settings, Settings::default());
+}
+
+#[test]
+fn a_stop_without_an_end_is_warned_of_in_the_central_settings_too() {
+    let text = "stop-timeout: none\n";
+    insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
+    W06 line 1, column 15: a unit that does not end by itself is then never stopped
+    1 | stop-timeout: none
+      |               ^^^^
+    help: write how long it may take, such as 90s
     ");
 }

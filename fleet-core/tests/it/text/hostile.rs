@@ -2,7 +2,7 @@
 //! would take for ever.
 
 use fleet_core::graph::TimeOuts;
-use fleet_core::graph::text::{LARGEST_FILE, read_central, read_stanzas};
+use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources, read_central, read_stanzas};
 
 #[test]
 fn files_that_are_wrong_throughout_are_read_in_one_walk() {
@@ -36,6 +36,23 @@ fn files_that_are_wrong_throughout_are_read_in_one_walk() {
             true => read_central(text.as_bytes()).diagnostics,
             false => read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics,
         };
-        found.iter().take(10).for_each(|it| drop(it.excerpt(text.as_bytes())));
+        found.iter().for_each(|it| drop(it.excerpt(text.as_bytes())));
     }
+}
+
+#[test]
+fn each_unknown_target_of_a_long_line_has_a_place_of_its_own() {
+    let targets: Vec<String> = (0..20_000).map(|number| format!("u{number}")).collect();
+    let source =
+        format!("unit: a\ntype: virtual\nprovides: a\nwaits-for: {}\n", targets.join(", "));
+    let (name, source) = ("a.unit".to_owned(), source.into_bytes());
+    let mut sources = Sources::read(vec![File { name, role: Role::Units, source }]);
+    assert!(sources.graph().is_none());
+    let columns = sources.diagnostics[0].iter().map(|it| it.location.column);
+    let expected = targets.iter().scan(12, |at, target| {
+        let column = *at;
+        *at += target.len() + 2;
+        Some(column)
+    });
+    assert!(columns.eq(expected), "a place is wrong");
 }

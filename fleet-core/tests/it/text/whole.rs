@@ -148,3 +148,22 @@ fn a_program_that_is_not_there_is_a_warning() {
     help: install it, or correct the path
     ");
 }
+
+#[test]
+fn of_two_stanzas_with_one_name_the_flaws_are_told_at_the_one_that_became_a_unit() {
+    let text = unit("a", "colour: red\n") + &unit("a", "waits-for: b\n");
+    insta::assert_snapshot!(check(&[("a.unit", &text)]), @"
+    E02 a.unit line 4, column 1: there is no key `colour`
+    4 | colour: red
+      | ^^^^^^
+    help: remove the line, or write x- before a key of your own
+    E12 a.unit line 6, column 7: a unit is called `a` in a.unit:1 before
+    6 | unit: a
+      |       ^
+    help: give each unit a name of its own
+    E16 a.unit line 9, column 12: no unit provides `b`
+    9 | waits-for: b
+      |            ^
+    help: remove it, or write a unit that provides it
+    ");
+}

@@ -1,9 +1,13 @@
 //! Keys that say how a unit is ended.
 
+use std::time::Duration;
+
 use super::write::{unless, word, yes_or_no};
 use super::{Form, Key, duration, duration_or_none, one_of, read};
 use crate::graph::text::Code;
+use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::types::Types;
+use crate::graph::text::value::Value;
 use crate::graph::{Abort, Kill, KillMode, Signal};
 
 const MODES: [(&str, KillMode); 3] = [
@@ -18,15 +22,7 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            let time = duration_or_none(value, problems);
-            if time == Some(None) {
-                value.refuse(
-                    problems,
-                    Code::NoStopTimeOut,
-                    "a unit that does not end by itself is then never stopped",
-                    "write how long it may take, such as 90s",
-                );
-            }
+            let time = stop_time_out(value, problems);
             draft.unit.time_outs.stop = time.unwrap_or(draft.unit.time_outs.stop);
         },
         |unit, defaults| {
@@ -99,6 +95,23 @@ pub(super) const KEYS: &[Key] = &[
         },
     ),
 ];
+
+/// How long a stop may take; that there is no end to it is warned of.
+pub(in crate::graph::text) fn stop_time_out(
+    value: &Value,
+    problems: &mut Problems,
+) -> Option<Option<Duration>> {
+    let time = duration_or_none(value, problems);
+    if time == Some(None) {
+        value.refuse(
+            problems,
+            Code::NoStopTimeOut,
+            "a unit that does not end by itself is then never stopped",
+            "write how long it may take, such as 90s",
+        );
+    }
+    time
+}
 
 fn write_final(kill: &Kill) -> Vec<String> {
     if !kill.send_sigkill {
