@@ -98,7 +98,7 @@ fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
 
 fn lists(run: &Run) -> [(&'static str, &[Command]); 7] {
     [
-        ("ExecCondition", &run.condition),
+        ("ExecCondition", &run.exec_condition),
         ("ExecStartPre", &run.start_pre),
         ("ExecStart", &run.start),
         ("ExecStartPost", &run.start_post),

@@ -394,7 +394,7 @@ impl Service {
     fn commands(&self) -> &[Command] {
         let commands = &self.spec.run;
         match self.now.phase {
-            Phase::Condition => &commands.condition,
+            Phase::Condition => &commands.exec_condition,
             Phase::StartPre => &commands.start_pre,
             Phase::Start => &commands.start,
             Phase::StartPost => &commands.start_post,

@@ -10,7 +10,7 @@ pub struct Run {
     /// What has to be true of the machine for it to start.
     pub conditions: Vec<Condition>,
     /// Whether it shall start at all: it does when each of these exits with 0 (`ExecCondition=`).
-    pub condition: Vec<Command>,
+    pub exec_condition: Vec<Command>,
     /// What must have ended well before it starts.
     pub start_pre: Vec<Command>,
     /// What it is; more than one for a oneshot only, where each follows the one before.

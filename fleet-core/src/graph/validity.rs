@@ -50,7 +50,7 @@ fn contradictions(unit: &Unit) -> Vec<Contradiction> {
 
 fn runs_something(run: &Run) -> bool {
     let commands = [
-        &run.condition,
+        &run.exec_condition,
         &run.start_pre,
         &run.start,
         &run.start_post,

@@ -110,7 +110,7 @@ impl Draft {
     fn take_command(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
         let run = &mut self.run;
         let list = match name {
-            "ExecCondition" => &mut run.condition,
+            "ExecCondition" => &mut run.exec_condition,
             "ExecStartPre" => &mut run.start_pre,
             "ExecStart" => &mut run.start,
             "ExecStartPost" => &mut run.start_post,

@@ -9,7 +9,7 @@ fn told(unit: &Unit) -> String {
     let mut lines = vec![format!("{:?}", unit.kind)];
     let run = &unit.run;
     let lists: [(&str, &[Command]); 7] = [
-        ("condition", &run.condition),
+        ("condition", &run.exec_condition),
         ("start-pre", &run.start_pre),
         ("start", &run.start),
         ("start-post", &run.start_post),

@@ -28,7 +28,7 @@ const RELOADABLE: Types = Types::RUNNING.without(TypeWord::Oneshot);
 const WITH_ENDS: Types = Types::RUNNING.without(TypeWord::Scripted);
 
 pub(super) const KEYS: &[Key] = &[
-    commands!("exec-condition", Types::RUNNING, condition),
+    commands!("exec-condition", Types::RUNNING, exec_condition),
     commands!("exec-start-pre", Types::RUNNING, start_pre),
     commands!("exec-start", Types::RUNNING, start),
     commands!("exec-start-post", Types::RUNNING, start_post),
