@@ -31,7 +31,7 @@ pub(crate) enum Never {
 
 /// All units that a goal needs, wave by wave and by name, those last that never start.
 pub(crate) fn waves(graph: &Graph, goal: &Target, mask: &BTreeSet<Target>) -> Vec<Start> {
-    let needed = needed(graph, goal);
+    let needed = needed(graph, goal, mask);
     let mut known: BTreeMap<&Name, Start> = BTreeMap::new();
     for name in in_order(graph, &needed) {
         let Some(unit) = graph.unit(name) else { continue };
@@ -52,12 +52,14 @@ fn start(
     mask: &BTreeSet<Target>,
 ) -> Start {
     let after = neighbours(graph.dependencies(&unit.name), needed, EdgeKind::orders);
-    let needed_by = neighbours(graph.dependents(&unit.name), needed, EdgeKind::requires);
+    let mut dependents = graph.dependents(&unit.name);
+    dependents.retain(|(_, unit)| !is_masked(unit, mask));
+    let needed_by = neighbours(dependents, needed, EdgeKind::requires);
     let lost = |(kind, name): &&(EdgeKind, Name)| {
         let is_hard = matches!(kind, EdgeKind::DependsOn | EdgeKind::DependsMs);
         is_hard && known.get(name).is_some_and(|it| it.never.is_some())
     };
-    let never = if unit.provides.iter().any(|target| mask.contains(target)) {
+    let never = if is_masked(unit, mask) {
         Some(Never::Masked)
     } else {
         after.iter().find(lost).map(|(_, name)| Never::Without(name.clone()))
@@ -76,12 +78,17 @@ fn neighbours(
     those.map(|(kind, unit)| (kind, unit.name.clone())).collect()
 }
 
-/// The units that a goal needs.
-fn needed<'g>(graph: &'g Graph, goal: &Target) -> BTreeSet<&'g Name> {
+fn is_masked(unit: &Unit, mask: &BTreeSet<Target>) -> bool {
+    unit.provides.iter().any(|target| mask.contains(target))
+}
+
+/// The units that a goal asks for. A masked one is among them, and asks for nothing itself.
+fn needed<'g>(graph: &'g Graph, goal: &Target, mask: &BTreeSet<Target>) -> BTreeSet<&'g Name> {
     let mut needed = BTreeSet::new();
     let mut open: Vec<&Name> = graph.provider(goal).map(|unit| &unit.name).into_iter().collect();
     while let Some(name) = open.pop() {
-        if needed.insert(name) {
+        let is_masked = graph.unit(name).is_some_and(|unit| is_masked(unit, mask));
+        if needed.insert(name) && !is_masked {
             let all = graph.dependencies(name).into_iter();
             open.extend(all.filter(|(kind, _)| kind.requires()).map(|(_, unit)| &unit.name));
         }
@@ -127,6 +134,26 @@ mod tests {
         let source = include_bytes!("../../../fleet-core/tests/golden/home.unit").to_vec();
         let file = File { name: "home.unit".to_owned(), role: Role::Units, source };
         Sources::read(vec![file]).graph().unwrap()
+    }
+
+    #[test]
+    fn nothing_starts_for_a_masked_unit_alone() {
+        let stanza = |name, more| format!("unit: {name}\ntype: virtual\nprovides: {name}\n{more}");
+        let source = stanza("web", "waits-for: db\ndepends-on: net\n")
+            + &stanza("db", "depends-on: disk, net\n")
+            + &stanza("disk", "")
+            + &stanza("net", "");
+        let file =
+            File { name: "a.unit".to_owned(), role: Role::Units, source: source.into_bytes() };
+        let graph = Sources::read(vec![file]).graph().unwrap();
+        let mask = BTreeSet::from([Target::new("db").unwrap()]);
+        let starts = waves(&graph, &Target::new("web").unwrap(), &mask);
+        let told = starts.iter().map(|start| {
+            let needed_by: Vec<_> = start.needed_by.iter().map(|(_, name)| name.as_str()).collect();
+            format!("{} {:?} {}", start.unit.name, start.wave, needed_by.join(" "))
+        });
+        let expected = ["net Some(1) web", "web Some(2) ", "db None web"];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
     /// What the model starts for a goal, in its order, where everything goes well.
