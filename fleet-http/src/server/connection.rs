@@ -137,7 +137,7 @@ async fn answer(
     watcher: Watcher,
 ) {
     let limits = front.door.limits;
-    let stream = TokioIo::new(Patient::new(stream, limits.write_time));
+    let stream = TokioIo::new(Patient::new(stream, limits.write_time, seat.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
