@@ -66,6 +66,6 @@ impl Client {
     }
 }
 
-fn path(id: &MachineId) -> String {
+pub(super) fn path(id: &MachineId) -> String {
     format!("machines/{}", query::escape(id.as_str()))
 }

@@ -1,11 +1,14 @@
 //! Asking what every machine says to a unit, and what a write would lead to.
 
+use fleet_core::MachineId;
+use fleet_store::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::Method;
 
+use super::machines::path as machine_path;
 use super::query::Query;
 use super::{Client, ClientError, UnitUpload, found, unit_path};
-use crate::wire::{Explanation, Plan};
+use crate::wire::{Explanation, MetadataOp, Plan};
 
 impl Client {
     /// What every machine says to a unit; `None` if there is no such unit.
@@ -45,5 +48,42 @@ impl Client {
         let path = format!("{}?dryRun=1", unit_path(name));
         let body = found(self.caller.send_empty(Method::DELETE, &path).await)?;
         body.map(|body| self.caller.decode(&body)).transpose()
+    }
+
+    /// What [`cordon`](Self::cordon) would lead to. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 404 when it is not present.
+    pub async fn try_cordon(&self, id: &MachineId) -> Result<Plan, ClientError> {
+        self.try_post(&format!("{}/cordon", machine_path(id))).await
+    }
+
+    /// What [`uncordon`](Self::uncordon) would lead to. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub async fn try_uncordon(&self, id: &MachineId) -> Result<Plan, ClientError> {
+        self.try_post(&format!("{}/uncordon", machine_path(id))).await
+    }
+
+    /// What [`patch_machines`](Self::patch_machines) would lead to. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 when a change cannot be understood.
+    pub async fn try_patch_machines(
+        &self,
+        changes: &[MetadataChange],
+    ) -> Result<Plan, ClientError> {
+        let ops: Vec<MetadataOp> = changes.iter().map(MetadataOp::from).collect();
+        let (_, body) = self.caller.send(Method::PATCH, "machines?dryRun=1", None, &ops).await?;
+        self.caller.decode(&body)
+    }
+
+    async fn try_post(&self, path: &str) -> Result<Plan, ClientError> {
+        let body = self.caller.send_empty(Method::POST, &format!("{path}?dryRun=1")).await?;
+        self.caller.decode(&body)
     }
 }

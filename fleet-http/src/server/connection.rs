@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::closing::Closing;
 use super::idle::{Held, Idle, Seat};
 use super::limits::{Door, Limits};
 use super::listener::Listener;
@@ -25,7 +26,7 @@ use super::pause::pause;
 use crate::duplex::BoxedDuplex;
 
 /// How long connections may take to finish after the end was asked for. Then they are cut off:
-/// an answer that follows a journal would never finish.
+/// an answer that nobody reads would not finish for long.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// How long to wait when the system has no more files for connections.
@@ -34,8 +35,8 @@ const EXHAUSTED: Duration = Duration::from_millis(200);
 /// The least room that hyper accepts for the head of a request.
 const LEAST_HEAD: usize = 8192;
 
-/// Answers on a listener until `shutdown` is ready, and lets requests that have begun finish for
-/// three seconds more. No client takes more than the default [`Limits`].
+/// Answers on a listener until `shutdown` is ready. Streams of events end then, and requests that
+/// have begun have three seconds more to finish. No client takes more than the default [`Limits`].
 ///
 /// Returning is not a failure: whatever happens to one connection ends that one alone.
 pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
@@ -50,10 +51,11 @@ pub async fn serve_within(
     shutdown: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
-    let front = Front::new(router, Door { limits, is_port: listener.is_port() });
+    let (open, closing) = Closing::new();
+    let front = Front::new(router, Door { limits, is_port: listener.is_port() }, closing);
     let mut connections = JoinSet::new();
     accept(&listener, &front, &graceful, &mut connections, shutdown).await;
-    drop(listener);
+    drop((listener, open));
     tokio::select! {
         () = graceful.shutdown() => {}
         () = pause(GRACE) => tracing::debug!("connections are cut off"),
@@ -135,7 +137,7 @@ async fn answer(
     watcher: Watcher,
 ) {
     let limits = front.door.limits;
-    let stream = TokioIo::new(Patient::new(stream, limits.write_time));
+    let stream = TokioIo::new(Patient::new(stream, limits.write_time, seat.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
@@ -156,11 +158,12 @@ async fn answer(
 struct Front {
     router: TowerToHyperService<Router>,
     door: Door,
+    closing: Closing,
 }
 
 impl Front {
-    fn new(router: Router, door: Door) -> Self {
-        Self { router: TowerToHyperService::new(router), door }
+    fn new(router: Router, door: Door, closing: Closing) -> Self {
+        Self { router: TowerToHyperService::new(router), door, closing }
     }
 }
 
@@ -185,6 +188,7 @@ impl Service<Request<Incoming>> for Seated {
             return Box::pin(async { Err(TooLate) });
         };
         request.extensions_mut().insert(self.front.door);
+        request.extensions_mut().insert(self.front.closing.clone());
         let answer = self.front.router.call(request);
         Box::pin(async move {
             let Ok(answer) = answer.await;

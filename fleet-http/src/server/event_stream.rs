@@ -40,18 +40,15 @@ struct Piece {
 /// Which events somebody wants: all that match what is given.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Filter {
-    pub(super) unit: Option<String>,
-    pub(super) machine: Option<String>,
+    pub(super) unit: Option<UnitName>,
+    pub(super) machine: Option<MachineId>,
 }
 
 impl Filter {
     fn wants(&self, piece: &Piece) -> bool {
-        let unit = self.unit.as_deref();
-        let machine = self.machine.as_deref();
-        unit.is_none_or(|unit| piece.unit.as_ref().is_some_and(|name| name.as_str() == unit))
-            && machine.is_none_or(|machine| {
-                piece.may_have_left
-                    || piece.machines.iter().flatten().any(|id| id.as_str() == machine)
+        self.unit.as_ref().is_none_or(|unit| piece.unit.as_ref() == Some(unit))
+            && self.machine.as_ref().is_none_or(|machine| {
+                piece.may_have_left || piece.machines.iter().flatten().any(|id| id == machine)
             })
     }
 

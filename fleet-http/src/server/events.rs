@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use fleet_core::Revision;
 use fleet_store::Mirror;
-use futures_util::stream;
+use fleet_unitfile::UnitName;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use super::api::Shared;
+use super::closing::{Closing, closed};
 use super::event_stream::{Batch, Filter, batch, place};
 use super::extract::Params;
 use super::failure::Failure;
@@ -32,13 +34,15 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// `Last-Event-ID` on.
 pub(super) async fn events(
     State(api): State<Shared>,
+    closing: Option<Extension<Closing>>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Failure> {
-    let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("?"));
+    // Who has seen nothing yet may send an empty one.
+    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let last = last.map(|id| id.to_str().unwrap_or("?"));
     let seen = last.or_else(|| params.given("since")).map(Seen::read).transpose()?;
-    let owned = |name| params.given(name).map(str::to_owned);
-    let filter = Filter { unit: owned("unit"), machine: owned("machine") };
+    let filter = filter(&params)?;
     // What happens between hearing of it and looking is told twice; the other way it might not be.
     let batches = api.hub().subscribe();
     api.view()?;
@@ -53,8 +57,16 @@ pub(super) async fn events(
     let lines = stream::unfold(follower, async |mut follower| {
         Some((Ok::<_, Infallible>(follower.next().await?), follower))
     });
+    let lines = lines.take_until(Box::pin(closed(closing)));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(lines)).into_response())
+}
+
+/// What somebody wants to hear of. Who asks for what can never be would wait for ever.
+fn filter(params: &Params) -> Result<Filter, Failure> {
+    let unit = params.given("unit").map(UnitName::parse).transpose().map_err(Failure::bad)?;
+    let machine = params.given("machine").map(str::parse).transpose().map_err(Failure::bad)?;
+    Ok(Filter { unit, machine })
 }
 
 /// Where in which history a client says that it is.

@@ -53,6 +53,16 @@ impl Params {
         }
     }
 
+    /// Whether a write is only to be tried out. Another spelling must not have it carried out.
+    pub(super) fn dry_run(&self) -> Result<bool, Failure> {
+        let is_meant = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
+        let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");
+        match others.find(|key| is_meant(key)) {
+            Some(other) => Err(Failure::bad(format!("{other:?} is unknown: write dryRun=1"))),
+            None => self.flag("dryRun"),
+        }
+    }
+
     /// The values of that parameter.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())

@@ -49,26 +49,43 @@ impl Idle {
 pub(super) struct Seat {
     idle: Arc<Idle>,
     end: Arc<Notify>,
-    /// Its place among those that wait.
-    place: Mutex<Option<u64>>,
+    place: Mutex<Place>,
+}
+
+/// What a connection is doing.
+#[derive(Debug)]
+enum Place {
+    /// Waiting for a request, at that place among those that do.
+    Waiting(u64),
+    /// Being answered.
+    Busy,
+    /// All of an answer is there, but not yet on its way.
+    Sending,
 }
 
 impl Seat {
     /// A connection that is new, and waits.
     pub(super) fn new(idle: &Arc<Idle>) -> Arc<Self> {
-        let seat = Self { idle: idle.clone(), end: Arc::default(), place: Mutex::default() };
+        let seat = Self { idle: idle.clone(), end: Arc::default(), place: Mutex::new(Place::Busy) };
         seat.park();
         Arc::new(seat)
     }
 
     /// A request has come. Nothing if it came too late: the connection has to end.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Busy> {
-        self.leave().then(|| Busy(self.clone()))
+        self.leave(Place::Busy).then(|| Busy(self.clone()))
     }
 
     /// Waits until the connection has to end.
     pub(super) async fn ended(&self) {
         self.end.notified().await;
+    }
+
+    /// All that there was to be sent is on its way.
+    pub(super) fn flushed(&self) {
+        if matches!(*self.place(), Place::Sending) {
+            self.park();
+        }
     }
 
     fn park(&self) {
@@ -77,24 +94,26 @@ impl Seat {
         queue.next += 1;
         queue.waiting.insert(number, self.end.clone());
         drop(queue);
-        *self.place() = Some(number);
+        *self.place() = Place::Waiting(number);
         self.idle.parked.notify_one();
     }
 
-    /// Whether it was still among those that wait.
-    fn leave(&self) -> bool {
-        let place = self.place().take();
-        place.is_some_and(|number| self.idle.queue().waiting.remove(&number).is_some())
+    /// Does something else than to wait. False if it waited and was told to end.
+    fn leave(&self, to: Place) -> bool {
+        match std::mem::replace(&mut *self.place(), to) {
+            Place::Waiting(number) => self.idle.queue().waiting.remove(&number).is_some(),
+            Place::Busy | Place::Sending => true,
+        }
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<u64>> {
+    fn place(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.leave();
+        self.leave(Place::Busy);
     }
 }
 
@@ -104,11 +123,12 @@ pub(super) struct Busy(Arc<Seat>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.park();
+        // What its client has not read must not be cut off.
+        self.0.leave(Place::Sending);
     }
 }
 
-/// The body of an answer; its connection waits again when it is done or given up.
+/// The body of an answer; its connection waits again when all of it is sent.
 pub(super) struct Held {
     body: Body,
     _busy: Busy,
@@ -151,13 +171,18 @@ mod tests {
         let busy = seats[0].begin().unwrap();
         let again = seats[1].begin().unwrap();
         drop(again);
+        seats[1].flushed();
         // The third waits longest, then the fourth, then the second, which was answered before.
         for next in [2, 3, 1] {
             assert!(idle.end_longest());
             assert!(seats[next].begin().is_none(), "{next}");
         }
         assert!(!idle.end_longest());
+        seats[0].flushed();
+        assert!(!idle.end_longest(), "it is still being answered");
         drop(busy);
+        assert!(!idle.end_longest(), "its answer is not sent yet");
+        seats[0].flushed();
         assert!(idle.end_longest());
     }
 

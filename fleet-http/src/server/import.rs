@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 
 use super::api::Shared;
-use super::extract::read_body;
+use super::extract::{Params, read_body};
 use super::failure::Failure;
 use crate::wire::decode_hand_over;
 
@@ -15,8 +15,14 @@ use crate::wire::decode_hand_over;
 /// and can be repeated.
 pub(super) async fn import(
     State(api): State<Shared>,
+    params: Params,
     request: Request,
 ) -> Result<StatusCode, Failure> {
+    if params.dry_run()? {
+        return Err(Failure::bad(
+            "what an import hands over cannot be tried out: leave dryRun out",
+        ));
+    }
     let (head, body) = request.into_parts();
     let body = read_body(&head, body).await?;
     let (epochs, intents) = decode_hand_over(&body).map_err(Failure::bad)?;

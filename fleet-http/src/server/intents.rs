@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use fleet_core::{Intent, Machine, MachineId, Snapshot};
 
 use super::api::Shared;
@@ -10,25 +11,42 @@ use super::drain_report::drain_report;
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::planning::planned;
+use super::trial::trial;
 use crate::wire::DrainReport;
 
-/// `POST /machines/<id>/cordon`: also ends a drain, so that who is left there stays.
+/// `POST /machines/<id>/cordon`: also ends a drain, so that who is left there stays. With
+/// `dryRun=1` nothing is done, and 200 tells the plan.
 pub(super) async fn cordon(
     State(api): State<Shared>,
     Name(id): Name,
-) -> Result<StatusCode, Failure> {
-    let id = present(&*api.view()?, &id)?.id.clone();
-    intend(&api, &id, Some(Intent::Cordoned)).await
+    params: Params,
+) -> Result<Response, Failure> {
+    let (is_dry, known) = (params.dry_run()?, api.view()?);
+    let machine = present(&known, &id)?.clone().with_intent(Intent::Cordoned);
+    if is_dry {
+        return trial(&known, |after| after.put_machine(machine)).await;
+    }
+    Ok(intend(&api, &machine.id, machine.intent).await?.into_response())
 }
 
 /// `POST /machines/<id>/uncordon`: also of a machine that is away, so that nothing is left behind
-/// of one that never comes back.
+/// of one that never comes back. With `dryRun=1` nothing is done, and 200 tells the plan.
 pub(super) async fn uncordon(
     State(api): State<Shared>,
     Name(id): Name,
-) -> Result<StatusCode, Failure> {
+    params: Params,
+) -> Result<Response, Failure> {
     let id: MachineId = id.parse().map_err(Failure::bad)?;
-    intend(&api, &id, None).await
+    if !params.dry_run()? {
+        return Ok(intend(&api, &id, None).await?.into_response());
+    }
+    let known = api.view()?;
+    let freed = known.machine(id.as_str()).map(|machine| Machine {
+        cordoned: false,
+        intent: None,
+        ..Machine::clone(machine)
+    });
+    trial(&known, |after| freed.into_iter().for_each(|machine| after.put_machine(machine))).await
 }
 
 /// `POST /machines/<id>/drain`: what will be done first; with `dryRun=1` nothing is.
@@ -37,7 +55,7 @@ pub(super) async fn drain(
     Name(id): Name,
     params: Params,
 ) -> Result<Json<DrainReport>, Failure> {
-    let (keep_up, is_dry) = (number(&params, "keepUp")?, params.flag("dryRun")?);
+    let (keep_up, is_dry) = (number(&params, "keepUp")?, params.dry_run()?);
     let snapshot = api.view()?;
     let intent = Intent::Drained { keep_up };
     let machine = present(&snapshot, &id)?.clone().with_intent(intent);

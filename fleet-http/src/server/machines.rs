@@ -3,12 +3,16 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use fleet_core::Snapshot;
+use fleet_store::MetadataChange;
 
 use super::api::Shared;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
 use super::filters::MachineFilter;
 use super::intents::present;
+use super::trial::trial;
 use crate::wire::{self, Machine, MachinePage, decode_patch};
 
 /// `GET /machines`, with the filter `metadata=KEY=VALUE` or `metadata=KEY`, which may be repeated.
@@ -32,17 +36,39 @@ pub(super) async fn get(
     Ok(Json(wire::machine(present(&*api.view()?, &id)?)))
 }
 
-/// `PATCH /machines`: all operations in one transaction, or none.
+/// `PATCH /machines`: all operations in one transaction, or none. With `dryRun=1` it is none, and
+/// 200 tells the plan.
 pub(super) async fn patch(
     State(api): State<Shared>,
+    params: Params,
     request: Request,
-) -> Result<StatusCode, Failure> {
+) -> Result<Response, Failure> {
+    let is_dry = params.dry_run()?;
     let (head, body) = request.into_parts();
     let body = read_body(&head, body).await?;
     let changes = decode_patch(&body).map_err(Failure::bad)?;
+    if is_dry {
+        let change = |after: &mut Snapshot| changes.iter().for_each(|one| apply(after, one));
+        return trial(&*api.view()?, change).await;
+    }
     if !changes.is_empty() {
         let revision = api.registry.patch_metadata(&changes).await?;
         api.settle(revision).await;
     }
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Changes the metadata of a machine; one that is not present takes no units, whatever it has.
+fn apply(after: &mut Snapshot, change: &MetadataChange) {
+    let (machine, key, value) = match change {
+        MetadataChange::Set { machine, key, value } => (machine, key, value.as_str()),
+        MetadataChange::Remove { machine, key } => (machine, key, ""),
+    };
+    let Some(known) = after.machine(machine.as_str()) else { return };
+    let mut machine = fleet_core::Machine::clone(known);
+    match value {
+        "" => machine.metadata.remove(key),
+        value => machine.metadata.insert(key.clone(), value.to_owned()),
+    };
+    after.put_machine(machine);
 }

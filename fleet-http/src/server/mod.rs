@@ -2,6 +2,7 @@
 
 mod api;
 mod clock;
+mod closing;
 mod compression;
 mod connection;
 mod discovery;

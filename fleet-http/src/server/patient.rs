@@ -2,11 +2,13 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::idle::Seat;
 use super::pause::pause;
 use crate::duplex::BoxedDuplex;
 
@@ -16,14 +18,16 @@ type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Patient {
     stream: BoxedDuplex,
     limit: Duration,
+    /// Hears when all is sent.
+    seat: Arc<Seat>,
     /// Runs while something waits to be read at the other end.
     stalled: Option<Pause>,
 }
 
 impl Patient {
     /// A connection that waits as long as `limit` until something more is read.
-    pub(super) fn new(stream: BoxedDuplex, limit: Duration) -> Self {
-        Self { stream, limit, stalled: None }
+    pub(super) fn new(stream: BoxedDuplex, limit: Duration, seat: Arc<Seat>) -> Self {
+        Self { stream, limit, seat, stalled: None }
     }
 
     fn judge<T>(
@@ -76,6 +80,9 @@ impl AsyncWrite for Patient {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_flush(cx);
+        if attempt.is_ready() {
+            self.seat.flushed();
+        }
         self.judge(cx, attempt)
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn put(
     params: Params,
     request: Request,
 ) -> Result<Response, Failure> {
-    let is_dry = params.flag("dryRun")?;
+    let is_dry = params.dry_run()?;
     let (head, body) = request.into_parts();
     check_content_type(&head.headers)?;
     let create_only = create_only(&head.headers)?;

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, LOCATION, ORIGIN, SERVER};
+use axum::http::header::{ALLOW, IF_MATCH, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -227,9 +227,12 @@ fn unwelcome(request: &Request) -> Option<Failure> {
     if let Some(message) = came_by_port.then(|| host::stray(request)).flatten() {
         return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
     }
-    writes_for_a_web_page(request).then(|| {
+    if writes_for_a_web_page(request) {
         let message = "web pages may not change anything: there is no authentication yet";
-        Failure::new(StatusCode::FORBIDDEN, message)
+        return Some(Failure::new(StatusCode::FORBIDDEN, message));
+    }
+    writes_on_a_condition(request).then(|| {
+        Failure::bad("If-Match cannot be kept: nothing here has entity tags, leave it out")
     })
 }
 
@@ -237,6 +240,11 @@ fn unwelcome(request: &Request) -> Option<Failure> {
 /// that a person on this host looks at could write to a loopback address otherwise.
 fn writes_for_a_web_page(request: &Request) -> bool {
     !request.method().is_safe() && request.headers().contains_key(ORIGIN)
+}
+
+/// Whether the request must not be carried out on a condition that nobody here looks at.
+fn writes_on_a_condition(request: &Request) -> bool {
+    !request.method().is_safe() && request.headers().contains_key(IF_MATCH)
 }
 
 #[cfg(test)]

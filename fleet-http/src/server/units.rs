@@ -54,7 +54,7 @@ pub(super) async fn delete(
     params: Params,
 ) -> Result<Response, Failure> {
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
-    if params.flag("dryRun")? {
+    if params.dry_run()? {
         let known = api.view()?;
         if known.unit(name.as_str()).is_none() && known.fault(name.as_str()).is_none() {
             return Err(Failure::no_unit());
@@ -66,11 +66,13 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /units/<name>/restart`
+/// `POST /units/<name>/restart`. With `dryRun=1` nothing is restarted, and 200 tells the plan.
 pub(super) async fn restart(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<(StatusCode, Json<Restarted>), Failure> {
+    params: Params,
+) -> Result<Response, Failure> {
+    let is_dry = params.dry_run()?;
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
     let snapshot = api.view()?;
     if let Some(unit) = snapshot.unit(name.as_str())
@@ -82,9 +84,17 @@ pub(super) async fn restart(
         );
         return Err(Failure::conflict(message));
     }
+    if is_dry {
+        let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
+        return match (snapshot.unit(name.as_str()), fault) {
+            (Some(_), _) => trial(&snapshot, |_| {}).await,
+            (None, Some(fault)) => Err(Failure::conflict(fault)),
+            (None, None) => Err(Failure::no_unit()),
+        };
+    }
     let (revision, generation) = api.registry.request_restart(&name).await?;
     api.settle(revision).await;
-    Ok((StatusCode::ACCEPTED, Json(Restarted { generation: generation.0 })))
+    Ok((StatusCode::ACCEPTED, Json(Restarted { generation: generation.0 })).into_response())
 }
 
 /// Says of a unit whose machine is not present that nothing is known of it, and for how long.

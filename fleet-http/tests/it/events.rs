@@ -115,6 +115,26 @@ async fn who_cannot_go_on_is_told_so() {
 }
 
 #[tokio::test]
+async fn who_could_never_hear_of_anything_is_told_so() {
+    let server = Server::start().await;
+    for query in ["unit=hello", "machine=m/1"] {
+        let answer = server.get(&format!("/fleet/v1/events?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(!answer.message().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_server_and_is_not_cut_off() {
+    let server = Server::start().await;
+    let mut events = follow(&server, EventOptions::default()).await;
+    assert_eq!(next(&mut events).await, "resync");
+    server.stop().await;
+    let last = timeout(DEADLINE, events.next_event()).await.unwrap();
+    assert_eq!(last.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_gap_in_the_watch_is_told_to_all() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
@@ -164,17 +184,21 @@ async fn filters_leave_out_what_is_not_wanted() {
 async fn what_is_told_is_a_stream_of_server_sent_events() {
     let server = Server::start().await;
     let Listen::Unix(path) = &server.at else { panic!("a unix socket") };
-    let mut stream = UnixStream::connect(path).await.unwrap();
-    let head = "GET /fleet/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 99-x\r\n\r\n";
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    while !text.ends_with("\n\n\r\n") {
-        let mut bytes = [0; 512];
-        let read = timeout(DEADLINE, stream.read(&mut bytes)).await.unwrap().unwrap();
-        text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+    // A browser that has heard nothing yet has an empty one.
+    for last in ["99-x", ""] {
+        let mut stream = UnixStream::connect(path).await.unwrap();
+        let head = "GET /fleet/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: ";
+        stream.write_all(format!("{head}{last}\r\n\r\n").as_bytes()).await.unwrap();
+        let mut text = String::new();
+        while !text.ends_with("\n\n\r\n") {
+            let mut bytes = [0; 512];
+            let read = timeout(DEADLINE, stream.read(&mut bytes)).await.unwrap().unwrap();
+            assert!(read > 0, "{text}");
+            text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+        }
+        assert!(text.contains("content-type: text/event-stream\r\n"), "{text}");
+        assert!(text.contains("event: resync\ndata: {}\n\nid: 0\n\n"), "{text}");
     }
-    assert!(text.contains("content-type: text/event-stream\r\n"), "{text}");
-    assert!(text.contains("event: resync\ndata: {}\n\nid: 0\n\n"), "{text}");
 }
 
 #[tokio::test]

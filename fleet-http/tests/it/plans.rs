@@ -86,6 +86,44 @@ async fn a_write_is_tried_out_and_changes_nothing() {
     assert_eq!(state(&server).await, before);
 }
 
+/// Whatever is asked for with `dryRun`, nothing may be written.
+#[tokio::test]
+async fn every_write_can_be_tried_out() {
+    let server = cluster().await;
+    let json = [("Content-Type", "application/json")];
+    let tape = r#"{"desiredState":"launched","source":"[X-Fleet]\nMachineMetadata=disk=tape\n"}"#;
+    assert_eq!(server.put("/fleet/v1/units/a.service", tape).await.status, 201);
+    let place = r#"200 {"steps":[{"cause":"it is wanted","to":"m2","unit":"a.service"}]}"#;
+    let patch = r#"[{"op":"add","path":"/m2/metadata/disk","value":"tape"}]"#;
+    let before = state(&server).await;
+    for (method, target, body, expected) in [
+        ("PATCH", "machines", patch, place),
+        ("POST", "machines/m1/cordon", "", "200 "),
+        ("POST", "machines/m1/uncordon", "", "200 "),
+        ("POST", "machines/m3/uncordon", "", "200 "),
+        ("POST", "machines/m3/cordon", "", "404 "),
+        ("POST", "machines/m1/drain", "", "200 "),
+        ("POST", "units/a.service/restart", "", "200 "),
+        ("POST", "units/b.service/restart", "", "404 "),
+        ("POST", "import", "{}", "400 "),
+    ] {
+        let ask = async |query: &str| {
+            let target = format!("/fleet/v1/{target}?{query}");
+            crate::http::request(&server.at, method, &target, &json, body).await
+        };
+        let answer = ask("dryRun=1").await;
+        assert!(answer.to_string().starts_with(expected), "{method} {target}: {answer}");
+        for slip in ["dryrun=1", "dry_run=1", "dry-run"] {
+            let answer = ask(slip).await;
+            assert_eq!(answer.status, 400, "{method} {target}?{slip}");
+            assert!(answer.message().ends_with("write dryRun=1"), "{answer}");
+        }
+        assert_eq!(state(&server).await, before, "{method} {target}");
+    }
+    server.call("POST", "/fleet/v1/machines/m1/cordon", "").await;
+    assert_ne!(state(&server).await, before);
+}
+
 #[tokio::test]
 async fn what_would_be_refused_is_refused_when_it_is_tried_out() {
     let server = cluster().await;
@@ -127,4 +165,15 @@ async fn the_client_tries_out_the_same() {
     assert!(client.try_destroy(&name("a.service")).await.unwrap().is_some());
     assert!(client.unit(&name("a.service")).await.unwrap().is_some());
     assert!(client.try_destroy(&name("b.service")).await.unwrap().is_none());
+    let machine: fleet_core::MachineId = "m1".parse().unwrap();
+    let (cordoned, freed) =
+        (client.try_cordon(&machine).await, client.try_uncordon(&machine).await);
+    // The unit was placed by nobody yet, and what takes no units is not given it.
+    let to = |plan: fleet_http::wire::Plan| plan.steps[0].to.clone();
+    assert_eq!((to(cordoned.unwrap()), to(freed.unwrap())), ("m2".to_owned(), "m1".to_owned()));
+    let key = "disk".to_owned();
+    let change = fleet_store::MetadataChange::Remove { machine, key };
+    assert_eq!(to(client.try_patch_machines(&[change]).await.unwrap()), "m1");
+    let known = server.mirror.snapshot().machine("m1").cloned().unwrap();
+    assert_eq!((known.cordoned, known.metadata["disk"].as_str()), (false, "ssd"));
 }

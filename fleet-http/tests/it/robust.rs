@@ -140,6 +140,27 @@ async fn who_is_being_answered_makes_no_room() {
 }
 
 #[tokio::test]
+async fn who_has_not_read_all_of_its_answer_makes_no_room() {
+    let server = Server::start_within(Limits { connections: 1, ..Limits::default() }).await;
+    let comments = format!("# {}\\n", "x".repeat(1000)).repeat(900);
+    let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/true\n{comments}"}}"#);
+    assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, 201);
+    let mut busy = unix(&server).await;
+    let ask = "GET /fleet/v1/units/a.service HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    busy.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(DEADLINE, busy.read_exact(&mut answer)).await.unwrap().unwrap();
+    let mut next = unix(&server).await;
+    next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only place is taken");
+    let mut rest = Vec::new();
+    timeout(DEADLINE, busy.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert!(rest.ends_with(b"}"), "{} bytes came", rest.len());
+    timeout(DEADLINE, next.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
 async fn a_name_that_was_led_here_is_not_answered_on_a_port() {
     let server = Server::start_on_tcp().await;
     let ask = |target: &str, host: &str| {
