@@ -70,6 +70,12 @@ impl Snapshot {
         self.units.values()
     }
 
+    /// The units whose names are not before `first`, in the order of their names. Those before it
+    /// cost nothing.
+    pub fn units_from(&self, first: UnitName) -> impl Iterator<Item = &Arc<Unit>> {
+        self.units.range(first..).map(|(_, unit)| unit)
+    }
+
     /// The unit of that name.
     #[must_use]
     pub fn unit(&self, name: &str) -> Option<&Arc<Unit>> {
@@ -141,6 +147,11 @@ impl Snapshot {
     /// The stored units that cannot be understood, in order of their names.
     pub fn faults(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<Fault>)> {
         self.faults.iter()
+    }
+
+    /// The same of the names that are not before `first`.
+    pub fn faults_from(&self, first: UnitName) -> impl Iterator<Item = (&UnitName, &Arc<Fault>)> {
+        self.faults.range(first..)
     }
 
     /// What is wrong with the stored unit of that name, if anything is.

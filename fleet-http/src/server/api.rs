@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use fleet_core::{Revision, Snapshot, Strictness};
 use fleet_store::{Mirror, Registry};
+use fleet_unitfile::UnitName;
 
 use super::extract::Params;
 use super::failure::Failure;
@@ -101,21 +102,21 @@ impl Shared {
     pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
         let mut tokens = params.all("nextPageToken");
         let Some(token) = tokens.next() else {
-            return Ok(Listing::new(self.view()?, 1));
+            return Ok(Listing { snapshot: self.view()?, page: 1, first: None });
         };
         if tokens.next().is_some() {
             return Err(Failure::bad("too many values for page token"));
         }
         let token = Token::decode(token, self.page_size).map_err(Failure::bad)?;
         let Some(revision) = token.revision else {
-            return Ok(Listing::new(self.view()?, token.page));
+            return Ok(Listing { snapshot: self.view()?, page: token.page, first: None });
         };
         let snapshot = self.1.find(revision).ok_or_else(|| {
             Failure::bad(
                 "nextPageToken is of a list that is no longer kept: list again from the start",
             )
         })?;
-        Ok(Listing::new(snapshot, token.page))
+        Ok(Listing { snapshot, page: token.page, first: token.first })
     }
 
     /// Cuts the page out of all items, and says how to ask for the next one, if there is one.
@@ -124,17 +125,34 @@ impl Shared {
         listing: &Listing,
         items: impl Iterator<Item = T>,
     ) -> (Vec<T>, String) {
-        let size = usize::from(self.page_size);
-        let before = usize::try_from(listing.page - 1).unwrap_or(usize::MAX).saturating_mul(size);
-        let mut items = items.skip(before);
-        let page: Vec<T> = items.by_ref().take(size).collect();
-        if page.is_empty() || items.next().is_none() {
+        self.cut(listing, items.skip(listing.before(self.page_size)), |_| None)
+    }
+
+    /// The same of items that begin with the first one of the page, if the listing knows that.
+    pub(super) fn named_page<T>(
+        &self,
+        listing: &Listing,
+        items: impl Iterator<Item = T>,
+        name: impl FnOnce(T) -> UnitName,
+    ) -> (Vec<T>, String) {
+        let before = if listing.first.is_some() { 0 } else { listing.before(self.page_size) };
+        self.cut(listing, items.skip(before), |next| Some(name(next)))
+    }
+
+    fn cut<T>(
+        &self,
+        listing: &Listing,
+        mut items: impl Iterator<Item = T>,
+        name: impl FnOnce(T) -> Option<UnitName>,
+    ) -> (Vec<T>, String) {
+        let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
+        let Some(next) = items.next().filter(|_| !page.is_empty()) else {
             return (page, String::new());
-        }
+        };
         self.1.keep(&listing.snapshot);
-        let (limit, page_number) = (self.page_size, listing.page + 1);
-        let revision = Some(listing.snapshot.revision);
-        (page, Token { limit, page: page_number, revision }.encode())
+        let (limit, number) = (self.page_size, listing.page.saturating_add(1));
+        let (revision, first) = (Some(listing.snapshot.revision), name(next));
+        (page, Token { limit, page: number, revision, first }.encode())
     }
 }
 
@@ -143,10 +161,13 @@ pub(super) struct Listing {
     /// What the whole listing shows.
     pub(super) snapshot: Arc<Snapshot>,
     page: u64,
+    /// The first unit of the page, if that is known.
+    pub(super) first: Option<UnitName>,
 }
 
 impl Listing {
-    fn new(snapshot: Arc<Snapshot>, page: u64) -> Self {
-        Self { snapshot, page }
+    /// How many items are on the pages before.
+    fn before(&self, page_size: u16) -> usize {
+        usize::try_from(self.page - 1).unwrap_or(usize::MAX).saturating_mul(page_size.into())
     }
 }

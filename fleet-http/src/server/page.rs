@@ -3,14 +3,17 @@
 //! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits
 //! each, little endian) and of sixteen more that version 1 passes over: the true page number and
 //! the revision that the listing shows, 64 bits each. So old clients and servers understand the
-//! front of it, no collection is too large, and all pages of a listing can show one revision.
+//! front of it, no collection is too large, and all pages of a listing can show one revision. In
+//! a listing of units the name of the next page's first one comes last: who knows it need not walk
+//! over all pages before.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use fleet_core::Revision;
+use fleet_unitfile::UnitName;
 
 /// A place in a listing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     /// How many items a page has.
     pub(crate) limit: u16,
@@ -18,6 +21,8 @@ pub(crate) struct Token {
     pub(crate) page: u64,
     /// What the listing shows; `None` in a token without the additional bytes.
     pub(crate) revision: Option<Revision>,
+    /// What the page begins with, where that is known. Without a revision it is not told.
+    pub(crate) first: Option<UnitName>,
 }
 
 /// Why a text is not a token of this server.
@@ -45,6 +50,7 @@ impl Token {
         if let Some(revision) = self.revision {
             bytes.extend(self.page.to_le_bytes());
             bytes.extend(revision.0.to_le_bytes());
+            bytes.extend(self.first.iter().flat_map(|name| name.as_str().bytes()));
         }
         URL_SAFE.encode(bytes)
     }
@@ -58,15 +64,16 @@ impl Token {
         if u16::from_le_bytes([l0, l1]) != limit {
             return Err(TokenError::Limit { expected: limit });
         }
-        let (page, revision) = match added.split_first_chunk() {
-            Some((&page, rest)) => (u64::from_le_bytes(page), rest.first_chunk()),
+        let (page, rest) = match added.split_first_chunk() {
+            Some((&page, rest)) => (u64::from_le_bytes(page), rest.split_first_chunk()),
             None => (u64::from(u16::from_le_bytes([p0, p1])), None),
         };
         if page == 0 {
             return Err(TokenError::Page);
         }
-        let revision = revision.map(|bytes| Revision(u64::from_le_bytes(*bytes)));
-        Ok(Self { limit, page, revision })
+        let revision = rest.map(|(bytes, _)| Revision(u64::from_le_bytes(*bytes)));
+        let first = rest.and_then(|(_, name)| UnitName::parse(str::from_utf8(name).ok()?).ok());
+        Ok(Self { limit, page, revision, first })
     }
 }
 
@@ -81,12 +88,12 @@ mod tests {
         for (text, limit, page) in
             [("ZAACAA==", 100, 2), ("AgACAA==", 2, 2), ("ZAD__w==", 100, 65535)]
         {
-            let token = Token { limit, page, revision: None };
-            assert_eq!(Token::decode(text, limit), Ok(token));
+            let token = Token { limit, page, revision: None, first: None };
+            assert_eq!(Token::decode(text, limit), Ok(token.clone()));
             assert_eq!(token.encode(), text);
         }
         // Bytes that were appended by someone else are passed over, as they always were.
-        let token = Token { limit: 100, page: 2, revision: None };
+        let token = Token { limit: 100, page: 2, revision: None, first: None };
         assert_eq!(Token::decode("ZAACAAcH", 100), Ok(token));
     }
 
@@ -107,9 +114,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_comes_back_as_it_was(limit: u16, page in 1..=u64::MAX, revision: u64) {
-            let token = Token { limit, page, revision: Some(Revision(revision)) };
-            let text = token.encode();
+        fn a_token_comes_back_as_it_was(
+            limit: u16,
+            page in 1..=u64::MAX,
+            revision: u64,
+            first in proptest::option::of("[a-z]{1,20}\\.service"),
+        ) {
+            let first = first.map(|name| UnitName::parse(&name).unwrap());
+            let token = Token { limit, page, revision: Some(Revision(revision)), first };
+            let text = token.clone().encode();
             prop_assert_eq!(Token::decode(&text, limit), Ok(token));
             // What an old client would make of it is a page, never page zero.
             let old = URL_SAFE.decode(text).unwrap();

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -27,8 +28,9 @@ pub(super) async fn list(
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
     let filter = UnitFilter::read(&params)?;
-    let wanted = entries(snapshot).filter(|entry| entry.is_wanted(&filter, snapshot));
-    let (entries, next_page_token) = api.page(&listing, wanted);
+    let from = entries(snapshot, listing.first.as_ref());
+    let wanted = from.filter(|entry| entry.is_wanted(&filter, snapshot));
+    let (entries, next_page_token) = api.named_page(&listing, wanted, |entry| entry.name().clone());
     let units = entries.into_iter().map(|entry| dated(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
@@ -113,6 +115,13 @@ enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    fn name(&self) -> &UnitName {
+        match self {
+            Self::Unit(unit) => &unit.name,
+            Self::Broken(name, _) => name,
+        }
+    }
+
     fn is_wanted(&self, filter: &UnitFilter, snapshot: &Snapshot) -> bool {
         match self {
             Self::Unit(unit) => filter.wants(snapshot, unit),
@@ -128,11 +137,27 @@ impl Entry<'_> {
     }
 }
 
-/// All units, those that cannot be understood among them, in order of their names.
-fn entries(snapshot: &Snapshot) -> impl Iterator<Item = Entry<'_>> {
-    let units = snapshot.units().map(|unit| (&unit.name, Entry::Unit(unit)));
-    let faults = snapshot.faults().map(|(name, fault)| (name, Entry::Broken(name, fault)));
-    merge(units.peekable(), faults.peekable())
+/// All units from the first on, those that cannot be understood among them, in order of their
+/// names.
+fn entries<'a>(
+    snapshot: &'a Snapshot,
+    first: Option<&UnitName>,
+) -> Box<dyn Iterator<Item = Entry<'a>> + 'a> {
+    let unit = |unit: &'a Arc<fleet_core::Unit>| (&unit.name, Entry::Unit(unit));
+    let broken = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::Fault>)| {
+        (name, Entry::Broken(name, fault))
+    };
+    match first {
+        None => {
+            let (units, faults) = (snapshot.units().map(unit), snapshot.faults().map(broken));
+            Box::new(merge(units.peekable(), faults.peekable()))
+        }
+        Some(first) => {
+            let units = snapshot.units_from(first.clone()).map(unit);
+            let faults = snapshot.faults_from(first.clone()).map(broken);
+            Box::new(merge(units.peekable(), faults.peekable()))
+        }
+    }
 }
 
 fn merge<K: Ord, V>(

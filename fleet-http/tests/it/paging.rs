@@ -131,6 +131,26 @@ async fn the_front_of_a_token_is_that_of_version_1() {
     assert_eq!(bytes[..4], [2, 0, 2, 0]);
 }
 
+/// A page that says what it begins with is found by that, and costs nothing of those before.
+#[tokio::test]
+async fn a_page_of_units_is_found_by_its_first_one_and_by_its_number() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE;
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    let names = ["a.service", "b.service", "c.service", "d.service", "e.service"];
+    server.sleepers(&names, "inactive").await;
+    server.damage("c.service").await;
+    let page = server.get("/fleet/v1/units").await.json();
+    let bytes = URL_SAFE.decode(page["nextPageToken"].as_str().unwrap()).unwrap();
+    assert_eq!(&bytes[20..], b"c.service");
+    let far = [&[2, 0, 9, 0, 9, 0, 0, 0, 0, 0, 0, 0], &bytes[12..]].concat();
+    let foreign = [&bytes[..20], b"nonsense"].concat();
+    for token in [&bytes, &bytes[..20], &far, &foreign] {
+        let target = format!("/fleet/v1/units?nextPageToken={}", URL_SAFE.encode(token));
+        assert_eq!(shown(&server.get(&target).await.json()), ["c.service", "d.service"]);
+    }
+}
+
 #[tokio::test]
 async fn wrong_tokens_are_refused() {
     let server = Server::start().await;
