@@ -13,6 +13,7 @@ use fleet_core::{Epoch, Generation, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::task::AbortHandle;
 
 pub(crate) use crate::wait::{DEADLINE, wait_until};
 
@@ -87,6 +88,17 @@ impl Bench {
     pub(crate) async fn load(&self, unit: &str, service: &str) {
         let text = format!("[Service]\n{service}");
         self.try_load(unit, &text).await.expect("it can be loaded");
+    }
+
+    /// Loads `a.service` and begins to start it, without waiting for the end of that.
+    pub(crate) async fn begin(&self, service: &str) -> AbortHandle {
+        self.load("a.service", service).await;
+        let manager = Arc::clone(&self.manager);
+        let start = tokio::spawn(async move {
+            drop(manager.start(&name("a.service"), Generation(1)).await);
+        });
+        self.wait_for_sub("a.service", "start").await;
+        start.abort_handle()
     }
 
     pub(crate) async fn start(&self, unit: &str) -> Result<(), ServiceError> {

@@ -1,10 +1,8 @@
 //! Services that go into the background and leave a file with the number of their main process.
 
-use std::sync::Arc;
-
 use fleet_agent::ServiceManager;
-use fleet_core::{ExitStatus, Generation};
-use tokio::task::AbortHandle;
+use fleet_core::ExitStatus;
+use std::sync::Arc;
 
 use super::helper::does;
 use crate::support::{Bench, name, runs, signal, wait_until};
@@ -23,21 +21,11 @@ fn open(bench: &Bench, gate: &str) {
     std::fs::write(bench.path(gate), "").expect("it can be made");
 }
 
-async fn begin(bench: &Bench, service: &str) -> AbortHandle {
-    bench.load("a.service", service).await;
-    let manager = Arc::clone(&bench.manager);
-    let start = tokio::spawn(async move {
-        drop(manager.start(&name("a.service"), Generation(1)).await);
-    });
-    bench.wait_for_sub("a.service", "start").await;
-    start.abort_handle()
-}
-
 #[tokio::test]
 async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
     for control_groups in [true, false] {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
-        begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+        bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
         open(&bench, "gate");
         bench.wait_for_sub("a.service", "running").await;
         let written = bench.wait_for_lines("pid", 1).await;
@@ -89,7 +77,7 @@ async fn a_file_that_names_a_stranger_is_not_believed() {
 async fn a_file_that_is_wrong_at_first_may_be_right_later() {
     let bench = Bench::new().await;
     std::fs::write(bench.path("pid"), "4194305\n").expect("it can be written");
-    begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+    bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
     open(&bench, "gate");
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
@@ -129,7 +117,7 @@ async fn a_daemon_is_taken_back() {
 #[tokio::test]
 async fn a_daemon_that_is_awaited_is_awaited_by_the_next_daemon_of_ours() {
     let bench = Bench::new().await;
-    let start = begin(&bench, &unit(&bench, &daemon(&bench, "sleep"))).await;
+    let start = bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
     let record = bench.path("native/units/a.service/run.json");
     let awaited = async || {
         std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"awaits_main\":true"))

@@ -6,28 +6,16 @@ use std::sync::Arc;
 
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::{ActiveState, ExitStatus, Generation};
-use tokio::task::AbortHandle;
 
 use super::helper::{does, say_to};
 use crate::support::{Bench, name, runs, signal, wait_until};
-
-/// Begins to start a unit, without waiting for the end of that.
-async fn begin(bench: &Bench, service: &str) -> AbortHandle {
-    bench.load("a.service", service).await;
-    let manager = Arc::clone(&bench.manager);
-    let start = tokio::spawn(async move {
-        drop(manager.start(&name("a.service"), Generation(1)).await);
-    });
-    bench.wait_for_sub("a.service", "start").await;
-    start.abort_handle()
-}
 
 #[tokio::test]
 async fn a_service_is_up_when_it_says_so() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say READY=1,STATUS=at work|sleep", gate.display());
-    begin(&bench, &format!("Type=notify\n{}", does(&steps))).await;
+    bench.begin(&format!("Type=notify\n{}", does(&steps))).await;
     assert_eq!(bench.state("a.service").await.active, ActiveState::Activating);
     std::fs::write(gate, "").expect("it can be made");
     bench.wait_for_sub("a.service", "running").await;
@@ -66,7 +54,7 @@ async fn who_may_speak_for_a_service() {
     let said = bench.path("said");
     let steps = format!("child|say READY=1|barrier|make {}|sleep", said.display());
     for (access, sub) in [("main", "start"), ("exec", "start"), ("all", "running")] {
-        begin(&bench, &format!("Type=notify\nNotifyAccess={access}\n{}", does(&steps))).await;
+        bench.begin(&format!("Type=notify\nNotifyAccess={access}\n{}", does(&steps))).await;
         wait_until("it is said", async || said.exists()).await;
         bench.wait_for_sub("a.service", sub).await;
         bench.stop("a.service").await;
@@ -88,7 +76,7 @@ async fn nobody_else_speaks_for_a_service() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say STATUS=me|barrier|sleep", gate.display());
-    begin(&bench, &format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
+    bench.begin(&format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
     let state = bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
     let main = state.main_pid.expect("it has a main process");
     // Between its beginning and its program it still has our variables.
@@ -116,7 +104,7 @@ async fn a_service_names_its_main_process() {
     // The child cannot say so itself: it is not the main process yet.
     let child = format!("pidfile {}|sleep", pid.display());
     let unit = format!("Type=notify\nNotifyAccess=all\n{}", does(&format!("child|{child}")));
-    begin(&bench, &unit).await;
+    bench.begin(&unit).await;
     let main = bench.wait_for("a.service", |state| state.main_pid.is_some()).await.main_pid;
     bench.wait_for_lines("pid", 1).await;
     bench.stop("a.service").await;
@@ -163,7 +151,7 @@ async fn what_a_service_says_after_the_end_of_the_daemon_is_heard_by_the_next() 
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say READY=1,STATUS=late|sleep", gate.display());
-    let start = begin(&bench, &format!("Type=notify\n{}", does(&steps))).await;
+    let start = bench.begin(&format!("Type=notify\n{}", does(&steps))).await;
     let manager = Arc::downgrade(&bench.manager);
     start.abort();
     let dead = bench.kill().await;
