@@ -1,8 +1,9 @@
 //! Services that go into the background and leave a file with the number of their main process.
 
+use std::sync::Arc;
+
 use fleet_agent::ServiceManager;
 use fleet_core::ExitStatus;
-use std::sync::Arc;
 
 use super::helper::does;
 use crate::support::{Bench, name, runs, signal, wait_until};
