@@ -5,7 +5,7 @@
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
-use fleet_unitfile::UnitName;
+use fleet_unitfile::{UnitHash, UnitName};
 
 use super::error::CliError;
 use super::local::{LocalFile, LocalUnit};
@@ -60,6 +60,31 @@ pub(crate) fn content(
         }
         (Some(known), Some(file)) if !replace => Err(differs(known, file)),
         (Some(known), Some(file)) => replacement(verb, known, file),
+    }
+}
+
+/// Judges a unit that was not there when it was looked for, and was when it was sent. `now` is what
+/// the cluster has: the same file is what was to be done, whoever did it. It may have been an
+/// earlier command, whose outcome nobody got to know.
+///
+/// # Errors
+///
+/// The cluster has another file, or it is gone again.
+pub(crate) fn came_meanwhile(
+    name: &UnitName,
+    sent: UnitHash,
+    now: Option<&wire::Unit>,
+) -> Result<(), CliError> {
+    match now {
+        Some(now) if now.hash == sent.to_string() => Ok(()),
+        Some(_) => Err(CliError::failed(format!(
+            "somebody else submitted another {name} at the same moment"
+        ))
+        .help("run the command again to compare the two")),
+        None => Err(CliError::failed(format!(
+            "somebody else submitted and destroyed {name} at the same moment"
+        ))
+        .help("run the command again")),
     }
 }
 
@@ -216,6 +241,28 @@ mod tests {
         "#);
         let no_file = told(content(Verb::Start, &nothing, Some(&other), false, true));
         assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
+    }
+
+    /// An earlier command may have been told that the store did not answer, and its unit may still
+    /// have been written, between a look and the next write.
+    #[test]
+    fn a_unit_that_came_meanwhile_is_as_good_as_one_that_was_sent() {
+        let name: UnitName = "web.service".parse().unwrap();
+        let sent = UnitFile::parse(HERE).unwrap().hash();
+        let judged = |now: Option<wire::Unit>| {
+            told(came_meanwhile(&name, sent, now.as_ref()).map(|()| Content::Keep))
+        };
+        let same = judged(Some(known(HERE, "inactive")));
+        assert_eq!(same, "keep");
+        let other = judged(Some(known("[Service]\nExecStart=/bin/other\n", "inactive")));
+        insta::assert_snapshot!(other, @r"
+        fleetctl: somebody else submitted another web.service at the same moment
+        help: run the command again to compare the two
+        ");
+        insta::assert_snapshot!(judged(None), @r"
+        fleetctl: somebody else submitted and destroyed web.service at the same moment
+        help: run the command again
+        ");
     }
 
     #[test]

@@ -53,6 +53,18 @@ async fn several_units_are_started_at_once_without_being_submitted_before() {
     assert_eq!(names, ["a.service", "b.service", "c.timer"]);
 }
 
+/// Each finds no unit, and all but one find that it came meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_units_may_be_started_by_several_at_the_same_moment() {
+    let cluster = Cluster::start(TWO).await;
+    let names: Vec<_> = (0..16).map(|number| format!("web-{number}.service")).collect();
+    cluster.write_sleepers(&names.iter().map(|name| &**name).collect::<Vec<_>>());
+    let start = format!("start -o name {}", names.join(" "));
+    for run in futures_util::future::join_all((0..4).map(|_| cluster.run(&start))).await {
+        assert_eq!(run.ok().stdout.lines().count(), names.len());
+    }
+}
+
 /// They are sent side by side, but for those among which there may be a circle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_that_lead_in_a_circle_are_refused_however_many_are_sent_at_once() {

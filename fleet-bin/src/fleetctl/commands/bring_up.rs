@@ -17,7 +17,7 @@ use crate::fleetctl::local::{LocalUnit, read_units};
 use crate::fleetctl::names::unit_args;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::{Action, Outcome, Report};
-use crate::fleetctl::resolve::{Content, Source, change, content};
+use crate::fleetctl::resolve::{Content, Source, came_meanwhile, change, content};
 use crate::fleetctl::session::{Session, source};
 use crate::fleetctl::settings::Patience;
 use crate::fleetctl::wait::{Goal, Sight};
@@ -206,11 +206,11 @@ async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliE
     if let Some(known) = &step.known {
         return session.replace(name, file, known.desired()).await;
     }
+    let hash = file.hash();
     if session.create(name, file).await? {
         return Ok(());
     }
-    Err(CliError::failed(format!("somebody else submitted {name} at the same moment"))
-        .help("run the command again to compare the two"))
+    came_meanwhile(name, hash, session.unit(name).await?.as_ref())
 }
 
 /// Changes the desired state, or asks for a new attempt, whose generation is returned.
