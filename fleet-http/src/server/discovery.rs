@@ -1,5 +1,6 @@
 //! The discovery document: the API described for programs that generate clients.
 
+use super::openapi::Failures;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
@@ -7,7 +8,20 @@ use axum::response::IntoResponse;
 /// to set it to where it found the API.
 const DOCUMENT: &str = include_str!("../discovery.json");
 
-/// `GET /discovery`
+/// The discovery document.
+#[utoipa::path(
+    get,
+    path = "/discovery",
+    operation_id = "getDiscovery",
+    tag = "daemon",
+    responses(
+        (
+            status = 200, body = Object,
+            description = "The API in the format of Google's discovery service",
+        ),
+        Failures,
+    ),
+)]
 pub(super) async fn document() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], DOCUMENT)
 }

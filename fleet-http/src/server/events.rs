@@ -22,6 +22,7 @@ use super::closing::{Closing, closed};
 use super::event_stream::{Batch, Filter, batch, place};
 use super::extract::Params;
 use super::failure::Failure;
+use super::openapi::Failures;
 
 /// After how long without an event the place is told, so that nobody takes the connection for dead
 /// and who hears little need not begin again far back.
@@ -30,8 +31,28 @@ const QUIET: Duration = Duration::from_secs(15);
 /// How a client that lost its connection says what it has seen.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// `GET /events`, with the filters `unit` and `machine`, from `since` or the header
-/// `Last-Event-ID` on.
+/// What changes in the cluster, as server-sent events.
+///
+/// They go on from `since` or the header `Last-Event-ID`.
+#[utoipa::path(
+    get,
+    path = "/events",
+    operation_id = "followEvents",
+    tag = "cluster",
+    params(
+        ("since" = Option<String>, Query, description = "The id of the last event that was seen"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers send it"),
+        ("unit" = Option<String>, Query, description = "Only of that unit"),
+        ("machine" = Option<String>, Query, description = "Only of that machine"),
+    ),
+    responses(
+        (
+            status = 200, body = String, content_type = "text/event-stream",
+            description = "Server-sent events, without an end",
+        ),
+        Failures,
+    ),
+)]
 pub(super) async fn events(
     State(api): State<Shared>,
     closing: Option<Extension<Closing>>,

@@ -7,10 +7,24 @@ use fleet_unitfile::UnitName;
 use super::api::Shared;
 use super::extract::Name;
 use super::failure::Failure;
+use super::openapi::{self as path, Failures};
 use super::planning::planned;
 use crate::wire::{self, Explanation};
 
-/// `GET /units/<name>/explain`: as the state of the cluster is, and not as the engine last saw it.
+/// What every machine says to a unit.
+///
+/// It is judged as the cluster is now, and not as the engine last saw it.
+#[utoipa::path(
+    get,
+    path = "/units/{name}/explain",
+    operation_id = "explainUnit",
+    tag = "units",
+    params(path::UnitName),
+    responses(
+        (status = 200, body = Explanation, description = "What every machine says to it"),
+        Failures,
+    ),
+)]
 pub(super) async fn explain(
     State(api): State<Shared>,
     Name(name): Name,

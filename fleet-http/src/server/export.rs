@@ -12,15 +12,29 @@ use futures_util::stream;
 
 use super::api::Shared;
 use super::failure::Failure;
+use super::openapi::Failures;
 use crate::STRICTNESS;
 
 /// How much is sent at once, in bytes; a line may be longer.
 const PIECE: usize = 64 << 10;
 
-/// `GET /export`
+/// The whole cluster as the lines of a portable file.
 ///
 /// It is made as it is sent, from one snapshot. What is not known to be the present state of the
 /// cluster is not exported: nobody sees later how old it was.
+#[utoipa::path(
+    get,
+    path = "/export",
+    operation_id = "exportCluster",
+    tag = "cluster",
+    responses(
+        (
+            status = 200, body = String, content_type = "application/x-ndjson",
+            description = "The cluster at one revision",
+        ),
+        Failures,
+    ),
+)]
 pub(super) async fn export(State(api): State<Shared>) -> Result<Response, Failure> {
     let export = api.mirror.export()?.ok_or_else(|| {
         Failure::unavailable("the daemon does not see its store just now: export again later")

@@ -14,11 +14,27 @@ use prometheus_client::registry::Registry;
 
 use super::api::Shared;
 use super::failure::Failure;
+use super::openapi::Failures;
 use crate::wire;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `GET /metrics`. It is answered while the store is away, too: that is when somebody looks.
+/// What was counted, and what is known at this moment.
+///
+/// It is answered while the store is away, too: that is when somebody looks.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "getMetrics",
+    tag = "daemon",
+    responses(
+        (
+            status = 200, body = String, content_type = "application/openmetrics-text",
+            description = "Metrics for Prometheus",
+        ),
+        Failures,
+    ),
+)]
 pub(super) async fn metrics(State(api): State<Shared>) -> Result<Response, Failure> {
     let now = now(&api.mirror, api.hub().followers());
     let text = api.metrics.text(&now).map_err(|error| {

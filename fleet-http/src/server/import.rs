@@ -6,13 +6,25 @@ use axum::http::StatusCode;
 use super::api::Shared;
 use super::extract::{Params, read_body};
 use super::failure::Failure;
-use crate::wire::decode_hand_over;
+use super::openapi::Failures;
+use crate::wire::{HandOver, decode_hand_over};
 
-/// `POST /import`
+/// Takes over what another cluster hands over beside units and metadata.
 ///
 /// What is placed from now on comes after all that machines may remember of the other cluster, and
 /// the machines that were to take no units there take none here. It is asked before units come in,
 /// and can be repeated.
+#[utoipa::path(
+    post,
+    path = "/import",
+    operation_id = "importCluster",
+    tag = "cluster",
+    request_body = HandOver,
+    responses(
+        (status = 204, description = "Epochs and intents are taken over"),
+        Failures,
+    ),
+)]
 pub(super) async fn import(
     State(api): State<Shared>,
     params: Params,

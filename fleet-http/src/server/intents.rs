@@ -10,12 +10,27 @@ use super::api::Shared;
 use super::drain_report::drain_report;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::openapi::{self as path, DryRun, Failures};
 use super::planning::planned;
 use super::trial::trial;
-use crate::wire::DrainReport;
+use crate::wire::{DrainReport, Plan};
 
-/// `POST /machines/<id>/cordon`: also ends a drain, so that who is left there stays. With
-/// `dryRun=1` nothing is done, and 200 tells the plan.
+/// Has a machine take no more units.
+///
+/// It also ends a drain, so that who is left there stays. With `dryRun=1` nothing is done, and 200
+/// tells the plan.
+#[utoipa::path(
+    post,
+    path = "/machines/{id}/cordon",
+    operation_id = "cordonMachine",
+    tag = "machines",
+    params(path::Machine, DryRun),
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 204, description = "It takes no more units"),
+        Failures,
+    ),
+)]
 pub(super) async fn cordon(
     State(api): State<Shared>,
     Name(id): Name,
@@ -29,8 +44,22 @@ pub(super) async fn cordon(
     Ok(intend(&api, &machine.id, machine.intent).await?.into_response())
 }
 
-/// `POST /machines/<id>/uncordon`: also of a machine that is away, so that nothing is left behind
-/// of one that never comes back. With `dryRun=1` nothing is done, and 200 tells the plan.
+/// Has a machine take units again.
+///
+/// One that is away can be uncordoned as well, so that nothing is left behind of one that never
+/// comes back. With `dryRun=1` nothing is done, and 200 tells the plan.
+#[utoipa::path(
+    post,
+    path = "/machines/{id}/uncordon",
+    operation_id = "uncordonMachine",
+    tag = "machines",
+    params(path::Machine, DryRun),
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 204, description = "It takes units again"),
+        Failures,
+    ),
+)]
 pub(super) async fn uncordon(
     State(api): State<Shared>,
     Name(id): Name,
@@ -49,7 +78,27 @@ pub(super) async fn uncordon(
     trial(&known, |after| freed.into_iter().for_each(|machine| after.put_machine(machine))).await
 }
 
-/// `POST /machines/<id>/drain`: what will be done first; with `dryRun=1` nothing is.
+/// Has a machine emptied, and tells what will be done first.
+///
+/// With `dryRun=1` nothing is done.
+#[utoipa::path(
+    post,
+    path = "/machines/{id}/drain",
+    operation_id = "drainMachine",
+    tag = "machines",
+    params(
+        path::Machine,
+        DryRun,
+        (
+            "keepUp" = Option<u32>, Query,
+            description = "How many instances of a template must be up at any time",
+        ),
+    ),
+    responses(
+        (status = 200, body = DrainReport, description = "What will be done first"),
+        Failures,
+    ),
+)]
 pub(super) async fn drain(
     State(api): State<Shared>,
     Name(id): Name,
@@ -68,7 +117,18 @@ pub(super) async fn drain(
     report(planned, id, keep_up).await
 }
 
-/// `GET /machines/<id>/drain`: what is left to be done.
+/// What is left to be done to empty a machine.
+#[utoipa::path(
+    get,
+    path = "/machines/{id}/drain",
+    operation_id = "getDrain",
+    tag = "machines",
+    params(path::Machine),
+    responses(
+        (status = 200, body = DrainReport, description = "What is left to be done"),
+        Failures,
+    ),
+)]
 pub(super) async fn progress(
     State(api): State<Shared>,
     Name(id): Name,

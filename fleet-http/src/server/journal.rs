@@ -13,13 +13,34 @@ use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
 use super::journals::{JournalError, JournalQuery};
+use super::openapi::{self as path, Failures};
 use crate::wire;
 
-/// `GET /units/<name>/journal?lines=N&since=SPAN&follow=1&machine=ID`
+/// The log lines of a unit.
 ///
 /// With `since` and without `lines` it is all lines of that time, otherwise ten.
 ///
 /// An error after the first line cannot be told any more, so it cuts the answer off.
+#[utoipa::path(
+    get,
+    path = "/units/{name}/journal",
+    operation_id = "readJournal",
+    tag = "units",
+    params(
+        path::UnitName,
+        ("lines" = Option<u32>, Query, description = "How many of the last lines"),
+        (
+            "since" = Option<String>, Query,
+            description = "Only lines of that time up to now, such as 5min",
+        ),
+        ("follow" = Option<bool>, Query, description = "Whether to go on with what comes"),
+        ("machine" = Option<String>, Query, description = "The machine whose lines are wanted"),
+    ),
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "The lines"),
+        Failures,
+    ),
+)]
 pub(super) async fn journal(
     State(api): State<Shared>,
     Name(name): Name,

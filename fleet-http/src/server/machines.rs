@@ -12,10 +12,30 @@ use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
 use super::filters::MachineFilter;
 use super::intents::present;
+use super::openapi::{self as path, DryRun, Failures, Page};
 use super::trial::trial;
-use crate::wire::{self, Machine, MachinePage, decode_patch};
+use crate::wire::{self, Machine, MachinePage, MetadataOp, Plan, decode_patch};
 
-/// `GET /machines`, with the filter `metadata=KEY=VALUE` or `metadata=KEY`, which may be repeated.
+/// The machines that are present.
+///
+/// The filter `metadata=KEY=VALUE` or `metadata=KEY` may be repeated.
+#[utoipa::path(
+    get,
+    path = "/machines",
+    operation_id = "listMachines",
+    tag = "machines",
+    params(
+        Page,
+        (
+            "metadata" = Option<Vec<String>>, Query,
+            description = "Only machines with that metadata, KEY=VALUE or KEY",
+        ),
+    ),
+    responses(
+        (status = 200, body = MachinePage, description = "A page of machines"),
+        Failures,
+    ),
+)]
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
@@ -28,7 +48,18 @@ pub(super) async fn list(
     Ok(Json(MachinePage { machines, next_page_token }))
 }
 
-/// `GET /machines/<id>`
+/// One machine that is present.
+#[utoipa::path(
+    get,
+    path = "/machines/{id}",
+    operation_id = "getMachine",
+    tag = "machines",
+    params(path::Machine),
+    responses(
+        (status = 200, body = Machine, description = "The machine"),
+        Failures,
+    ),
+)]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(id): Name,
@@ -36,8 +67,22 @@ pub(super) async fn get(
     Ok(Json(wire::machine(present(&*api.view()?, &id)?)))
 }
 
-/// `PATCH /machines`: all operations in one transaction, or none. With `dryRun=1` it is none, and
-/// 200 tells the plan.
+/// Changes the metadata of machines.
+///
+/// All operations are one transaction, or none. With `dryRun=1` it is none, and 200 tells the plan.
+#[utoipa::path(
+    patch,
+    path = "/machines",
+    operation_id = "patchMachines",
+    tag = "machines",
+    params(DryRun),
+    request_body = Vec<MetadataOp>,
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 204, description = "All of it is done"),
+        Failures,
+    ),
+)]
 pub(super) async fn patch(
     State(api): State<Shared>,
     params: Params,

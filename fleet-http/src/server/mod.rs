@@ -30,6 +30,7 @@ mod listings;
 mod machines;
 mod measured;
 mod metrics;
+mod openapi;
 mod page;
 mod patient;
 mod pause;

@@ -11,14 +11,36 @@ use fleet_unitfile::UnitName;
 use super::api::Shared;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
+use super::openapi::{self as path, DryRun, Failures};
 use super::trial::trial;
 use super::validate::{self, Sent};
-use crate::wire::{PutUnit, decode_put};
+use crate::wire::{Plan, PutUnit, decode_put};
 
-/// `PUT /units/<name>`
+/// Creates a unit, replaces its unit file, or sets its desired state.
 ///
 /// 201 when the unit was created or its content replaced, 204 when its desired state was set. With
 /// `dryRun=1` nothing is, and 200 tells what would be done.
+#[utoipa::path(
+    put,
+    path = "/units/{name}",
+    operation_id = "putUnit",
+    tag = "units",
+    params(
+        path::UnitName,
+        DryRun,
+        (
+            "If-None-Match" = Option<String>, Header,
+            description = "With * only a unit that is not there",
+        ),
+    ),
+    request_body = PutUnit,
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 201, description = "The unit was created or has another file"),
+        (status = 204, description = "Its desired state is set"),
+        Failures,
+    ),
+)]
 pub(super) async fn put(
     State(api): State<Shared>,
     Name(name): Name,

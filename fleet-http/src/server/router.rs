@@ -1,13 +1,18 @@
 //! Which method on which path is answered by whom.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, IF_MATCH, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, patch, post, put};
+use axum::routing::MethodRouter;
 use fleet_store::MirrorStatus;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
+use utoipa_axum::routes;
 
 use super::api::Shared;
 use super::clock::Stopwatch;
@@ -15,7 +20,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    put, states, units,
+    openapi, put, states, units,
 };
 use crate::BEHIND;
 
@@ -26,11 +31,7 @@ const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
 pub(super) fn router(api: Shared) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
-    let root = Router::new()
-        .route("/", nothing())
-        .route("/healthz", only_get(get(health::alive)))
-        .route("/metrics", only_get(get(gauges::metrics)))
-        .route("/readyz", only_get(get(health::ready)));
+    let root = Router::from(daemon()).route("/", nothing());
     PREFIXES
         .into_iter()
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
@@ -40,56 +41,79 @@ pub(super) fn router(api: Shared) -> Router {
         .with_state(api)
 }
 
-fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
-    let unit = put(put::put).get(units::get).delete(units::delete);
-    let at = |path: &str| format!("{prefix}{path}");
-    Router::new()
-        .route(&at("/units"), only_get(get(units::list)))
-        .route(
-            &at("/units/{name}"),
-            only(
-                unit,
-                "GET, HEAD, PUT, DELETE, OPTIONS",
-                "only GET, PUT and DELETE supported against this resource",
-            ),
-        )
-        .route(&at("/units/{name}/explain"), only_get(get(explain::explain)))
-        .route(&at("/units/{name}/restart"), only_post(post(units::restart)))
-        .route(&at("/units/{name}/journal"), only_get(get(journal::journal)))
-        .route(&at("/state"), only_get(get(states::list)))
-        .route(&at("/state/{name}"), only_get(get(states::get)))
-        .route(
-            &at("/machines"),
-            only(
-                patch(machines::patch).get(machines::list),
-                "GET, HEAD, PATCH, OPTIONS",
-                "only GET and PATCH supported against this resource",
-            ),
-        )
-        .route(&at("/events"), only_get(get(events::events)))
-        .route(&at("/export"), only_get(get(export::export)))
-        .route(&at("/import"), only_post(post(import::import)))
-        .merge(machine(&at("/machines/{id}")))
-        .route_layer(from_fn_with_state(api.clone(), begin))
-        .route(prefix, nothing())
-        .route(&at("/version"), only_get(get(health::version)))
-        .route(&at("/discovery"), discovery_only())
+/// What the routes say of themselves, as OpenAPI in JSON.
+pub(super) fn described() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let version_1 = cluster().merge(about());
+        let all = OpenApiRouter::with_openapi(openapi::Frame::openapi()).merge(daemon());
+        let api = all.nest(PREFIXES[0], version_1).into_openapi();
+        api.to_json().expect("a description holds nothing but text and numbers")
+    });
+    &TEXT
 }
 
-/// One machine, and what is to become of it.
-fn machine(at: &str) -> Router<Shared> {
-    Router::new()
-        .route(at, only_get(get(machines::get)))
-        .route(&format!("{at}/cordon"), only_post(post(intents::cordon)))
-        .route(&format!("{at}/uncordon"), only_post(post(intents::uncordon)))
-        .route(
-            &format!("{at}/drain"),
-            only(
-                post(intents::drain).get(intents::progress),
-                "GET, HEAD, POST, OPTIONS",
-                "only GET and POST supported against this resource",
-            ),
-        )
+/// How the daemon itself is.
+fn daemon() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(health::alive).map(only_get))
+        .routes(routes!(gauges::metrics).map(only_get))
+        .routes(routes!(health::ready).map(only_get))
+}
+
+fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
+    let waiting = from_fn_with_state(api.clone(), begin);
+    let all = Router::from(cluster()).route_layer(waiting).merge(Router::from(about()));
+    Router::new().route(prefix, nothing()).nest(prefix, all)
+}
+
+/// What needs no look at the store.
+fn about() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(health::version).map(only_get))
+        .routes(routes!(openapi::document).map(only_get))
+        .routes(routes!(discovery::document).map(discovery_only))
+}
+
+/// Units, states, machines, and what happens to them.
+fn cluster() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .merge(units())
+        .routes(routes!(states::list).map(only_get))
+        .routes(routes!(states::get).map(only_get))
+        .merge(machines())
+        .routes(routes!(events::events).map(only_get))
+        .routes(routes!(export::export).map(only_get))
+        .routes(routes!(import::import).map(only_post))
+}
+
+fn units() -> OpenApiRouter<Shared> {
+    let unit = |methods| {
+        let message = "only GET, PUT and DELETE supported against this resource";
+        only(methods, "GET, HEAD, PUT, DELETE, OPTIONS", message)
+    };
+    OpenApiRouter::new()
+        .routes(routes!(units::list).map(only_get))
+        .routes(routes!(put::put, units::get, units::delete).map(unit))
+        .routes(routes!(explain::explain).map(only_get))
+        .routes(routes!(units::restart).map(only_post))
+        .routes(routes!(journal::journal).map(only_get))
+}
+
+fn machines() -> OpenApiRouter<Shared> {
+    let all = |methods| {
+        let message = "only GET and PATCH supported against this resource";
+        only(methods, "GET, HEAD, PATCH, OPTIONS", message)
+    };
+    let drain = |methods| {
+        let message = "only GET and POST supported against this resource";
+        only(methods, "GET, HEAD, POST, OPTIONS", message)
+    };
+    OpenApiRouter::new()
+        .routes(routes!(machines::list, machines::patch).map(all))
+        .routes(routes!(machines::get).map(only_get))
+        .routes(routes!(intents::cordon).map(only_post))
+        .routes(routes!(intents::uncordon).map(only_post))
+        .routes(routes!(intents::drain, intents::progress).map(drain))
 }
 
 const GET: &str = "GET, HEAD, OPTIONS";
@@ -119,9 +143,9 @@ fn only(
 }
 
 /// The discovery document refuses other methods as it always did.
-fn discovery_only() -> MethodRouter<Shared> {
+fn discovery_only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
     let message = "only HTTP GET supported against this resource";
-    refusing(get(discovery::document), GET, StatusCode::BAD_REQUEST, message)
+    refusing(methods, GET, StatusCode::BAD_REQUEST, message)
 }
 
 fn refusing(

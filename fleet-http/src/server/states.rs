@@ -6,11 +6,27 @@ use axum::extract::State;
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::openapi::{self as path, Failures, Page};
 use crate::wire::{self, UnitState, UnitStatePage};
 
-/// `GET /state`, with the filters `machineID` and `unitName`.
+/// What the machines report of their units.
 ///
 /// The filters are no part of a page token: who lists on repeats them.
+#[utoipa::path(
+    get,
+    path = "/state",
+    operation_id = "listStates",
+    tag = "state",
+    params(
+        Page,
+        ("machineID" = Option<String>, Query, description = "Only what that machine reports"),
+        ("unitName" = Option<String>, Query, description = "Only what is reported of that unit"),
+    ),
+    responses(
+        (status = 200, body = UnitStatePage, description = "A page of states"),
+        Failures,
+    ),
+)]
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
@@ -30,8 +46,21 @@ pub(super) async fn list(
     Ok(Json(UnitStatePage { next_page_token, states }))
 }
 
-/// `GET /state/<name>`: the state on the machine that the unit is placed on, or else on the first
-/// machine that reports one.
+/// The state of one unit.
+///
+/// It is the one on the machine that the unit is placed on, or else on the first machine that
+/// reports one.
+#[utoipa::path(
+    get,
+    path = "/state/{name}",
+    operation_id = "getState",
+    tag = "state",
+    params(path::UnitName),
+    responses(
+        (status = 200, body = UnitState, description = "The state where the unit is placed"),
+        Failures,
+    ),
+)]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(name): Name,

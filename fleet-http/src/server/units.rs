@@ -15,12 +15,36 @@ use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::UnitFilter;
+use super::openapi::{self as path, DryRun, Failures, Page};
 use super::trial::trial;
-use crate::wire::{self, Restarted, Unit, UnitPage};
+use crate::wire::{self, Plan, Restarted, Unit, UnitPage};
 
-/// `GET /units`, with the filters `machineID`, `desiredState`, `currentState` and `template`.
+/// Units, what is wanted of them, and what became of that.
 ///
 /// The filters are no part of a page token: who lists on repeats them.
+#[utoipa::path(
+    get,
+    path = "/units",
+    operation_id = "listUnits",
+    tag = "units",
+    params(
+        Page,
+        ("machineID" = Option<String>, Query, description = "Only units that are placed there"),
+        (
+            "desiredState" = Option<String>, Query, pattern = "^(inactive|loaded|launched)$",
+            description = "Only units of which that is wanted",
+        ),
+        (
+            "currentState" = Option<String>, Query, pattern = "^(inactive|loaded|launched)$",
+            description = "Only units of which that has been done",
+        ),
+        ("template" = Option<String>, Query, description = "Only instances of that template"),
+    ),
+    responses(
+        (status = 200, body = UnitPage, description = "A page of units, without their sources"),
+        Failures,
+    ),
+)]
 pub(super) async fn list(
     State(api): State<Shared>,
     params: Params,
@@ -35,7 +59,18 @@ pub(super) async fn list(
     Ok(Json(UnitPage { next_page_token, units }))
 }
 
-/// `GET /units/<name>`
+/// One unit with its source.
+#[utoipa::path(
+    get,
+    path = "/units/{name}",
+    operation_id = "getUnit",
+    tag = "units",
+    params(path::UnitName),
+    responses(
+        (status = 200, body = Unit, description = "The unit with its source"),
+        Failures,
+    ),
+)]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(name): Name,
@@ -49,7 +84,21 @@ pub(super) async fn get(
     Ok(Json(wire::broken_unit(&name, fault)))
 }
 
-/// `DELETE /units/<name>`. With `dryRun=1` nothing is destroyed, and 200 tells what would be done.
+/// Destroys a unit.
+///
+/// With `dryRun=1` nothing is destroyed, and 200 tells what would be done.
+#[utoipa::path(
+    delete,
+    path = "/units/{name}",
+    operation_id = "destroyUnit",
+    tag = "units",
+    params(path::UnitName, DryRun),
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 204, description = "The unit is destroyed"),
+        Failures,
+    ),
+)]
 pub(super) async fn delete(
     State(api): State<Shared>,
     Name(name): Name,
@@ -68,7 +117,21 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /units/<name>/restart`. With `dryRun=1` nothing is restarted, and 200 tells the plan.
+/// Has a unit restarted.
+///
+/// With `dryRun=1` nothing is restarted, and 200 tells the plan.
+#[utoipa::path(
+    post,
+    path = "/units/{name}/restart",
+    operation_id = "restartUnit",
+    tag = "units",
+    params(path::UnitName, DryRun),
+    responses(
+        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        (status = 202, body = Restarted, description = "It will be restarted"),
+        Failures,
+    ),
+)]
 pub(super) async fn restart(
     State(api): State<Shared>,
     Name(name): Name,

@@ -1,10 +1,11 @@
 //! What is left to be done to empty a machine.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A machine that is drained, or might be, with all that is on it. It is empty when nobody moves,
 /// is held back or leaves.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DrainReport {
     /// The global units that run there: a drain leaves them alone.
@@ -35,7 +36,7 @@ impl DrainReport {
 }
 
 /// A unit that stays on a machine that is drained.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct HeldUnit {
     /// Why, for people.
@@ -45,7 +46,7 @@ pub struct HeldUnit {
 }
 
 /// A unit that goes to another machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct UnitMove {
     /// The ID of the machine that it goes to.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use fleet_core::TargetState;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ReasonDetail;
 
 /// A unit: what is wanted of it, and what became of that.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Unit {
     /// What has been done of what is desired: `inactive`, `loaded` or `launched`.
@@ -71,7 +72,7 @@ impl Unit {
 }
 
 /// One option of a unit file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct UnitOption {
     /// The option's name.
@@ -86,7 +87,7 @@ pub struct UnitOption {
 }
 
 /// One page of units.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitPage {
     /// Asks for the next page; empty on the last one.
@@ -98,7 +99,7 @@ pub struct UnitPage {
 }
 
 /// The state of a unit on one machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitState {
     /// What the machine's agent last asked of its service manager: `loaded` or `launched`.
@@ -143,7 +144,7 @@ pub struct UnitState {
 }
 
 /// One page of unit states.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitStatePage {
     /// Asks for the next page; empty on the last one.
@@ -155,7 +156,7 @@ pub struct UnitStatePage {
 }
 
 /// A machine that is present in the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Machine {
     /// Whether it takes no units but those that are placed there already.
@@ -182,7 +183,7 @@ pub struct Machine {
 }
 
 /// Amounts of what machines offer and units reserve.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Resources {
     /// Processor time, in thousandths of a core.
@@ -202,7 +203,7 @@ impl Resources {
 }
 
 /// One page of machines.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachinePage {
     /// The machines, in order of their IDs.
@@ -214,14 +215,14 @@ pub struct MachinePage {
 }
 
 /// The answer to a requested restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Restarted {
     /// The generation that agents will bring the unit to.
     pub generation: u64,
 }
 
 /// The version of the daemon that answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
     /// The version, for example `0.1.0`.
     pub version: String,

@@ -1,16 +1,17 @@
 //! How a failure is told.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The body of every answer of the 400s and 500s.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// What went wrong.
     pub error: ErrorEntity,
 }
 
 /// What went wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ErrorEntity {
     /// The answer's status.
@@ -23,7 +24,7 @@ pub struct ErrorEntity {
 }
 
 /// One thing that is wrong with a unit file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ErrorDetail {
     /// The column, in characters, counted from one; zero if there is no place.

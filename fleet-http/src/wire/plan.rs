@@ -1,11 +1,12 @@
 //! What a planner says: what every machine answers, and what would be done.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ReasonDetail;
 
 /// What every machine says to one unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Explanation {
     /// The units that `MachineOf=` ties together with it, itself included, if there are others.
@@ -25,7 +26,7 @@ pub struct Explanation {
 }
 
 /// What a machine says to a unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Verdict {
     /// How many wanted units are there, if it would take it.
@@ -45,7 +46,7 @@ pub struct Verdict {
 }
 
 /// What an engine would do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Plan {
     /// What would happen to units, in this order.
@@ -57,7 +58,7 @@ pub struct Plan {
 }
 
 /// What would happen to one unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct PlanStep {
     /// Why, for people.
@@ -73,7 +74,7 @@ pub struct PlanStep {
 }
 
 /// A unit that would have no machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Unplaced {
     /// Why, for people.

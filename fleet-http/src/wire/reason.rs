@@ -1,9 +1,10 @@
 //! Why a unit has no machine, for programs.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Why a unit has no machine. Which fields are there depends on the kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ReasonDetail {
     /// The units of a circle of `MachineOf=`; the last one leads to the first.
@@ -38,7 +39,7 @@ pub struct ReasonDetail {
 }
 
 /// A unit that another one must be beside.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Peer {
     /// The machine that it is on; empty if it is on none.
@@ -49,7 +50,7 @@ pub struct Peer {
 }
 
 /// How many machines one rule refused, with one of them as an example.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct RefusalCount {
     /// The ID of one of these machines.
@@ -67,7 +68,7 @@ pub struct RefusalCount {
 }
 
 /// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Nearest {
     /// Its ID.

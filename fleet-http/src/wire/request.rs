@@ -5,12 +5,13 @@ use fleet_core::{Epoch, Intent, MachineId, MachineIdError};
 use fleet_store::MetadataChange;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::UnitOption;
 use super::json::{first_value, settle_names};
 
 /// The body of `PUT /units/<name>`: a unit to create or replace, or a state to change.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PutUnit {
     /// The desired state.
@@ -31,7 +32,7 @@ pub struct PutUnit {
 }
 
 /// One operation of `PATCH /machines`, a JSON patch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct MetadataOp {
     /// `add`, `replace` or `remove`.
     pub op: &'static str,
@@ -43,7 +44,7 @@ pub struct MetadataOp {
 }
 
 /// The body of `POST /import`: what a cluster that comes in hands over beside units and metadata.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct HandOver {
     /// To which epoch the other cluster has come.
@@ -54,7 +55,7 @@ pub struct HandOver {
 }
 
 /// What is to become of a machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineIntent {
     /// `cordoned` or `drained`.

@@ -14,6 +14,7 @@ mod journal;
 mod listening;
 mod machines;
 mod metrics;
+mod openapi;
 mod outage;
 mod paging;
 mod plans;

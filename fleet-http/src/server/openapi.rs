@@ -1,0 +1,101 @@
+//! The API described for programs, in OpenAPI: what the routes themselves say of what they take
+//! and answer.
+
+use std::collections::BTreeMap;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoParams, IntoResponses, OpenApi};
+
+use super::router::described;
+use crate::wire::ErrorBody;
+
+/// What the description says beside what the routes do.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "fleet",
+        version = "v1",
+        description = "Units, their states and the machines of a cluster. \
+            All of /fleet/v1 is also found under /v1-alpha. HEAD is answered wherever GET is.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    components(schemas(ErrorBody))
+)]
+pub(super) struct Frame;
+
+/// The API described in OpenAPI 3.1.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "getDescription",
+    tag = "daemon",
+    responses((status = 200, body = Object, description = "This document")),
+)]
+pub(super) async fn document() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], described())
+}
+
+/// The unit that a path is about.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+pub(super) struct UnitName {
+    /// The name of the unit.
+    #[param(
+        max_length = 255,
+        pattern = r"^[a-zA-Z0-9:_.\\@-]+\.(automount|mount|path|service|socket|target|timer)$"
+    )]
+    name: String,
+}
+
+/// The machine that a path is about.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+pub(super) struct Machine {
+    /// The ID of the machine.
+    #[param(pattern = "^[a-zA-Z0-9_.-]+$")]
+    id: String,
+}
+
+/// The page that is asked for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+pub(super) struct Page {
+    /// What the page before told, for the next one. All pages of a listing show one revision.
+    #[param(nullable = false)]
+    next_page_token: Option<String>,
+}
+
+/// Whether a write is only tried out.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+pub(super) struct DryRun {
+    /// With 1 nothing is changed, and 200 tells what an engine would do.
+    #[param(nullable = false)]
+    dry_run: Option<bool>,
+}
+
+/// What is answered where a request cannot be carried out.
+pub(super) struct Failures;
+
+impl IntoResponses for Failures {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let because = |text: &str| {
+            let schema = Ref::from_schema_name("ErrorBody");
+            let content = ContentBuilder::new().schema(Some(schema)).build();
+            let response = ResponseBuilder::new().description(text);
+            RefOr::T(response.content("application/json", content).build())
+        };
+        [
+            ("4XX", "The request is wrong, or does not suit the state of things"),
+            ("5XX", "The daemon cannot do it now, which for 503 may change soon"),
+        ]
+        .map(|(status, text)| (status.to_owned(), because(text)))
+        .into()
+    }
+}
