@@ -12,6 +12,7 @@ use futures_util::StreamExt as _;
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
+use super::intents::present;
 use super::journals::{JournalError, JournalQuery};
 use super::openapi::{self as path, Failures};
 use crate::wire;
@@ -50,7 +51,8 @@ pub(super) async fn journal(
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
     let query = query(&params)?;
     let machine = machine(&snapshot, unit, &params)?;
-    let lines = api.journals.open(&machine, &unit.name, &query).await.map_err(cannot_open)?;
+    let lines = api.journals.open(&machine, &unit.name, &query).await;
+    let lines = lines.map_err(|error| cannot_open(&snapshot, error))?;
     let body = Body::from_stream(lines.then(line));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
@@ -90,9 +92,8 @@ fn query(params: &Params) -> Result<JournalQuery, Failure> {
 /// The machine that is asked for, or else the one that the unit is on.
 fn machine(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<MachineId, Failure> {
     if let Some(id) = params.first("machine") {
-        return id
-            .parse()
-            .map_err(|error| Failure::bad(format!("invalid value of machine: {error}")));
+        let invalid = |error| Failure::bad(format!("invalid value of machine: {error}"));
+        return id.parse().map_err(invalid);
     }
     let name = unit.name.as_str();
     if let Some(placement) = snapshot.placement(name) {
@@ -112,8 +113,14 @@ fn machine(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<MachineI
     }
 }
 
-fn cannot_open(error: JournalError) -> Failure {
+fn cannot_open(snapshot: &Snapshot, error: JournalError) -> Failure {
+    if let JournalError::NotHere { machine } = &error
+        && let Err(absent) = present(snapshot, machine.as_str())
+    {
+        return absent;
+    }
     let status = match &error {
+        JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
         JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };

@@ -66,6 +66,14 @@ pub enum JournalError {
         /// That machine.
         machine: MachineId,
     },
+    /// The machine does not have the unit, so it has no lines either.
+    #[error("{unit} is not loaded on machine {machine}")]
+    NotLoaded {
+        /// The unit.
+        unit: UnitName,
+        /// That machine.
+        machine: MachineId,
+    },
     /// The service manager of the machine failed to give the lines.
     #[error("the journal cannot be read")]
     Failed(#[source] Box<dyn Error + Send + Sync>),

@@ -45,6 +45,7 @@ pub(super) struct UnitName {
     /// The name of the unit.
     #[param(
         max_length = 255,
+        example = "hello.service",
         pattern = r"^[a-zA-Z0-9:_.\\@-]+\.(automount|mount|path|service|socket|target|timer)$"
     )]
     name: String,

@@ -13,8 +13,13 @@ use super::json::{first_value, settle_names};
 /// The body of `PUT /units/<name>`: a unit to create or replace, or a state to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schema(example = json!({
+    "desiredState": "launched",
+    "source": "[Service]\nExecStart=/bin/sleep infinity\n",
+}))]
 pub struct PutUnit {
     /// The desired state.
+    #[schema(pattern = "^(inactive|loaded|launched)$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<String>,
     /// The unit's name; if given, the one in the URL.
@@ -35,10 +40,16 @@ pub struct PutUnit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct MetadataOp {
     /// `add`, `replace` or `remove`.
+    #[schema(pattern = "^(add|replace|remove)$", example = "add")]
     pub op: &'static str,
     /// `/<machine ID>/metadata/<key>`.
+    #[schema(
+        pattern = "^/[a-zA-Z0-9_.-]+/metadata/[a-zA-Z0-9_.-]+$",
+        example = "/m1/metadata/rack"
+    )]
     pub path: String,
     /// The new value, except for `remove`.
+    #[schema(example = "r1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

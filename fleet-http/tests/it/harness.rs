@@ -247,6 +247,10 @@ impl Journals for Shelf {
         query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         match machine.as_str() {
+            "m1" if unit.as_str() == "unloaded.service" => {
+                let (unit, machine) = (unit.clone(), machine.clone());
+                return Err(JournalError::NotLoaded { unit, machine });
+            }
             "m1" => {}
             "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
             _ => return Err(JournalError::NotHere { machine: machine.clone() }),

@@ -26,12 +26,19 @@ async fn lines_are_plain_text() {
 #[tokio::test]
 async fn refusals_say_where_the_lines_are() {
     let server = placed("m3").await;
-    server.sleepers(&["b.service", "b@.service"], "inactive").await;
+    let _m3 = server.machine("m3", &[]).await;
+    server.sleepers(&["b.service", "b@.service", "unloaded.service"], "inactive").await;
     let cases = [
         ("x.service/journal", 404, "unit does not exist"),
         ("b.service/journal", 409, "b.service is on no machine: its desired state is inactive"),
         ("b@.service/journal", 409, "b@.service is on no machine: it is a template"),
         ("a.service/journal", 501, "the journal is on machine m3, and cannot be had from another"),
+        (
+            "unloaded.service/journal?machine=m1",
+            404,
+            "unloaded.service is not loaded on machine m1",
+        ),
+        ("a.service/journal?machine=m4", 404, "no machine \"m4\" is present"),
         ("a.service/journal?machine=m2", 500, "the journal cannot be read: the disk is on fire"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
