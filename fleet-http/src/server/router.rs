@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    put, states, units,
+    put, states, status, units,
 };
 use crate::BEHIND;
 
@@ -56,6 +56,7 @@ fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
         .route(&at("/units/{name}/explain"), only_get(get(explain::explain)))
         .route(&at("/units/{name}/restart"), only_post(post(units::restart)))
         .route(&at("/units/{name}/journal"), only_get(get(journal::journal)))
+        .route(&at("/units/{name}/status"), only_get(get(status::status)))
         .route(&at("/state"), only_get(get(states::list)))
         .route(&at("/state/{name}"), only_get(get(states::get)))
         .route(
@@ -223,12 +224,16 @@ fn known(method: &Method) -> &'static str {
 
 /// Why a request is not even looked at, if it is not.
 fn unwelcome(request: &Request) -> Option<Failure> {
-    let came_by_port = request.extensions().get::<Door>().is_some_and(|door| door.is_port);
-    if let Some(message) = came_by_port.then(|| host::stray(request)).flatten() {
-        return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+    if let Some(door) = request.extensions().get::<Door>() {
+        if let Some(message) = door.may_be_mistaken().then(|| host::stray(request)).flatten() {
+            return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+        }
+        if let Some(message) = door.demand(request.headers()) {
+            return Some(Failure::new(StatusCode::UNAUTHORIZED, message));
+        }
     }
     if writes_for_a_web_page(request) {
-        let message = "web pages may not change anything: there is no authentication yet";
+        let message = "web pages may not change anything: leave out the header Origin";
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
     writes_on_a_condition(request).then(|| {
