@@ -3,6 +3,7 @@
 
 mod chain;
 mod findings;
+mod secret;
 
 pub mod fleet_init;
 pub mod fleetctl;

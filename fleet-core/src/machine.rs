@@ -93,6 +93,8 @@ pub struct Machine {
     pub id: MachineId,
     /// The address at which other hosts reach it, if it has one.
     pub address: Option<IpAddr>,
+    /// The URL at which other daemons reach the API of its own; empty if they cannot.
+    pub api: String,
     /// Its effective metadata: what its configuration says, overridden by what was set at run time.
     pub metadata: Metadata,
     /// The version of the daemon that runs on it.
@@ -112,6 +114,7 @@ impl Machine {
         Self {
             id,
             address: None,
+            api: String::new(),
             metadata: Metadata::new(),
             version: String::new(),
             offers: Resources::ZERO,

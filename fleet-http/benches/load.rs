@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleet_core::{MachineId, Strictness, TargetState};
 use fleet_http::{
     Api, Client, Endpoint, EventOptions, Events, JournalError, JournalQuery, JournalStream,
-    Journals, Listen, Listener, Metrics, UnitUpload, serve,
+    Journals, Listen, Listener, Metrics, Peers, UnitUpload, serve,
 };
 use fleet_store::{
     EmbeddedStore, ExpectUnit, Layout, MemoryStore, Mirror, NewUnit, Registry, Store,
@@ -125,6 +125,7 @@ impl Server {
             registry: registry.clone(),
             mirror: mirror.clone(),
             journals: Arc::new(NoJournals),
+            peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,

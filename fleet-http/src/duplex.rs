@@ -20,8 +20,8 @@ pub(crate) async fn unix(path: &Path) -> io::Result<BoxedDuplex> {
 }
 
 /// Connects to a TCP port.
-pub(crate) async fn tcp(address: impl ToSocketAddrs) -> io::Result<BoxedDuplex> {
+pub(crate) async fn tcp(address: impl ToSocketAddrs) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    Ok(Box::new(stream))
+    Ok(stream)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct GlobalArgs {
-    /// Where the daemon listens: unix:///path, http://host:port or tcp://host:port
+    /// Where the daemon listens: unix:///path, https://host:port or http://host:port
     /// [default: unix:///run/fleet.sock]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
@@ -52,7 +52,34 @@ pub(crate) struct GlobalArgs {
     pub(crate) debug: bool,
 
     #[command(flatten)]
+    pub(crate) access: AccessArgs,
+
+    #[command(flatten)]
     pub(crate) old: OldArgs,
+}
+
+/// What it takes to be let in by a daemon, and to know it for the right one.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// The authority of the daemon's certificate, as PEM [default: those that this computer trusts]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// The certificate to show to the daemon, as PEM.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) cert_file: Option<PathBuf>,
+
+    /// The private key of that certificate, as PEM.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// A file of mode 0600 whose first token is shown to the daemon.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Take whoever answers for the daemon: anybody on the way can read and change everything.
+    #[arg(long, global = true)]
+    pub(crate) insecure_skip_tls_verify: bool,
 }
 
 /// Options of fleet v1. Some have nothing left to do; the others are refused with what to do
@@ -63,12 +90,6 @@ pub(crate) struct OldArgs {
     pub(crate) driver: Option<String>,
     #[arg(long, global = true, hide = true)]
     pub(crate) tunnel: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) ca_file: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) cert_file: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) key_file: Option<String>,
     #[arg(long, global = true, hide = true)]
     etcd_key_prefix: Option<String>,
     #[arg(long, global = true, hide = true)]
@@ -245,7 +266,7 @@ pub(crate) struct JournalArgs {
     /// Go on with what the unit writes from now on, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Of a unit that is on several machines, the one to ask; the start of its ID will do.
+    /// Of a unit that is on several machines, the only one to ask; the start of its ID will do.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
     #[arg(long, hide = true)]

@@ -2,7 +2,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
+//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings`, `access` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | ask for much at a time | `at_once`, `sights` |
@@ -11,6 +11,7 @@
 //! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
 //! | tell how it goes | `progress`, `error` |
 
+mod access;
 pub(crate) mod args;
 mod at_once;
 mod columns;
@@ -92,7 +93,7 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut context = Context {
-            session: Session::new(&settings.endpoint)?,
+            session: Session::new(&settings.endpoint, &settings.access)?,
             output: Output::on_stdout(settings.format),
             progress: Progress::on_stderr(),
             clock: SystemClock::start(),

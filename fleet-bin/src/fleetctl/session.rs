@@ -16,6 +16,7 @@ use fleet_http::{
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::access::Access;
 use super::error::CliError;
 use super::names::nearest;
 use super::wait::Sight;
@@ -31,12 +32,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The text says not where a daemon is.
-    pub(crate) fn new(endpoint: &str) -> Result<Self, CliError> {
+    /// The text says not where a daemon is, or a file that it takes to be let in is of no use.
+    pub(crate) fn new(endpoint: &str, access: &Access) -> Result<Self, CliError> {
         let endpoint: Endpoint = endpoint
             .parse()
             .map_err(|error| CliError::usage("--endpoint cannot be used").because(error))?;
-        Ok(Self { client: Client::new(&endpoint) })
+        let credentials = access.credentials(endpoint.is_tls())?;
+        Ok(Self { client: Client::with(&endpoint, credentials) })
     }
 
     /// How long ago the daemon lost sight of the cluster, if it has, as of its last answer.
@@ -273,6 +275,14 @@ fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
                 .help("start one there, for example with \"fleetd dev\"")
                 .help("or name where one listens, with --endpoint or FLEETCTL_ENDPOINT")
         }
+        ClientError::Untrusted { endpoint, cause } => {
+            CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))
+                .because_of(cause)
+                .help("name the authority of its certificate, with --ca-file")
+        }
+        error @ ClientError::Api { status: 401, .. } => CliError::failed(format!("cannot {what}"))
+            .because(error)
+            .help("name what to show, with --token-file, or --cert-file and --key-file"),
         error => CliError::failed(format!("cannot {what}")).because(error),
     }
 }

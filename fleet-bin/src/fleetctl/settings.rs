@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::access::Access;
 use super::args::{Format, GlobalArgs, OldArgs, WaitArgs};
 use super::error::CliError;
 
@@ -25,6 +26,8 @@ pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 pub(crate) struct Settings {
     /// Where the daemon listens, not yet read.
     pub(crate) endpoint: String,
+    /// What it takes to be let in.
+    pub(crate) access: Access,
     /// How results are printed.
     pub(crate) format: Format,
     /// Whether to tell what is asked of the daemon.
@@ -41,6 +44,7 @@ impl Settings {
             let value = environment(name)?.to_string_lossy().into_owned();
             (!value.is_empty()).then_some(value)
         };
+        let access = Access::new(&args.access, &variable);
         let endpoint = args.endpoint.clone().or_else(|| variable("FLEETCTL_ENDPOINT"));
         let format = match (args.output, variable("FLEETCTL_OUTPUT")) {
             (Some(format), _) => format,
@@ -48,7 +52,8 @@ impl Settings {
             (None, None) => Format::default(),
         };
         let debug = args.debug || variable("FLEETCTL_DEBUG").is_some_and(|text| is_yes(&text));
-        Ok(Self { endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into()), format, debug })
+        let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
+        Ok(Self { endpoint, access, format, debug })
     }
 }
 
@@ -99,14 +104,9 @@ fn refuse_old(old: &OldArgs) -> Result<(), CliError> {
             .help(format!("forward the socket with \"{forward}\""))
             .help("then use --endpoint unix:///tmp/fleet.sock"));
     }
-    if let Some(driver) = old.driver.as_deref().filter(|driver| *driver != "API") {
-        return Err(CliError::usage(format!("there is no driver {driver:?}"))
-            .help("leave --driver out: fleetctl always talks to a fleetd, named by --endpoint"));
-    }
-    let tls = [("ca", &old.ca_file), ("cert", &old.cert_file), ("key", &old.key_file)];
-    match tls.iter().find(|(_, file)| file.as_deref().is_some_and(|file| !file.is_empty())) {
-        Some((name, _)) => Err(CliError::usage(format!("--{name}-file: TLS is not supported"))
-            .help("use a unix socket, or forward one with ssh")),
+    match old.driver.as_deref().filter(|driver| *driver != "API") {
+        Some(driver) => Err(CliError::usage(format!("there is no driver {driver:?}"))
+            .help("leave --driver out: fleetctl always talks to a fleetd, named by --endpoint")),
         None => Ok(()),
     }
 }
@@ -175,10 +175,6 @@ mod tests {
         fleetctl: there is no driver "etcd"
         help: leave --driver out: fleetctl always talks to a fleetd, named by --endpoint
         "#);
-        insta::assert_snapshot!(refused("fleetctl --cert-file a.pem list-units"), @r"
-        fleetctl: --cert-file: TLS is not supported
-        help: use a unix socket, or forward one with ssh
-        ");
         insta::assert_snapshot!(refused("fleetctl --driver API list-units"), @r"
         fleetctl: FLEETCTL_OUTPUT=xml is no output format
         help: write table, json, jsonl or name

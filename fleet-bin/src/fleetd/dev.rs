@@ -8,7 +8,7 @@ use fleet_core::{
     Metadata, Parsed, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
     replaces_cycle,
 };
-use fleet_http::{Listen, Listener};
+use fleet_http::{Guard, Listen, Listener, Peers};
 use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     let units = read_units(&args.units)?; // all are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
     let mut ends = Ends::listen()?;
-    let listeners = run::bind(&listen(&args.listen, &data_dir)?).await?;
+    let listeners = run::bind(&listen(&args.listen, &data_dir)?, &Guard::default()).await?;
     let endpoints: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
     let wiring = wiring(&args, data_dir, listeners)?;
     let mut running = wiring.start().await?;
@@ -91,6 +91,7 @@ fn wiring(
         machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,
         data_dir,
         listeners,
+        peers: Peers::default(),
         engine: true,
         agent_ttl: TTL,
         engine_ttl: TTL,

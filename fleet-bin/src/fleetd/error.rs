@@ -25,6 +25,14 @@ impl StartError {
         Self { status: 2, ..Self::new(what) }
     }
 
+    /// A failure that something else explains.
+    pub(crate) fn because(
+        what: impl Into<String>,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { cause: Some(cause.into()), ..Self::new(what) }
+    }
+
     /// Whether the request itself is wrong.
     pub(crate) fn is_usage(&self) -> bool {
         self.status == 2

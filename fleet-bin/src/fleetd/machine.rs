@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fleet_agent::wall_time;
 use fleet_core::{MachineId, Resources};
+use fleet_http::Listen;
 use fleet_store::MachineRecord;
 
 use super::config::Config;
@@ -24,10 +25,14 @@ pub(crate) fn id(config: &Config) -> Result<MachineId, StartError> {
     }
 }
 
-/// What the machine says of itself, by its configuration and by what it has.
-pub(crate) fn record(config: &Config, id: MachineId) -> MachineRecord {
+/// What the machine says of itself, by its configuration, by what it has and by where its daemon
+/// listens.
+pub(crate) fn record(config: &Config, id: MachineId, listen: &[Listen]) -> MachineRecord {
+    let address = config.public_ip.or_else(facts::address);
+    let api = config.doors.url(listen, address);
     MachineRecord {
-        address: config.public_ip.or_else(facts::address),
+        address,
+        api: api.map_or_else(String::new, |url| url.to_string()),
         metadata: config.metadata.clone(),
         offers: config.offers.of(facts::resources(&config.data_dir)),
         ..of_this_daemon(id)
@@ -110,7 +115,7 @@ mod tests {
         let config = config(folder.path(), "memory");
         let own = Config { public_ip: Some("10.0.0.9".parse().unwrap()), ..config.clone() };
         let id: MachineId = "m1".parse().unwrap();
-        assert_eq!(record(&own, id.clone()).address, own.public_ip);
-        assert_eq!(record(&config, id).address, facts::address());
+        assert_eq!(record(&own, id.clone(), &[]).address, own.public_ip);
+        assert_eq!(record(&config, id, &[]).address, facts::address());
     }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod dev;
+mod doors;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -52,6 +53,7 @@ fn perform(request: Request) -> Result<(), StartError> {
         }
         Request::CheckConfig { file, flags } => {
             let (_, config) = Source::read(Some(file.clone()), flags)?;
+            doors::load(&config.doors)?;
             config.remarks.iter().for_each(|remark| say(remark));
             say(&format!("{}: no errors", file.display()));
             Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use fleet_store::MachineRecord;
 
 use super::config::{self, Config, LIVE, Low};
+use super::doors::Doors;
 use super::error::StartError;
 use super::logging::Level;
 use super::machine;
@@ -42,6 +43,7 @@ impl Source {
         &mut self,
         machine: &MachineRecord,
         running: &Running,
+        doors: &Doors,
         level: &Level,
     ) -> String {
         let (found, config) = match self.look() {
@@ -54,9 +56,14 @@ impl Source {
         for remark in &config.remarks {
             tracing::warn!("{remark}");
         }
+        if let Err(error) = doors.reload() {
+            tracing::error!("who is let in stays as it was: {error}");
+            return format!("certificates and tokens were not reloaded: {error}");
+        }
         level.set(config.verbosity);
-        let now = machine::record(&config, machine.id.clone());
-        running.describe(&MachineRecord { started: machine.started, ..now });
+        let now = machine::record(&config, machine.id.clone(), &[]);
+        let (started, api) = (machine.started, machine.api.clone());
+        running.describe(&MachineRecord { started, api, ..now });
         let late = self.late(&found);
         for key in &late {
             tracing::warn!("a change of {key} needs a restart of fleetd");

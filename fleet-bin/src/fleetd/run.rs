@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use fleet_agent::{Clock, SystemClock};
 use fleet_core::Timestamp;
-use fleet_http::{Listen, ListenError, Listener};
+use fleet_http::{Guard, Listen, ListenError, Listener};
 use listenfd::ListenFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config::{Config, ConfigError};
+use super::doors::Doors;
 use super::error::{Context as _, StartError};
 use super::logging::Level;
 use super::reload::Source;
@@ -44,7 +45,8 @@ pub(crate) async fn run(
         tracing::warn!("{remark}");
     }
     let (mut ends, mut hangups) = (Ends::listen()?, listen(SignalKind::hangup())?);
-    let wiring = wiring(&config).await?;
+    let doors = Doors::open(config.doors.clone())?;
+    let wiring = wiring(&config, &doors).await?;
     let machine = wiring.machines[0].machine.clone();
     let mut running = wiring.start().await?;
     let mut told = Told::default();
@@ -65,7 +67,7 @@ pub(crate) async fn run(
                 error = running.broken() => break Err(error),
                 _ = hangups.recv() => {
                     notify::reloading();
-                    told.reload = source.reload(&machine, &running, &level);
+                    told.reload = source.reload(&machine, &running, &doors, &level);
                     notify::ready(told.now(&running));
                 }
                 () = told.pause(&clock) => told.tell(&running, clock.now()),
@@ -115,11 +117,13 @@ impl Told {
     }
 }
 
-async fn wiring(config: &Config) -> Result<Wiring, StartError> {
+async fn wiring(config: &Config, doors: &Doors) -> Result<Wiring, StartError> {
     let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
-    let record = machine::record(config, machine::id(config)?);
+    let listeners = listeners(&config.listen, &doors.guard).await?;
+    let at: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
+    let record = machine::record(config, machine::id(config)?, &at);
     let until_boot = machine::until_boot(config)?;
     let token = identity::token(&until_boot)?;
     Ok(Wiring {
@@ -127,7 +131,8 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
         machines: vec![MachineSetup { machine: record, token, directory, until_boot }],
-        listeners: listeners(&config.listen).await?,
+        listeners,
+        peers: doors.peers.clone(),
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,
         engine_ttl: config.engine_ttl,
@@ -137,37 +142,54 @@ async fn wiring(config: &Config) -> Result<Wiring, StartError> {
 }
 
 /// The sockets that systemd handed over; if it handed over none, those that are configured.
-async fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, StartError> {
-    let adopted = adopted()?;
+async fn listeners(listen: &[Listen], guard: &Guard) -> Result<Vec<Listener>, StartError> {
+    let adopted = adopted(guard)?;
     if !adopted.is_empty() {
         return Ok(adopted);
     }
-    bind(listen).await
+    bind(listen, guard).await
 }
 
 /// Listens on every address, or on none.
-pub(crate) async fn bind(listen: &[Listen]) -> Result<Vec<Listener>, StartError> {
+pub(crate) async fn bind(listen: &[Listen], guard: &Guard) -> Result<Vec<Listener>, StartError> {
     let clock = SystemClock::start();
     let mut listeners = Vec::new();
     for listen in listen {
-        let bound = bind_once_free(listen, &clock).await;
-        listeners.push(bound.context(|| "cannot serve".to_owned())?);
+        let bound = bind_once_free(listen, guard, &clock).await;
+        listeners.push(bound.map_err(cannot_serve)?);
     }
     Ok(listeners)
 }
 
 /// Gives a daemon that was just killed the moment that it takes until its socket is gone.
-async fn bind_once_free(listen: &Listen, clock: &dyn Clock) -> Result<Listener, ListenError> {
+async fn bind_once_free(
+    listen: &Listen,
+    guard: &Guard,
+    clock: &dyn Clock,
+) -> Result<Listener, ListenError> {
     let deadline = clock.now().after(PATIENCE);
     loop {
-        match Listener::bind(listen).await {
+        match Listener::bind_guarded(listen, guard).await {
             Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
             bound => return bound,
         }
     }
 }
 
-fn adopted() -> Result<Vec<Listener>, StartError> {
+/// A door that stands open to other hosts is a mistake of who asked for it.
+fn cannot_serve(error: ListenError) -> StartError {
+    match error {
+        ListenError::NotLoopback(_) | ListenError::NoCertificate(_) | ListenError::OpenToAll(_) => {
+            StartError::usage(format!(
+                "cannot serve: {error}; the keys are tls_cert_file and tls_key_file, with \
+             client_ca_file or token_file"
+            ))
+        }
+        error => StartError::because("cannot serve", error),
+    }
+}
+
+fn adopted(guard: &Guard) -> Result<Vec<Listener>, StartError> {
     let mut handed_over = ListenFd::from_env();
     let what = || "cannot adopt the sockets that were handed over".to_owned();
     let mut listeners = Vec::new();
@@ -176,7 +198,7 @@ fn adopted() -> Result<Vec<Listener>, StartError> {
         let listener = match handed_over.take_unix_listener(index) {
             Ok(Some(unix)) => Listener::from_std_unix(unix).context(what)?,
             _ => match handed_over.take_tcp_listener(index).context(what)? {
-                Some(tcp) => Listener::from_std_tcp(tcp).context(what)?,
+                Some(tcp) => Listener::from_std_tcp(tcp, guard).map_err(cannot_serve)?,
                 None => continue,
             },
         };
@@ -221,9 +243,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = Listen::Unix(folder.path().join("s"));
         let killed = Listener::bind(&at).await.unwrap();
-        let listen = [at.clone()];
+        let (listen, guard) = ([at.clone()], Guard::default());
         // The first look finds the address in use, for the other lets go only afterwards.
-        let (bound, ()) = tokio::join!(biased; bind(&listen), async { drop(killed) });
+        let (bound, ()) = tokio::join!(biased; bind(&listen, &guard), async { drop(killed) });
         assert_eq!(bound.unwrap()[0].local_listen(), &at);
     }
 }

@@ -9,7 +9,7 @@ use fleet_agent::{
     Pulse, ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::{Strictness, Timestamp};
-use fleet_http::{Api, Limits, Listener, Metrics, serve_within};
+use fleet_http::{Api, Limits, Listener, Metrics, Peers, serve_within};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 use fleet_store::{
@@ -34,6 +34,8 @@ pub(crate) struct Wiring {
     pub(crate) data_dir: PathBuf,
     pub(crate) machines: Vec<MachineSetup>,
     pub(crate) listeners: Vec<Listener>,
+    /// How other daemons are asked.
+    pub(crate) peers: Peers,
     pub(crate) engine: bool,
     pub(crate) agent_ttl: Duration,
     pub(crate) engine_ttl: Duration,
@@ -155,6 +157,7 @@ impl Wiring {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
             journals: Arc::new(LocalJournals::new(managers, shutdown.clone())),
+            peers: self.peers,
             metrics,
             page_size: self.token_limit,
             strictness: self.strictness,
@@ -334,6 +337,7 @@ mod tests {
             data_dir: PathBuf::new(),
             machines: Vec::new(),
             listeners: Vec::new(),
+            peers: Peers::default(),
             engine: false,
             agent_ttl: Duration::from_secs(1),
             engine_ttl: Duration::from_secs(1),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use fleet_core::{MachineId, Snapshot, Strictness};
 use fleet_http::{
     Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, Metrics,
-    serve,
+    Peers, serve,
 };
 use fleet_store::{Key, Layout, MemoryStore, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
@@ -41,6 +41,7 @@ impl Cluster {
             registry: registry.clone(),
             mirror: mirror.clone(),
             journals: Arc::new(Shelf),
+            peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,

@@ -3,6 +3,7 @@
 mod crash;
 mod daemon;
 mod dev;
+mod doors;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod lineage;

@@ -1,6 +1,7 @@
 //! Sending one request and understanding its answer.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -17,9 +18,9 @@ use tokio::time::timeout;
 
 use super::connect::Connector;
 use super::query::Query;
-use super::{ClientError, Endpoint, Entity};
-use crate::BEHIND;
+use super::{ClientError, Credentials, Endpoint, Entity};
 use crate::wire::ErrorBody;
+use crate::{BEHIND, PROXIED, TlsError};
 
 /// How long a whole answer may take, connecting included.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -34,19 +35,33 @@ const MOST_ANSWER: usize = 256 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     endpoint: Endpoint,
+    /// What requests show, besides a certificate.
+    token: Option<HeaderValue>,
+    /// Whether it is asked for somebody else.
+    is_proxy: bool,
     pool: Pool<Connector, Full<Bytes>>,
     /// How many seconds ago the server had lost sight of its store at its last answer; or zero.
     behind: Arc<AtomicU64>,
 }
 
 impl Caller {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        let connector = Connector(endpoint.clone());
+    pub(super) fn new(endpoint: Endpoint, credentials: Credentials) -> Self {
+        let connector = Connector::new(endpoint.clone(), credentials.tls);
+        let token = credentials.token.and_then(|token| {
+            let mut shown = HeaderValue::try_from(format!("Bearer {}", token.as_str())).ok()?;
+            shown.set_sensitive(true);
+            Some(shown)
+        });
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Self { endpoint, pool, behind: Arc::default() }
+        Self { endpoint, token, is_proxy: false, pool, behind: Arc::default() }
+    }
+
+    /// The same, asking for somebody else.
+    pub(super) fn proxying(self) -> Self {
+        Self { is_proxy: true, ..self }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
@@ -159,12 +174,19 @@ impl Caller {
         path: &str,
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
+        if self.token.is_some() && !self.endpoint.is_private() {
+            return Err(ClientError::TokenUnprotected { endpoint: self.endpoint.clone() });
+        }
         let (authority, base) = (self.endpoint.authority(), self.endpoint.base());
-        Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("http://{authority}{base}{path}"))
             .body(Full::new(body))
-            .map_err(|error| self.bad_answer(error))
+            .map_err(|error| self.bad_answer(error))?;
+        request.headers_mut().extend(self.token.clone().map(|token| (AUTHORIZATION, token)));
+        let asks_for_others = self.is_proxy.then(|| (PROXIED, HeaderValue::from_static("1")));
+        request.headers_mut().extend(asks_for_others);
+        Ok(request)
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
@@ -185,6 +207,10 @@ impl Caller {
         // What the system said is the innermost cause; the pool's words around it say nothing.
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
         let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+        if causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_of_tls) {
+            return ClientError::Untrusted { endpoint, cause: cause.into() };
+        }
         ClientError::Unreachable { endpoint, cause: cause.into() }
     }
 
@@ -223,4 +249,9 @@ impl Caller {
         };
         ClientError::Api { status: status.as_u16(), message, details: error.details }
     }
+}
+
+/// Whether the other end answered, and either end does not trust the other.
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>() || cause.is::<TlsError>())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::Endpoint;
+use crate::ClientTls;
 use crate::duplex::BoxedDuplex;
 
 /// How long connecting may take.
@@ -19,7 +21,26 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Connects to the endpoint, whatever the URL of a request says.
 #[derive(Debug, Clone)]
-pub(super) struct Connector(pub(super) Endpoint);
+pub(super) struct Connector {
+    endpoint: Endpoint,
+    /// What is trusted; found out when it is first needed, unless it was said.
+    tls: Arc<OnceLock<ClientTls>>,
+}
+
+impl Connector {
+    pub(super) fn new(endpoint: Endpoint, tls: Option<ClientTls>) -> Self {
+        let tls = tls.map_or_else(OnceLock::new, OnceLock::from);
+        Self { endpoint, tls: Arc::new(tls) }
+    }
+
+    fn tls(&self) -> io::Result<ClientTls> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls.clone());
+        }
+        let tls = ClientTls::new(None, None).map_err(io::Error::other)?;
+        Ok(self.tls.get_or_init(|| tls).clone())
+    }
+}
 
 impl tower::Service<Uri> for Connector {
     type Response = Conduit;
@@ -31,9 +52,10 @@ impl tower::Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let endpoint = self.0.clone();
+        let connector = self.clone();
         Box::pin(async move {
-            let stream = timeout(CONNECT, endpoint.connect()).await.map_err(io::Error::from)??;
+            let connected = connector.endpoint.connect(|| connector.tls());
+            let stream = timeout(CONNECT, connected).await.map_err(io::Error::from)??;
             Ok(Conduit(TokioIo::new(stream)))
         })
     }

@@ -1,10 +1,15 @@
 //! Where a server is, as people write it.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use hyper::Uri;
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+
+use crate::ClientTls;
+use crate::duplex::BoxedDuplex;
 
 /// Where a server is found.
 ///
@@ -24,7 +29,7 @@ pub struct Endpoint(Kind);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kind {
     Unix(PathBuf),
-    Tcp { host: String, port: u16, base: String },
+    Tcp { is_tls: bool, host: String, port: u16, base: String },
 }
 
 /// Why a text does not say where a server is.
@@ -32,17 +37,11 @@ enum Kind {
 #[non_exhaustive]
 pub enum EndpointError {
     /// It does not say how to connect.
-    #[error("URL scheme undefined in {0:?}: write unix:///path/to/socket or http://host:port")]
+    #[error("URL scheme undefined in {0:?}: write unix:///path/to/socket or https://host:port")]
     NoScheme(String),
     /// It says to connect in a way that is not known.
-    #[error("unknown URL scheme {0:?}: write unix:///path/to/socket or http://host:port")]
+    #[error("unknown URL scheme {0:?}: write unix:///path/to/socket or https://host:port")]
     UnknownScheme(String),
-    /// It asks for TLS.
-    #[error(
-        "{0:?} asks for TLS, which this build does not support: use a unix socket, \
-         or http:// to a loopback address, for example through an SSH tunnel"
-    )]
-    Tls(String),
     /// A slash is missing before the path of a unix socket.
     #[error(
         "unable to connect to host {host:?} with scheme \"unix\": \
@@ -55,7 +54,7 @@ pub enum EndpointError {
         rest: String,
     },
     /// It is no URL.
-    #[error("{0:?} is no endpoint: write unix:///path/to/socket or http://host:port")]
+    #[error("{0:?} is no endpoint: write unix:///path/to/socket or https://host:port")]
     Malformed(String),
 }
 
@@ -76,13 +75,36 @@ impl Endpoint {
         }
     }
 
-    /// Connects.
-    pub(super) async fn connect(&self) -> std::io::Result<crate::duplex::BoxedDuplex> {
+    /// Whether it is spoken to by TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self.0, Kind::Tcp { is_tls: true, .. })
+    }
+
+    /// Whether what is sent there can be read by nobody on the way: it goes by TLS, or stays on
+    /// this host.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        let Kind::Tcp { is_tls: false, host, .. } = &self.0 else { return true };
+        let address = bare(host).parse::<std::net::IpAddr>();
+        address.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
+    }
+
+    /// Connects; `tls` says how, if it is by TLS.
+    pub(super) async fn connect(
+        &self,
+        tls: impl Fn() -> io::Result<ClientTls>,
+    ) -> io::Result<BoxedDuplex> {
         match &self.0 {
             Kind::Unix(path) => crate::duplex::unix(path).await,
+            Kind::Tcp { is_tls: false, host, port, .. } => {
+                Ok(Box::new(crate::duplex::tcp((bare(host), *port)).await?))
+            }
             Kind::Tcp { host, port, .. } => {
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                crate::duplex::tcp((host, *port)).await
+                let config = tls()?.config();
+                let name = ServerName::try_from(bare(host).to_owned()).map_err(io::Error::other)?;
+                let stream = crate::duplex::tcp((bare(host), *port)).await?;
+                Ok(Box::new(TlsConnector::from(config).connect(name, stream).await?))
             }
         }
     }
@@ -97,8 +119,8 @@ impl FromStr for Endpoint {
         match scheme.to_ascii_lowercase().as_str() {
             "" => Err(no_scheme()),
             "unix" | "file" => unix(rest),
-            "http" | "tcp" => tcp(text, rest),
-            "https" => Err(EndpointError::Tls(text.to_owned())),
+            "http" | "tcp" => tcp(text, rest, false),
+            "https" => tcp(text, rest, true),
             _ => Err(EndpointError::UnknownScheme(scheme.to_owned())),
         }
     }
@@ -116,28 +138,36 @@ fn unix(path: &str) -> Result<Endpoint, EndpointError> {
     Err(EndpointError::UnixHost { host: host.to_owned(), rest: rest.to_owned() })
 }
 
-fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
-    const HTTP_PORT: u16 = 80;
+/// The host as the system wants it: an address of IPv6 without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn tcp(text: &str, rest: &str, is_tls: bool) -> Result<Endpoint, EndpointError> {
+    let usual = if is_tls { 443 } else { 80 };
     let malformed = || EndpointError::Malformed(text.to_owned());
     let uri: Uri = format!("http://{rest}").parse().map_err(|_| malformed())?;
     let authority = uri.authority().ok_or_else(malformed)?;
     // A port that is no number would otherwise be read as none.
     let port = match authority.as_str().strip_prefix(authority.host()) {
-        Some("") => HTTP_PORT,
+        Some("") => usual,
         _ => authority.port_u16().ok_or_else(malformed)?,
     };
     if authority.host().is_empty() || uri.query().is_some() {
         return Err(malformed());
     }
     let base = uri.path().trim_end_matches('/').to_owned();
-    Ok(Endpoint(Kind::Tcp { host: authority.host().to_owned(), port, base }))
+    Ok(Endpoint(Kind::Tcp { is_tls, host: authority.host().to_owned(), port, base }))
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Unix(path) => write!(f, "unix://{}", path.display()),
-            Kind::Tcp { host, port, base } => write!(f, "http://{host}:{port}{base}"),
+            Kind::Tcp { is_tls, host, port, base } => {
+                let scheme = if *is_tls { "https" } else { "http" };
+                write!(f, "{scheme}://{host}:{port}{base}")
+            }
         }
     }
 }
@@ -154,11 +184,28 @@ mod tests {
             ("http://127.0.0.1:4285", "http://127.0.0.1:4285"),
             ("http://example.com/", "http://example.com:80"),
             ("tcp://[::1]:4285", "http://[::1]:4285"),
+            ("https://example.com/fleet", "https://example.com:443/fleet"),
             ("HTTP://localhost:1/behind/proxy/", "http://localhost:1/behind/proxy"),
         ];
         for (text, expected) in cases {
             let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(endpoint.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_on_the_way_is_known() {
+        let cases = [
+            ("unix:///s", true),
+            ("https://example.com", true),
+            ("http://127.0.0.1:1", true),
+            ("http://[::1]:1", true),
+            ("http://localhost:1", true),
+            ("http://10.0.0.1:1", false),
+            ("http://localhost.example.com:1", false),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<Endpoint>().unwrap().is_private(), expected, "{text}");
         }
     }
 
@@ -169,7 +216,6 @@ mod tests {
             ("", "URL scheme undefined"),
             ("://x", "URL scheme undefined"),
             ("ftp://x", "unknown URL scheme \"ftp\""),
-            ("https://x", "\"https://x\" asks for TLS"),
             ("unix://var/run/x", "unable to connect to host \"var\" with scheme \"unix\""),
             ("unix://", "\"unix://\" is no endpoint"),
             ("unix:///", "\"unix:///\" is no endpoint"),

@@ -22,6 +22,22 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
+    /// Somebody answers, but this end does not trust the other, or the other way round; nothing
+    /// happened.
+    #[error("{endpoint} answers, but no secure connection can be made")]
+    Untrusted {
+        /// Where.
+        endpoint: Endpoint,
+        /// Which end does not trust the other, and why.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    /// A token would be read by others on its way; nothing was sent.
+    #[error("a token is not sent to {endpoint}, where others could read it: write https://")]
+    TokenUnprotected {
+        /// Where.
+        endpoint: Endpoint,
+    },
     /// The connection broke: the request may or may not have been carried out.
     #[error("the connection to {endpoint} broke before the answer was complete")]
     Broken {

@@ -18,7 +18,8 @@ pub struct JournalOptions {
     pub since: Option<Timespan>,
     /// Whether lines to come are wanted too.
     pub follow: bool,
-    /// The machine whose lines are wanted; `None` is the one that the unit is placed on.
+    /// The machine whose lines are wanted; `None` is the one that the unit is placed on, or all on
+    /// which a global unit is, each line then with the ID of its machine and a colon before it.
     pub machine: Option<String>,
 }
 

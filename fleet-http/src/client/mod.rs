@@ -24,8 +24,9 @@ use serde::de::DeserializeOwned;
 
 use crate::wire::{
     Machine, MachinePage, MetadataOp, PutUnit, Restarted, Unit, UnitPage, UnitState, UnitStatePage,
-    Version,
+    UnitStatus, Version,
 };
+use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
@@ -44,6 +45,15 @@ pub use journal::{JournalLines, JournalOptions};
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: Caller,
+}
+
+/// What a client trusts, and what it shows to be let in.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    /// How to speak by TLS. `None` trusts the authorities that this host trusts, and shows nothing.
+    pub tls: Option<ClientTls>,
+    /// The token to show. It is not sent where others could read it on its way.
+    pub token: Option<Token>,
 }
 
 /// A unit to create, or new content of one.
@@ -99,7 +109,18 @@ impl Client {
     /// A client of the server at that endpoint. It connects when it is first used.
     #[must_use]
     pub fn new(endpoint: &Endpoint) -> Self {
-        Self { caller: Caller::new(endpoint.clone()) }
+        Self::with(endpoint, Credentials::default())
+    }
+
+    /// The same with what it takes to be let in.
+    #[must_use]
+    pub fn with(endpoint: &Endpoint, credentials: Credentials) -> Self {
+        Self { caller: Caller::new(endpoint.clone(), credentials) }
+    }
+
+    /// A client by which a daemon asks another for somebody else.
+    pub(crate) fn proxying(endpoint: &Endpoint, credentials: Credentials) -> Self {
+        Self { caller: Caller::new(endpoint.clone(), credentials).proxying() }
     }
 
     /// Where it connects to.
@@ -266,7 +287,7 @@ impl Client {
     /// # Errors
     ///
     /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when it is on no
-    /// machine, 501 when its lines cannot be had from this server.
+    /// machine, 501 when nobody says how its machine is reached, 502 when that does not answer.
     pub async fn journal(
         &self,
         name: &UnitName,
@@ -275,6 +296,23 @@ impl Client {
         let path = format!("{}/journal", unit_path(name));
         let answer = self.caller.open(&path, &options.query()).await?;
         Ok(JournalLines::new(self.endpoint().clone(), answer.into_body()))
+    }
+
+    /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if
+    /// there is no such unit. `lines` is how many of them, ten if it is not said.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]. That a machine does not answer is none: what is missing is told in its
+    /// place.
+    pub async fn status(
+        &self,
+        name: &UnitName,
+        lines: Option<u32>,
+    ) -> Result<Option<UnitStatus>, ClientError> {
+        let path = format!("{}/status", unit_path(name));
+        let lines = lines.map(|lines| lines.to_string());
+        found(self.caller.get(&path, &Query::new().with("lines", lines.as_deref())).await)
     }
 
     /// Follows what changes in the cluster, from now on or from an event on that was seen.

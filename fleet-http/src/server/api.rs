@@ -15,6 +15,7 @@ use super::journals::Journals;
 use super::listings::Listings;
 use super::metrics::Metrics;
 use super::page::Token;
+use super::peers::Peers;
 
 /// How long a write waits until reads on this server see it.
 const SEEN: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub struct Api {
     pub mirror: Mirror,
     /// Where log lines come from.
     pub journals: Arc<dyn Journals>,
+    /// How other daemons are asked for what is on their machines.
+    pub peers: Peers,
     /// What is counted, for `GET /metrics`.
     pub metrics: Metrics,
     /// How many items a page of a list has; zero is read as one.

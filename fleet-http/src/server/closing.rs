@@ -15,10 +15,17 @@ impl Closing {
         let (open, closing) = watch::channel(());
         (open, Self(closing))
     }
+
+    /// Waits until the server ends.
+    pub(super) async fn closed(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 /// Waits until the server of a request ends. A router that is used in another way never does.
 pub(super) async fn closed(closing: Option<Extension<Closing>>) {
-    let Some(Extension(Closing(mut open))) = closing else { return pending().await };
-    while open.changed().await.is_ok() {}
+    match closing {
+        Some(Extension(closing)) => closing.closed().await,
+        None => pending().await,
+    }
 }

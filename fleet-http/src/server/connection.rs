@@ -18,12 +18,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::closing::Closing;
+use super::handshake::{self, Arrival, Opened};
 use super::idle::{Held, Idle, Seat};
 use super::limits::{Door, Limits};
 use super::listener::Listener;
 use super::patient::Patient;
 use super::pause::pause;
-use crate::duplex::BoxedDuplex;
 
 /// How long connections may take to finish after the end was asked for. Then they are cut off:
 /// an answer that nobody reads would not finish for long.
@@ -52,7 +52,7 @@ pub async fn serve_within(
 ) {
     let graceful = GracefulShutdown::new();
     let (open, closing) = Closing::new();
-    let front = Front::new(router, Door { limits, is_port: listener.is_port() }, closing);
+    let front = Front::new(router, listener.door(limits), closing);
     let mut connections = JoinSet::new();
     accept(&listener, &front, &graceful, &mut connections, shutdown).await;
     drop((listener, open));
@@ -75,14 +75,14 @@ async fn accept(
     // It may have accepted one that there is no room for yet, so it is never begun anew in between.
     let (mut next, mut shutdown) = (pin!(hall.next(listener)), pin!(shutdown));
     loop {
-        let (stream, permit) = tokio::select! {
+        let (arrival, permit) = tokio::select! {
             accepted = &mut next => accepted,
             Some(_ended) = connections.join_next() => continue,
             () = &mut shutdown => return,
         };
         next.set(hall.next(listener));
         let seat = Seat::new(&hall.idle);
-        connections.spawn(answer(stream, permit, seat, front.clone(), graceful.watcher()));
+        connections.spawn(answer(arrival, permit, seat, front.clone(), graceful.watcher()));
     }
 }
 
@@ -99,10 +99,10 @@ impl Hall {
     }
 
     /// The next connection, once there is room for it.
-    async fn next(&self, listener: &Listener) -> (BoxedDuplex, OwnedSemaphorePermit) {
+    async fn next(&self, listener: &Listener) -> (Arrival, OwnedSemaphorePermit) {
         loop {
             match listener.accept().await {
-                Ok(stream) => return (stream, self.permit().await),
+                Ok(arrival) => return (arrival, self.permit().await),
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot accept a connection");
                     self.idle.end_longest();
@@ -130,13 +130,20 @@ impl Hall {
 
 /// Answers the requests of one connection.
 async fn answer(
-    stream: BoxedDuplex,
+    arrival: Arrival,
     permit: OwnedSemaphorePermit,
     seat: Arc<Seat>,
-    front: Front,
+    mut front: Front,
     watcher: Watcher,
 ) {
     let limits = front.door.limits;
+    let opened = tokio::select! {
+        opened = handshake::open(arrival, limits.handshake_time) => opened,
+        () = seat.ended() => return,
+        () = front.closing.clone().closed() => return,
+    };
+    let Some(Opened { stream, has_certificate }) = opened else { return };
+    front.door.has_certificate = has_certificate;
     let stream = TokioIo::new(Patient::new(stream, limits.write_time, seat.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -187,7 +194,7 @@ impl Service<Request<Incoming>> for Seated {
         let Some(busy) = self.seat.begin() else {
             return Box::pin(async { Err(TooLate) });
         };
-        request.extensions_mut().insert(self.front.door);
+        request.extensions_mut().insert(self.front.door.clone());
         request.extensions_mut().insert(self.front.closing.clone());
         let answer = self.front.router.call(request);
         Box::pin(async move {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, RETRY_AFTER};
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use fleet_store::{RegistryError, StoreError};
 
@@ -101,6 +101,10 @@ impl IntoResponse for Failure {
         let mut response = (status, Json(ErrorBody { error })).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(SOON));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer realm=\"fleet\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         response
     }

@@ -1,9 +1,9 @@
-//! `GET /units/<name>/journal`: the log lines of a unit, from the machine that it is on.
+//! `GET /units/<name>/journal`: the log lines of a unit, from the machines that it is on.
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot, Unit};
 use fleet_unitfile::{parse_bool, parse_timespan};
@@ -14,12 +14,19 @@ use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
 use super::intents::present;
 use super::journals::{JournalError, JournalQuery};
+use super::lines::Source;
 use super::openapi::{self as path, Failures};
 use crate::wire;
+
+/// Of how many machines lines are told at once.
+pub(super) const MOST_MACHINES: usize = 256;
 
 /// The log lines of a unit.
 ///
 /// With `since` and without `lines` it is all lines of that time, otherwise ten.
+///
+/// Of a unit that is on several machines it is the lines of all of them, each with the ID of its
+/// machine and a colon before it.
 ///
 /// An error after the first line cannot be told any more, so it cuts the answer off.
 #[utoipa::path(
@@ -46,13 +53,18 @@ pub(super) async fn journal(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
-    let query = query(&params)?;
-    let machine = machine(&snapshot, unit, &params)?;
-    let lines = api.journals.open(&machine, &unit.name, &query).await;
-    let lines = lines.map_err(|error| cannot_open(&snapshot, error))?;
+    let source = Source::new(&api, &unit.name, query(&params)?, &headers);
+    let mut machines = asked_for(&snapshot, unit, &params)?;
+    let lines = match machines.len() {
+        1 => {
+            source.open(&machines.remove(0)).await.map_err(|error| cannot_open(&snapshot, error))?
+        }
+        _ => source.open_all(machines),
+    };
     let body = Body::from_stream(lines.then(line));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
@@ -67,7 +79,7 @@ async fn line(line: Result<String, JournalError>) -> Result<String, JournalError
     line.map(|line| line + "\n")
 }
 
-fn query(params: &Params) -> Result<JournalQuery, Failure> {
+pub(super) fn query(params: &Params) -> Result<JournalQuery, Failure> {
     let mut query = JournalQuery::default();
     if let Some(text) = params.first("since") {
         let span = parse_timespan(text)
@@ -89,27 +101,35 @@ fn query(params: &Params) -> Result<JournalQuery, Failure> {
     Ok(query)
 }
 
-/// The machine that is asked for, or else the one that the unit is on.
-fn machine(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<MachineId, Failure> {
+/// The machine that is asked for, or else those that the unit is on: at least one.
+fn asked_for(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<Vec<MachineId>, Failure> {
     if let Some(id) = params.first("machine") {
-        let invalid = |error| Failure::bad(format!("invalid value of machine: {error}"));
-        return id.parse().map_err(invalid);
+        let id = id.parse();
+        let bad = |error| Failure::bad(format!("invalid value of machine: {error}"));
+        return id.map(|id| vec![id]).map_err(bad);
     }
     let name = unit.name.as_str();
-    if let Some(placement) = snapshot.placement(name) {
-        return Ok(placement.machine.clone());
-    }
-    let reporting: Vec<&MachineId> = snapshot.states_of(name).map(|state| &state.machine).collect();
-    match reporting[..] {
-        [machine] => Ok(machine.clone()),
+    let machines = machines_of(snapshot, unit);
+    match machines[..] {
         [] => Err(Failure::conflict(format!(
             "{name} is on no machine: {}",
             wire::reason_text(snapshot, unit)
         ))),
-        [first, ..] => Err(Failure::bad(format!(
-            "{name} is on {} machines: choose one, for example with machine={first}",
-            reporting.len()
+        [ref first, ..] if machines.len() > MOST_MACHINES => Err(Failure::bad(format!(
+            "{name} is on {} machines, and more than {MOST_MACHINES} are not asked at once: \
+             choose one, for example with machine={first}",
+            machines.len()
         ))),
+        _ => Ok(machines),
+    }
+}
+
+/// The machine that a unit is placed on, or else those that report a state of it.
+pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
+    let name = unit.name.as_str();
+    match snapshot.placement(name) {
+        Some(placement) => vec![placement.machine.clone()],
+        None => snapshot.states_of(name).map(|state| state.machine.clone()).collect(),
     }
 }
 
@@ -122,6 +142,7 @@ fn cannot_open(snapshot: &Snapshot, error: JournalError) -> Failure {
     let status = match &error {
         JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::Unreachable { .. } => StatusCode::BAD_GATEWAY,
         JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     Failure::new(status, chain(&error))

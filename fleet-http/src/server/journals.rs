@@ -11,7 +11,8 @@ use futures_core::Stream;
 
 /// Opens the journals of units.
 ///
-/// The server knows where a unit is; an implementation knows how to get at the lines there.
+/// The server knows where a unit is; an implementation knows how to get at the lines of the machines
+/// that are its own. For those of others the server asks their daemons.
 #[async_trait]
 pub trait Journals: Send + Sync {
     /// Opens the journal of `unit` on `machine`.
@@ -61,7 +62,7 @@ impl Default for JournalQuery {
 #[non_exhaustive]
 pub enum JournalError {
     /// The lines are on another machine.
-    #[error("the journal is on machine {machine}, and cannot be had from another one")]
+    #[error("the journal is on machine {machine}, which does not say where its API is reached")]
     NotHere {
         /// That machine.
         machine: MachineId,
@@ -73,6 +74,15 @@ pub enum JournalError {
         unit: UnitName,
         /// That machine.
         machine: MachineId,
+    },
+    /// The daemon of that machine does not answer, or not well.
+    #[error("machine {machine} does not answer")]
+    Unreachable {
+        /// That machine.
+        machine: MachineId,
+        /// What is known of it.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
     },
     /// The service manager of the machine failed to give the lines.
     #[error("the journal cannot be read")]

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+
+use super::guard::Guard;
+
 /// What clients may take of a server: whatever a client does, it takes no more than this.
 ///
 /// ```
@@ -14,6 +18,8 @@ pub struct Limits {
     /// new one takes the place of the one that has waited longest for a request. While all of them
     /// are being answered, journals and events that are followed among them, new ones wait.
     pub connections: usize,
+    /// How long a client may take until a connection by TLS is made. Then it is closed.
+    pub handshake_time: Duration,
     /// How long a client may take over the head of a request, the time between two requests
     /// included. Then its connection is closed.
     pub head_time: Duration,
@@ -34,6 +40,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            handshake_time: Duration::from_secs(10),
             head_time: Duration::from_secs(60),
             head_size: 64 << 10,
             body_time: Duration::from_secs(30),
@@ -44,10 +51,30 @@ impl Default for Limits {
 }
 
 /// What is known of the way on which a request came.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Door {
     pub(super) limits: Limits,
+    pub(super) guard: Guard,
     /// Whether programs that are not meant to could have been led here by a name: not through the
     /// file of a socket, but through a port.
     pub(super) is_port: bool,
+    /// Whether nobody on the way can read or change anything.
+    pub(super) is_tls: bool,
+    /// Whether the client has shown a certificate that is known.
+    pub(super) has_certificate: bool,
+}
+
+impl Door {
+    /// What a request would have to show to be let in; nothing if it is.
+    pub(super) fn demand(&self, headers: &HeaderMap) -> Option<String> {
+        // Who may use the file of a socket is said by its mode.
+        let orders = self.is_port.then(|| self.guard.orders())?;
+        orders.demand(self.is_tls, self.has_certificate, headers)
+    }
+
+    /// Whether programs could have been led here by a name that somebody else chose. By TLS they
+    /// would have noticed.
+    pub(super) fn may_be_mistaken(&self) -> bool {
+        self.is_port && !self.is_tls
+    }
 }

@@ -21,13 +21,15 @@ pub enum Listen {
     Unix(PathBuf),
     /// A TCP port: `tcp://address:port` or `http://address:port`. Port 0 lets the system choose.
     Tcp(SocketAddr),
+    /// A TCP port that is spoken to by TLS alone: `https://address:port`.
+    Tls(SocketAddr),
 }
 
 /// A text that names no address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot listen on {0:?}: write unix:///path/to/socket or tcp://address:port, \
-     as in unix:///run/fleet.sock or tcp://127.0.0.1:4285"
+    "cannot listen on {0:?}: write unix:///path/to/socket, tcp://address:port or \
+     https://address:port, as in unix:///run/fleet.sock or tcp://127.0.0.1:4285"
 )]
 pub struct ListenParseError(String);
 
@@ -40,13 +42,18 @@ impl FromStr for Listen {
             let named = path.starts_with('/') && !path.ends_with('/') && !path.contains('\0');
             return named.then(|| Self::Unix(path.into())).ok_or_else(refused);
         }
-        let address = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
-        let address = address.ok_or_else(refused)?.trim_end_matches('/');
+        let (scheme, address) = text.split_once("://").ok_or_else(refused)?;
+        let by = match scheme {
+            "http" | "tcp" => Self::Tcp,
+            "https" => Self::Tls,
+            _ => return Err(refused()),
+        };
+        let address = address.trim_end_matches('/');
         let address = match address.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
             None => address.to_owned(),
         };
-        address.parse().map(Self::Tcp).map_err(|_| refused())
+        address.parse().map(by).map_err(|_| refused())
     }
 }
 
@@ -55,6 +62,7 @@ impl fmt::Display for Listen {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Tls(address) => write!(f, "https://{address}"),
         }
     }
 }
@@ -76,7 +84,8 @@ mod tests {
             ("/run/fleet.sock", None),
             ("tcp://127.0.0.1", None),
             ("tcp://example.com:80", None),
-            ("https://127.0.0.1:80", None),
+            ("https://[::]:4285", Some("https://[::]:4285")),
+            ("ftp://127.0.0.1:80", None),
             ("", None),
         ];
         for (text, expected) in cases {

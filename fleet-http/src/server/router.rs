@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    openapi, put, states, units,
+    openapi, put, states, status, units,
 };
 use crate::BEHIND;
 
@@ -97,6 +97,7 @@ fn units() -> OpenApiRouter<Shared> {
         .routes(routes!(explain::explain).map(only_get))
         .routes(routes!(units::restart).map(only_post))
         .routes(routes!(journal::journal).map(only_get))
+        .routes(routes!(status::status).map(only_get))
 }
 
 fn machines() -> OpenApiRouter<Shared> {
@@ -247,12 +248,16 @@ fn known(method: &Method) -> &'static str {
 
 /// Why a request is not even looked at, if it is not.
 fn unwelcome(request: &Request) -> Option<Failure> {
-    let came_by_port = request.extensions().get::<Door>().is_some_and(|door| door.is_port);
-    if let Some(message) = came_by_port.then(|| host::stray(request)).flatten() {
-        return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+    if let Some(door) = request.extensions().get::<Door>() {
+        if let Some(message) = door.may_be_mistaken().then(|| host::stray(request)).flatten() {
+            return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+        }
+        if let Some(message) = door.demand(request.headers()) {
+            return Some(Failure::new(StatusCode::UNAUTHORIZED, message));
+        }
     }
     if writes_for_a_web_page(request) {
-        let message = "web pages may not change anything: there is no authentication yet";
+        let message = "web pages may not change anything: leave out the header Origin";
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
     writes_on_a_condition(request).then(|| {

@@ -76,12 +76,17 @@ pub(super) async fn get(
     Name(name): Name,
 ) -> Result<Json<Unit>, Failure> {
     let snapshot = api.view()?;
-    if let Some(unit) = snapshot.unit(&name) {
-        return Ok(Json(dated(&api, wire::unit_with_source(&snapshot, unit))));
+    shown(&api, &snapshot, &name).map(Json)
+}
+
+/// A unit with its source, or with what is wrong with it.
+pub(super) fn shown(api: &Shared, snapshot: &Snapshot, name: &str) -> Result<Unit, Failure> {
+    if let Some(unit) = snapshot.unit(name) {
+        return Ok(dated(api, wire::unit_with_source(snapshot, unit)));
     }
-    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let name = UnitName::parse(name).map_err(|_| Failure::no_unit())?;
     let fault = snapshot.fault(name.as_str()).ok_or_else(Failure::no_unit)?;
-    Ok(Json(wire::broken_unit(&name, fault)))
+    Ok(wire::broken_unit(&name, fault))
 }
 
 /// Destroys a unit.

@@ -14,6 +14,7 @@ mod json;
 mod plan;
 mod reason;
 mod request;
+mod status;
 
 pub use drain::{DrainReport, HeldUnit, UnitMove};
 pub use entity::{
@@ -25,6 +26,7 @@ pub use event::Event;
 pub use plan::{Explanation, Plan, PlanStep, Unplaced, Verdict};
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
 pub use request::{HandOver, MachineIntent, MetadataOp, PutUnit};
+pub use status::{MachineStatus, UnitStatus};
 
 pub(crate) use convert::{
     broken_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

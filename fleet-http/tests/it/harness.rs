@@ -1,5 +1,6 @@
 //! A server as a daemon has it, on a memory store, with the daemon's other half played by hand.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use fleet_core::{
     SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
-    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, Listener,
-    Metrics, serve_within,
+    Api, Client, Guard, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen,
+    Listener, Metrics, Peers, serve_within,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -36,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) at: Listen,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
@@ -73,6 +74,41 @@ impl Server {
         server
     }
 
+    /// A server on a port that is kept.
+    pub(crate) async fn start_kept(listen: &str, guard: &Guard, limits: Limits) -> Self {
+        let listener = Listener::bind_guarded(&listen.parse().unwrap(), guard).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let server = Self::serve(whole_store(), folder, listener, limits, |_| {});
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    /// Another server of the same cluster.
+    pub(crate) async fn beside(other: &Self, set: impl FnOnce(&mut Api)) -> Self {
+        let server = Self::start_unread(other.store.clone(), set).await;
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    /// Another server of the same cluster, on a port that is kept.
+    pub(crate) async fn kept_beside(
+        other: &Self,
+        guard: &Guard,
+        set: impl FnOnce(&mut Api),
+    ) -> Self {
+        let at = "https://127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind_guarded(&at, guard).await.unwrap();
+        let (store, folder) = (other.store.clone(), tempfile::tempdir().unwrap());
+        let server = Self::serve(store, folder, listener, Limits::default(), set);
+        server.mirror.wait_current().await.unwrap();
+        server
+    }
+
+    /// A folder that goes with the server.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// A server on a unix socket with limits of its own.
     pub(crate) async fn start_within(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -89,26 +125,37 @@ impl Server {
         limits: Limits,
         set: impl FnOnce(&mut Api),
     ) -> Self {
+        let listener = Listener::bind(listen).await.unwrap();
+        Self::serve(store, folder, listener, limits, set)
+    }
+
+    fn serve(
+        store: FaultyStore,
+        folder: TempDir,
+        listener: Listener,
+        limits: Limits,
+        set: impl FnOnce(&mut Api),
+    ) -> Self {
         let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
         let mut api = Api {
             registry: registry.clone(),
             mirror: mirror.clone(),
             journals: Arc::new(Shelf),
+            peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "1.2.3".to_owned(),
         };
         set(&mut api);
-        let listener = Listener::bind(listen).await.unwrap();
         let at = listener.local_listen().clone();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {
             let _dropped = stopped.await;
         };
         let serving = tokio::spawn(serve_within(listener, api.router(), limits, shutdown));
-        Self { registry, mirror, store, at, stop, serving, _folder: folder }
+        Self { registry, mirror, store, at, stop, serving, folder }
     }
 
     /// Asks the server to end, and waits until it has.

@@ -79,7 +79,9 @@ pub(crate) async fn exchange(at: &Listen, bytes: &[u8]) -> Vec<u8> {
     let talk = async {
         match at {
             Listen::Unix(path) => talk(UnixStream::connect(path).await.unwrap(), bytes).await,
-            Listen::Tcp(address) => talk(TcpStream::connect(address).await.unwrap(), bytes).await,
+            Listen::Tcp(address) | Listen::Tls(address) => {
+                talk(TcpStream::connect(address).await.unwrap(), bytes).await
+            }
         }
     };
     timeout(DEADLINE, talk).await.expect("the server closes the connection")

@@ -32,7 +32,11 @@ async fn refusals_say_where_the_lines_are() {
         ("x.service/journal", 404, "unit does not exist"),
         ("b.service/journal", 409, "b.service is on no machine: its desired state is inactive"),
         ("b@.service/journal", 409, "b@.service is on no machine: it is a template"),
-        ("a.service/journal", 501, "the journal is on machine m3, and cannot be had from another"),
+        (
+            "a.service/journal",
+            501,
+            "the journal is on machine m3, which does not say where its API",
+        ),
         (
             "unloaded.service/journal?machine=m1",
             404,
@@ -68,7 +72,7 @@ async fn a_pending_unit_tells_its_reason() {
 }
 
 #[tokio::test]
-async fn a_global_unit_needs_a_choice_only_where_there_is_one() {
+async fn a_global_unit_has_the_lines_of_all_its_machines() {
     let server = Server::start().await;
     let global = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     server.put("/fleet/v1/units/a.service", global).await;
@@ -79,9 +83,14 @@ async fn a_global_unit_needs_a_choice_only_where_there_is_one() {
     let two = server.machine("m2", &[]).await;
     server.publish(&two, running("a.service", "m2")).await;
     let answer = server.get(path).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.message().ends_with("choose one, for example with machine=m1"), "{answer}");
-    assert_eq!(server.get(&format!("{path}?machine=m1")).await.status, 200);
+    assert_eq!(answer.status, 200);
+    let mut lines: Vec<&str> = answer.body.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 11);
+    assert_eq!(lines[0], "m1: a.service 1");
+    assert_eq!(lines[10], "m2: [the journal cannot be read: the disk is on fire]");
+    let one = server.get(&format!("{path}?machine=m1&lines=1")).await;
+    assert_eq!(one.to_string(), "200 a.service 1\n");
 }
 
 #[tokio::test]

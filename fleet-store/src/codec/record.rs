@@ -36,6 +36,8 @@ struct WireClaim {
     token: String,
     joined: u64,
     address: Option<IpAddr>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    api: String,
     metadata: BTreeMap<String, String>,
     version: String,
     #[serde(default, skip_serializing_if = "WireResources::is_nothing")]
@@ -147,6 +149,7 @@ pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
         token: claim.token.clone(),
         joined: claim.joined,
         address: machine.address,
+        api: machine.api.clone(),
         metadata: machine.metadata.clone(),
         version: machine.version.clone(),
         offers: WireResources {
@@ -165,6 +168,7 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
     let machine = MachineRecord {
         id: parse(&wire.id, "a machine ID")?,
         address: wire.address,
+        api: wire.api,
         metadata: Metadata::from_iter(wire.metadata),
         version: wire.version,
         offers: Resources {
@@ -255,6 +259,7 @@ mod tests {
             offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
             cordoned: true,
             host: "web-1".to_owned(),
+            api: "https://web-1:4285".to_owned(),
             started: Some(Timestamp::from_millis(7)),
             ..MachineRecord::new("m-1".parse().unwrap())
         });

@@ -426,7 +426,7 @@ impl View {
     /// A machine that is present, with its configured metadata overridden by what was set at run
     /// time, where an empty value hides the key, and with what people said is to become of it.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let MachineRecord { id, address, mut metadata, version, offers, cordoned, .. } =
+        let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
@@ -437,7 +437,7 @@ impl View {
         }
         let intent = self.intents.get(&id).copied();
         let cordoned = cordoned || intent.is_some();
-        Some(Machine { id, address, metadata, version, offers, cordoned, intent })
+        Some(Machine { id, address, api, metadata, version, offers, cordoned, intent })
     }
 }
 

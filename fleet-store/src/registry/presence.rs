@@ -19,6 +19,8 @@ pub struct MachineRecord {
     pub id: MachineId,
     /// The address at which other hosts reach it, if it has one.
     pub address: Option<IpAddr>,
+    /// The URL at which other daemons reach the API of its own; empty if they cannot.
+    pub api: String,
     /// The metadata of its configuration.
     pub metadata: Metadata,
     /// The version of the daemon that runs on it.
@@ -40,6 +42,7 @@ impl MachineRecord {
         Self {
             id,
             address: None,
+            api: String::new(),
             metadata: Metadata::new(),
             version: String::new(),
             offers: Resources::ZERO,

@@ -1,7 +1,6 @@
 //! `journal`: what a unit wrote, and writes.
 
 use fleet_http::JournalOptions;
-use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use crate::fleetctl::args::JournalArgs;
@@ -9,8 +8,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::session::{Session, next_line};
-use crate::fleetctl::words::short_machine;
+use crate::fleetctl::session::next_line;
 
 /// One line of a journal.
 #[derive(Debug, Serialize)]
@@ -25,13 +23,11 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Lines are printed as they come; Ctrl-C ends the program as it ends any.
+/// Runs the command. Of a unit that is on several machines the daemon tells the lines of all, each
+/// with the ID of its machine before it. Lines are printed as they come; Ctrl-C ends the program as it ends any.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
     let name = unit_arg(&args.unit)?.name;
-    let unit = context.session.known_unit(&name).await?;
-    if unit.global && args.machine.is_none() {
-        one_machine(&context.session, &name).await?;
-    }
+    context.session.known_unit(&name).await?;
     let machine = match &args.machine {
         Some(start) => Some(context.session.machine_named(start).await?.id),
         None => None,
@@ -45,13 +41,4 @@ pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(),
         context.output.record(&Line { unit: name.to_string(), line }, &text)?;
     }
     context.output.finish()
-}
-
-/// A global unit has a journal on each of its machines: where there are several, a person chooses.
-async fn one_machine(session: &Session, name: &UnitName) -> Result<(), CliError> {
-    let states = session.states_of(name).await?;
-    let [first, _, ..] = states.as_slice() else { return Ok(()) };
-    let id = short_machine(&first.machine_id);
-    Err(CliError::failed(format!("{name} is on {} machines", states.len()))
-        .help(format!("choose one, for example with --machine {}", id.trim_end_matches('.'))))
 }

@@ -55,7 +55,6 @@ pub(crate) enum ConfigError {
         problem: String,
     },
     /// Values that do not go together.
-    #[cfg(feature = "etcd")]
     #[error("{origin}: {problem}")]
     Contradiction {
         /// Where one of them is.

@@ -8,8 +8,7 @@ use fleet_store::{EtcdConfig, Layout};
 use fleet_unitfile::parse_timespan;
 
 use super::error::ConfigError;
-use super::resolve::{Values, bad};
-use super::value::Origin;
+use super::resolve::{Values, alone, bad, contradiction};
 
 /// How the etcd store is reached; the files are not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,16 +112,6 @@ fn time_limit(values: &Values<'_>) -> Result<Duration, ConfigError> {
         parse_timespan(text).ok()?.as_duration().filter(|limit| sensible.contains(limit))
     })?;
     Ok(limit.unwrap_or(EtcdConfig::DEFAULT_TIME_LIMIT))
-}
-
-fn alone(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
-    contradiction(values, key, format!("{key} is of no use alone: write {lacks}, too"))
-}
-
-fn contradiction(values: &Values<'_>, key: &'static str, problem: String) -> ConfigError {
-    let origin = values.low.get(key).map(|found| found.origin.clone());
-    let origin = origin.unwrap_or_else(|| Origin::Flag(key.to_owned()));
-    ConfigError::Contradiction { origin, problem }
 }
 
 impl fmt::Debug for Password {

@@ -1,5 +1,6 @@
 //! The daemon's configuration: found in a file, the environment and flags, then resolved once.
 
+mod doors;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -15,6 +16,7 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use doors::{DoorSettings, Named};
 pub(crate) use error::ConfigError;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};

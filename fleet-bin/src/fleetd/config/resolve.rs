@@ -9,13 +9,14 @@ use fleet_core::{MachineId, Metadata, Strictness};
 use fleet_http::Listen;
 use fleet_unitfile::{parse_bool, parse_timespan};
 
+use super::doors::DoorSettings;
 use super::error::ConfigError;
 #[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
 use super::offers::Offers;
 use super::systemd::SystemdSettings;
-use super::value::{Found, Low, Raw};
+use super::value::{Found, Low, Origin, Raw};
 
 /// A configuration that can be used as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Config {
     /// For what must not outlive a reboot.
     pub(crate) runtime_dir: PathBuf,
     pub(crate) listen: Vec<Listen>,
+    /// Who is let in at ports, and how other daemons are spoken to.
+    pub(crate) doors: DoorSettings,
     /// The machine's identity; nothing to take the one that the machine has.
     pub(crate) machine_id: Option<MachineId>,
     pub(crate) public_ip: Option<IpAddr>,
@@ -75,12 +78,14 @@ impl Config {
         let store = store(&values)?;
         let service_manager = service_manager(&values)?;
         let remarks = remarks(low, &store, &service_manager);
+        let (doors, listen) = DoorSettings::resolve(&values, listen(&values)?)?;
         Ok(Self {
             store,
             service_manager,
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
             runtime_dir: values.text("runtime_dir").map_or_else(runtime_dir, PathBuf::from),
-            listen: listen(&values)?,
+            listen,
+            doors,
             machine_id: values.parsed(
                 "machine_id",
                 "1 to 64 letters, digits, \".\", \"_\" or \"-\"",
@@ -162,6 +167,22 @@ pub(super) fn bad(
     ConfigError::BadValue { origin: found.origin.clone(), key, found: value.to_string(), expected }
 }
 
+/// The complaint about a key that another one should come with.
+pub(super) fn alone(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
+    contradiction(values, key, format!("{key} is of no use alone: write {lacks}, too"))
+}
+
+/// The complaint about a key that does not go with others.
+pub(super) fn contradiction(
+    values: &Values<'_>,
+    key: &'static str,
+    problem: String,
+) -> ConfigError {
+    let origin = values.low.get(key).map(|found| found.origin.clone());
+    let origin = origin.unwrap_or_else(|| Origin::Flag(key.to_owned()));
+    ConfigError::Contradiction { origin, problem }
+}
+
 fn unsupported(found: &Found, problem: &str) -> ConfigError {
     ConfigError::Unsupported { origin: found.origin.clone(), problem: problem.to_owned() }
 }
@@ -191,7 +212,7 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
 fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.low.get(key));
     let origin = chosen.map(|found| found.origin.clone());
-    let origin = origin.unwrap_or_else(|| super::value::Origin::Flag("store".to_owned()));
+    let origin = origin.unwrap_or_else(|| Origin::Flag("store".to_owned()));
     let problem = "this fleetd was built without the etcd store: build one that has it with \
                    \"cargo build --release --features etcd\", which needs protoc (Debian: \
                    protobuf-compiler), or write store = \"embedded\"";

@@ -1,0 +1,139 @@
+//! What it takes to be let in by a daemon, and to know it for the right one.
+
+use std::path::{Path, PathBuf};
+
+use fleet_http::{ClientTls, Credentials, PemIdentity, Token};
+
+use super::args::AccessArgs;
+use super::error::CliError;
+use crate::secret;
+
+/// The files that it takes to be let in, not yet read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    ca: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    token: Option<PathBuf>,
+    unverified: bool,
+}
+
+impl Access {
+    /// Takes each from the command line, else from the environment.
+    pub(super) fn new(args: &AccessArgs, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let file = |given: &Option<PathBuf>, name: &str| {
+            let given = given.clone().filter(|path| !path.as_os_str().is_empty());
+            given.or_else(|| variable(name).map(PathBuf::from))
+        };
+        let word = variable("FLEETCTL_INSECURE_SKIP_TLS_VERIFY");
+        let by_variable = word.and_then(|word| fleet_unitfile::parse_bool(&word)).unwrap_or(false);
+        Self {
+            ca: file(&args.ca_file, "FLEETCTL_CA_FILE"),
+            certificate: file(&args.cert_file, "FLEETCTL_CERT_FILE"),
+            key: file(&args.key_file, "FLEETCTL_KEY_FILE"),
+            token: file(&args.token_file, "FLEETCTL_TOKEN_FILE"),
+            unverified: args.insecure_skip_tls_verify || by_variable,
+        }
+    }
+
+    /// Reads the files that matter, by TLS or without.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or is of no use, or is to be a secret and is none.
+    pub(super) fn credentials(&self, by_tls: bool) -> Result<Credentials, CliError> {
+        let token = self.token.as_deref().map(token).transpose()?;
+        // A script may set them for all endpoints, of which a unix socket is one.
+        let tls = if by_tls { self.tls()? } else { None };
+        Ok(Credentials { tls, token })
+    }
+
+    fn tls(&self) -> Result<Option<ClientTls>, CliError> {
+        let files = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                Some((bytes("--cert-file", certificate)?, bytes("--key-file", key)?))
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(alone("--cert-file", "--key-file")),
+            (None, Some(_)) => return Err(alone("--key-file", "--cert-file")),
+        };
+        let ca = self.ca.as_deref().map(|path| bytes("--ca-file", path)).transpose()?;
+        let identity = files.as_ref().map(|(certificate, key)| PemIdentity { certificate, key });
+        let made = match (self.unverified, ca, identity) {
+            (true, _, identity) => ClientTls::unverified(identity),
+            (false, None, None) => return Ok(None),
+            (false, ca, identity) => ClientTls::new(ca.as_deref(), identity),
+        };
+        let told = "--ca-file, --cert-file or --key-file cannot be used";
+        made.map(Some).map_err(|error| CliError::usage(told).because(error))
+    }
+}
+
+fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
+    let cannot = || CliError::usage(format!("{flag}: cannot read {}", path.display()));
+    std::fs::read(path).map_err(|error| cannot().because(error))
+}
+
+fn token(path: &Path) -> Result<Token, CliError> {
+    let refused =
+        |problem: &str| CliError::usage(format!("--token-file: {}: {problem}", path.display()));
+    let bytes = secret::read(path, secret::OWNER_ALONE).map_err(|problem| refused(&problem))?;
+    let first = secret::first_token(&String::from_utf8_lossy(&bytes));
+    first.ok_or_else(|| refused("there is no token in it: write one of 16 characters or more"))
+}
+
+fn alone(flag: &str, other: &str) -> CliError {
+    CliError::usage(format!("{flag} is of no use alone")).help(format!("write {other}, too"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::fleetctl::args::Cli;
+
+    fn access(line: &str, variables: &[(&str, &str)]) -> Access {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let find = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
+        };
+        Access::new(&cli.global.access, &find)
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_environment() {
+        let variables = [("FLEETCTL_CA_FILE", "/ca"), ("FLEETCTL_TOKEN_FILE", "/token")];
+        let read = access("fleetctl list-units --ca-file /other", &variables);
+        let expected =
+            Access { ca: Some("/other".into()), token: Some("/token".into()), ..Access::default() };
+        assert_eq!(read, expected);
+        assert!(!read.unverified);
+        assert!(access("fleetctl --insecure-skip-tls-verify list-units", &[]).unverified);
+        let variables = [("FLEETCTL_INSECURE_SKIP_TLS_VERIFY", "1")];
+        assert!(access("fleetctl list-units", &variables).unverified);
+    }
+
+    #[test]
+    fn what_is_of_no_use_is_refused_with_the_flag() {
+        let refused = |line: &str| {
+            let mut text = Vec::new();
+            let error = access(line, &[]).credentials(true).unwrap_err();
+            error.print(&mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        insta::assert_snapshot!(refused("fleetctl --cert-file /a list-units"), @r"
+        fleetctl: --cert-file is of no use alone
+        help: write --key-file, too
+        ");
+        insta::assert_snapshot!(refused("fleetctl --ca-file /nowhere list-units"), @r"
+        fleetctl: --ca-file: cannot read /nowhere: No such file or directory (os error 2)
+        ");
+        insta::assert_snapshot!(refused("fleetctl --token-file /nowhere list-units"), @r"
+        fleetctl: --token-file: /nowhere: No such file or directory (os error 2)
+        ");
+        // Where nothing goes by TLS, only the token matters.
+        let unused = access("fleetctl --cert-file /a list-units", &[]).credentials(false);
+        assert!(unused.is_ok());
+    }
+}

@@ -1,0 +1,178 @@
+//! Lines of a unit's journal, from whichever machine they are on.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use fleet_core::{MachineId, Snapshot};
+use fleet_unitfile::{Timespan, UnitName};
+use futures_util::stream;
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::time::timeout;
+
+use super::api::Shared;
+use super::failure::chain;
+use super::journals::{JournalError, JournalQuery, JournalStream};
+use crate::client::{JournalLines, JournalOptions};
+use crate::{ClientError, PROXIED};
+
+/// How long a machine may take to answer, and between two lines that are there already.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How many machines are asked at a time for lines that are there already.
+const AT_ONCE: usize = 64;
+
+/// Where lines come from for one request.
+#[derive(Clone)]
+pub(super) struct Source {
+    api: Shared,
+    unit: UnitName,
+    query: JournalQuery,
+    /// Whether a daemon asks for somebody else. It is answered with what is here: what was asked
+    /// for once is never asked for again.
+    is_proxied: bool,
+}
+
+impl Source {
+    pub(super) fn new(
+        api: &Shared,
+        unit: &UnitName,
+        query: JournalQuery,
+        headers: &HeaderMap,
+    ) -> Self {
+        let is_proxied = headers.contains_key(PROXIED);
+        Self { api: api.clone(), unit: unit.clone(), query, is_proxied }
+    }
+
+    /// Whose lines they are.
+    pub(super) fn unit(&self) -> &UnitName {
+        &self.unit
+    }
+
+    /// The lines of one machine.
+    pub(super) async fn open(&self, machine: &MachineId) -> Result<JournalStream, JournalError> {
+        match self.api.journals.open(machine, &self.unit, &self.query).await {
+            Err(error @ JournalError::NotHere { .. }) if !self.is_proxied => {
+                let url = self.url(machine).ok_or(error)?;
+                self.ask(machine, &url).await
+            }
+            opened => opened,
+        }
+    }
+
+    /// The lines of several machines, each with the machine's ID before it. What cannot be had of
+    /// one is said in a line of it, and holds up no other.
+    ///
+    /// Lines to come are told as they come; those that are there already machine by machine, those
+    /// first that answer first.
+    pub(super) fn open_all(self, machines: Vec<MachineId>) -> JournalStream {
+        let follow = self.query.follow;
+        let told = move |machine| self.clone().told(machine);
+        if follow {
+            let all = machines.into_iter().map(|machine| told(machine).flatten_stream().boxed());
+            return stream::select_all(all).boxed();
+        }
+        stream::iter(machines).map(told).buffer_unordered(AT_ONCE).flatten().boxed()
+    }
+
+    /// The last lines of a machine, as far as they can be had in time, and why not all.
+    pub(super) async fn last(&self, machine: &MachineId) -> (Vec<String>, Option<JournalError>) {
+        let mut last = Vec::new();
+        let Ok(opened) = timeout(PATIENCE, self.open(machine)).await else {
+            return (last, Some(late(machine)));
+        };
+        let mut lines = match opened {
+            Ok(lines) => lines,
+            Err(error) => return (last, Some(error)),
+        };
+        loop {
+            match timeout(PATIENCE, lines.next()).await {
+                Ok(Some(Ok(line))) => last.push(line),
+                Ok(Some(Err(error))) => return (last, Some(error)),
+                Ok(None) => return (last, None),
+                Err(_) => return (last, Some(late(machine))),
+            }
+        }
+    }
+
+    /// The lines of a machine with its ID before each, and in the end why there are no more, unless
+    /// these are all.
+    async fn told(self, machine: MachineId) -> JournalStream {
+        let lines = match timeout(PATIENCE, self.open(&machine)).await {
+            Ok(Ok(lines)) if self.query.follow => lines,
+            Ok(Ok(lines)) => in_time(lines, machine.clone()),
+            Ok(Err(error)) => failed(error),
+            Err(_) => failed(late(&machine)),
+        };
+        let told = move |line: Result<String, JournalError>| {
+            let text = line.unwrap_or_else(|error| format!("[{}]", chain(&error)));
+            Ok(format!("{machine}: {text}"))
+        };
+        lines.map(told).boxed()
+    }
+
+    fn url(&self, machine: &MachineId) -> Option<String> {
+        let snapshot: &Snapshot = &self.api.mirror.snapshot();
+        let known = snapshot.machine(machine.as_str())?;
+        Some(known.api.clone()).filter(|url| !url.is_empty())
+    }
+
+    /// Has the daemon of the machine tell them.
+    async fn ask(&self, machine: &MachineId, url: &str) -> Result<JournalStream, JournalError> {
+        let client = self.api.peers.client(url).map_err(|error| unreachable(machine, error))?;
+        let JournalQuery { lines, since, follow } = self.query;
+        let since = since.map(Timespan::Finite);
+        let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
+        match client.journal(&self.unit, &options).await {
+            Ok(lines) => Ok(passed_on(machine.clone(), lines)),
+            Err(error) => Err(no_answer(machine, error)),
+        }
+    }
+}
+
+/// What a daemon has said against it, or why it says nothing.
+fn no_answer(machine: &MachineId, error: ClientError) -> JournalError {
+    match error {
+        ClientError::Api { message, .. } => JournalError::Failed(message.into()),
+        // What to do about it is told to who cannot reach a daemon, and this one was reached.
+        ClientError::Unreachable { endpoint, cause } => {
+            unreachable(machine, format!("nobody is at {endpoint}: {cause}"))
+        }
+        error => unreachable(machine, error),
+    }
+}
+
+fn passed_on(machine: MachineId, lines: JournalLines) -> JournalStream {
+    let next = async move |mut lines: JournalLines| {
+        let line = lines.next_line().await.transpose()?;
+        Some((line, lines))
+    };
+    let failed = move |error: ClientError| no_answer(&machine, error);
+    stream::unfold(lines, next).map(move |line| line.map_err(&failed)).boxed()
+}
+
+/// The lines of a machine; those that are there already must not be long in coming.
+fn in_time(lines: JournalStream, machine: MachineId) -> JournalStream {
+    let next = async |(lines, machine): (Option<JournalStream>, MachineId)| {
+        let mut lines = lines?;
+        match timeout(PATIENCE, lines.next()).await {
+            Ok(line) => line.map(|line| (line, (Some(lines), machine))),
+            Err(_) => Some((Err(late(&machine)), (None, machine))),
+        }
+    };
+    stream::unfold((Some(lines), machine), next).boxed()
+}
+
+fn failed(error: JournalError) -> JournalStream {
+    stream::once(async { Err(error) }).boxed()
+}
+
+fn late(machine: &MachineId) -> JournalError {
+    unreachable(machine, format!("nothing came within {} seconds", PATIENCE.as_secs()))
+}
+
+fn unreachable(
+    machine: &MachineId,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> JournalError {
+    JournalError::Unreachable { machine: machine.clone(), cause: cause.into() }
+}

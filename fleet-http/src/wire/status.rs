@@ -1,0 +1,35 @@
+//! How a unit is on its machines.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Unit, UnitState};
+
+/// A unit, and how it is on each of its machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct UnitStatus {
+    /// The machine that it is placed on, or else those that report of it, in order of their IDs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MachineStatus>,
+    /// The unit.
+    pub unit: Unit,
+}
+
+/// How a unit is on one machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineStatus {
+    /// The last lines that it wrote there, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+    /// The machine.
+    #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
+    /// Why lines are missing, if some are: for example that the machine does not answer.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub missing: String,
+    /// What the machine reports of it, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<UnitState>,
+}

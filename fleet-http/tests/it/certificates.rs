@@ -1,0 +1,69 @@
+//! An authority of a test's own, and what it signs.
+
+use fleet_http::{ClientTls, Credentials, PemIdentity, ServerTls};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+
+/// An authority.
+pub(crate) struct Authority {
+    pub(crate) pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, as PEM.
+pub(crate) struct Signed {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Signed {
+    pub(crate) fn identity(&self) -> PemIdentity<'_> {
+        PemIdentity { certificate: self.certificate.as_bytes(), key: self.key.as_bytes() }
+    }
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        Self::named("ours")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().unwrap();
+        let certificate: Certificate = params.self_signed(&key).unwrap();
+        Self { pem: certificate.pem(), issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate for this host that is good for a long time.
+    pub(crate) fn sign(&self) -> Signed {
+        self.sign_until(4096, "127.0.0.1")
+    }
+
+    /// A certificate for `host` that is good up to the beginning of that year.
+    pub(crate) fn sign_until(&self, year: i32, host: &str) -> Signed {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Signed { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+
+    /// A server of this authority, which knows the clients of this authority if it is to.
+    pub(crate) fn server(&self, knows_clients: bool) -> ServerTls {
+        let ca = knows_clients.then_some(self.pem.as_bytes());
+        ServerTls::new(self.sign().identity(), ca).unwrap()
+    }
+
+    /// A client that trusts this authority.
+    pub(crate) fn client(&self, identity: Option<&Signed>, token: Option<&str>) -> Credentials {
+        let identity = identity.map(Signed::identity);
+        let tls = Some(ClientTls::new(Some(self.pem.as_bytes()), identity).unwrap());
+        Credentials { tls, token: token.map(|token| token.parse().unwrap()) }
+    }
+}
