@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{JournalQuery, ServiceManager, Shutdown, wall_time};
+use fleet_agent::{JournalQuery, ServiceError, ServiceManager, Shutdown, wall_time};
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
@@ -42,7 +42,12 @@ impl Journals for LocalJournals {
         let since = query.since.map(before);
         let query = JournalQuery { lines, since, follow: query.follow };
         let journal = manager.journal(unit, query).await;
-        let journal = journal.map_err(|error| JournalError::Failed(error.into()))?;
+        let journal = journal.map_err(|error| match error {
+            ServiceError::NotLoaded { unit } => {
+                JournalError::NotLoaded { unit, machine: machine.clone() }
+            }
+            error => JournalError::Failed(error.into()),
+        })?;
         let source = (journal, self.shutdown.clone());
         let lines = futures_util::stream::unfold(source, async |(mut journal, mut shutdown)| {
             let line = tokio::select! {

@@ -112,6 +112,7 @@ pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
 fn cannot_open(error: JournalError) -> Failure {
     let status = match &error {
         JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::Unreachable { .. } => StatusCode::BAD_GATEWAY,
         JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };

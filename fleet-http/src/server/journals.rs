@@ -67,6 +67,14 @@ pub enum JournalError {
         /// That machine.
         machine: MachineId,
     },
+    /// The machine has no lines of the unit, which is not loaded there.
+    #[error("{unit} has no journal on machine {machine}: it is not loaded there")]
+    NotLoaded {
+        /// The unit.
+        unit: UnitName,
+        /// The machine.
+        machine: MachineId,
+    },
     /// The daemon of that machine does not answer, or not well.
     #[error("machine {machine} does not answer")]
     Unreachable {

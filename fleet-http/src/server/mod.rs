@@ -42,6 +42,7 @@ mod put;
 mod router;
 mod states;
 mod status;
+mod tag;
 mod tokens;
 mod trial;
 mod units;

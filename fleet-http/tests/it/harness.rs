@@ -295,6 +295,10 @@ impl Journals for Shelf {
     ) -> Result<JournalStream, JournalError> {
         match machine.as_str() {
             "m1" => {}
+            "m0" => {
+                let (unit, machine) = (unit.clone(), machine.clone());
+                return Err(JournalError::NotLoaded { unit, machine });
+            }
             "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
             _ => return Err(JournalError::NotHere { machine: machine.clone() }),
         }

@@ -37,6 +37,7 @@ async fn refusals_say_where_the_lines_are() {
             "the journal is on machine m3, which does not say where its API",
         ),
         ("a.service/journal?machine=m2", 500, "the journal cannot be read: the disk is on fire"),
+        ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
         ("a.service/journal?lines=100001", 400, "invalid value of lines: "),
