@@ -13,7 +13,7 @@ pub use prometheus_client;
 
 pub use client::{
     Client, ClientError, Credentials, Endpoint, EndpointError, EventOptions, Events, ExportBytes,
-    JournalLines, JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload,
+    JournalLines, JournalOptions, PutOutcome, StateFilter, Tagged, UnitFilter, UnitUpload,
 };
 pub use server::{
     Api, Guard, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,

@@ -126,12 +126,13 @@ mod tests {
         fleetctl: --cert-file is of no use alone
         help: write --key-file, too
         ");
-        insta::assert_snapshot!(refused("fleetctl --ca-file /nowhere list-units"), @r"
-        fleetctl: --ca-file: cannot read /nowhere: No such file or directory (os error 2)
-        ");
-        insta::assert_snapshot!(refused("fleetctl --token-file /nowhere list-units"), @r"
-        fleetctl: --token-file: /nowhere: No such file or directory (os error 2)
-        ");
+        for (flag, beginning) in [
+            ("--ca-file", "fleetctl: --ca-file: cannot read /nowhere: No such file"),
+            ("--token-file", "fleetctl: --token-file: /nowhere: No such file"),
+        ] {
+            let said = refused(&format!("fleetctl {flag} /nowhere list-units"));
+            assert!(said.starts_with(beginning), "{said}");
+        }
         // Where nothing goes by TLS, only the token matters.
         let unused = access("fleetctl --cert-file /a list-units", &[]).credentials(false);
         assert!(unused.is_ok());

@@ -97,7 +97,7 @@ async fn status_shows_every_machine_and_every_unit_that_is_known() {
         Active: active (running)
       Main PID: 4711
 
-    (the journal is on machine far, and cannot be had from another one)
+    (the journal is on machine far, which does not say where its API is reached)
 
        Machine: m1/10.0.0.1
         Loaded: loaded

@@ -49,7 +49,7 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
         "list-unit",
         "--endpoint=var/run/fleet.sock list-units",
         "--endpoint=unix://var/run/fleet.sock list-units",
-        "--endpoint=https://a:1 list-units",
+        "--endpoint=https://a:1 --ca-file=/nowhere list-units",
         "--tunnel=a list-units",
         "start --block-attempts=x web",
     ] {

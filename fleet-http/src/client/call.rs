@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -130,9 +130,31 @@ impl Caller {
         method: Method,
         path: &str,
     ) -> Result<Bytes, ClientError> {
-        let request = self.request(method, &format!("/fleet/v1/{path}"), Bytes::new())?;
+        self.send_empty_with(method, path, None).await
+    }
+
+    /// The same with a header.
+    pub(super) async fn send_empty_with(
+        &self,
+        method: Method,
+        path: &str,
+        header: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<Bytes, ClientError> {
+        let mut request = self.request(method, &format!("/fleet/v1/{path}"), Bytes::new())?;
+        request.headers_mut().extend(header);
         let sent = async { self.whole(self.call(request).await?).await };
         self.within(sent).await.map(|(_, body)| body)
+    }
+
+    /// Gets an entity with its tag.
+    pub(super) async fn get_tagged<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<(T, Option<String>), ClientError> {
+        let answer = self.open(path, &Query::new()).await?;
+        let tag = answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+        let body = self.within(self.body(answer)).await?;
+        Ok((self.decode(&body)?, tag))
     }
 
     pub(super) fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
@@ -240,7 +262,7 @@ impl Caller {
             Ok(body) => body,
             Err(error) => return error,
         };
-        let Ok(ErrorBody { error }) = serde_json::from_slice(&body) else {
+        let Ok(ErrorBody { error, .. }) = serde_json::from_slice(&body) else {
             return self.bad_answer(format!("status {status} without fleet's explanation"));
         };
         let message = match error.message.as_str() {

@@ -1,6 +1,7 @@
 //! The client: one method for each thing that the API can do.
 
 mod call;
+mod conditions;
 mod connect;
 mod endpoint;
 mod error;
@@ -30,6 +31,7 @@ use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
+pub use conditions::Tagged;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};

@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use fleet_store::{RegistryError, StoreError};
 
-use crate::wire::{ErrorBody, ErrorDetail, ErrorEntity};
+use crate::wire::{ErrorBody, ErrorDetail, ErrorEntity, Unit};
 
 /// In how many seconds to try again what cannot be done now.
 const SOON: u64 = 1;
@@ -17,11 +17,13 @@ pub(super) struct Failure {
     status: StatusCode,
     message: String,
     details: Vec<ErrorDetail>,
+    /// What is there instead of what was expected.
+    now: Option<(Box<Unit>, HeaderValue)>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), details: Vec::new() }
+        Self { status, message: message.into(), details: Vec::new(), now: None }
     }
 
     /// 400: the request itself is wrong.
@@ -59,6 +61,16 @@ impl Failure {
         Self::conflict(format!("{}: destroy the unit, or send its unit file again", chain(error)))
     }
 
+    /// The unit is not what If-Match says; what there is of it now, with its tag.
+    pub(super) fn changed(now: Option<(Unit, HeaderValue)>) -> Self {
+        let message = match now {
+            Some(_) => "the unit has changed since it was looked at: look again and decide again",
+            None => "unit does not exist, and If-Match asks for one that does",
+        };
+        let now = now.map(|(unit, tag)| (Box::new(unit), tag));
+        Self { now, ..Self::new(StatusCode::PRECONDITION_FAILED, message) }
+    }
+
     /// The name is taken, but the request was to create only.
     pub(super) fn taken() -> Self {
         Self::new(
@@ -73,6 +85,7 @@ impl From<RegistryError> for Failure {
         let status = match &error {
             RegistryError::NotFound { .. } => return Self::no_unit(),
             RegistryError::AlreadyExists { .. } => return Self::taken(),
+            RegistryError::Changed { .. } => return Self::changed(None),
             RegistryError::Conflict | RegistryError::NoLineage => StatusCode::CONFLICT,
             RegistryError::Value { .. } => return Self::broken(&error),
             RegistryError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
@@ -93,12 +106,14 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let Self { status, message, details } = self;
+        let Self { status, message, details, now } = self;
         if status.is_server_error() {
             tracing::warn!(status = status.as_u16(), message, "request failed");
         }
         let error = ErrorEntity { code: status.as_u16(), details, message };
-        let mut response = (status, Json(ErrorBody { error })).into_response();
+        let (unit, tag) = now.unzip();
+        let mut response = (status, Json(ErrorBody { error, unit })).into_response();
+        response.headers_mut().extend(tag.map(|tag| (ETAG, tag)));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(SOON));
         }

@@ -70,7 +70,7 @@ async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
     let _request = stream.read(&mut [0; ENOUGH]).await?;
     let message = "this port is for TLS: write https:// instead of http://".to_owned();
     let error = ErrorEntity { code: 400, message, ..ErrorEntity::default() };
-    let body = serde_json::to_string(&ErrorBody { error })?;
+    let body = serde_json::to_string(&ErrorBody { error, unit: None })?;
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",

@@ -140,8 +140,8 @@ fn cannot_open(snapshot: &Snapshot, error: JournalError) -> Failure {
         return absent;
     }
     let status = match &error {
-        JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::Unreachable { .. } => StatusCode::BAD_GATEWAY,
         JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };

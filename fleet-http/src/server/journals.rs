@@ -67,12 +67,12 @@ pub enum JournalError {
         /// That machine.
         machine: MachineId,
     },
-    /// The machine does not have the unit, so it has no lines either.
-    #[error("{unit} is not loaded on machine {machine}")]
+    /// The machine has no lines of the unit, which is not loaded there.
+    #[error("{unit} has no journal on machine {machine}: it is not loaded there")]
     NotLoaded {
         /// The unit.
         unit: UnitName,
-        /// That machine.
+        /// The machine.
         machine: MachineId,
     },
     /// The daemon of that machine does not answer, or not well.

@@ -124,6 +124,9 @@ impl Source {
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
         match client.journal(&self.unit, &options).await {
             Ok(lines) => Ok(passed_on(machine.clone(), lines)),
+            Err(ClientError::Api { status: 404, .. }) => {
+                Err(JournalError::NotLoaded { unit: self.unit.clone(), machine: machine.clone() })
+            }
             Err(error) => Err(no_answer(machine, error)),
         }
     }

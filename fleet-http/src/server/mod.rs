@@ -43,6 +43,7 @@ mod put;
 mod router;
 mod states;
 mod status;
+mod tag;
 mod tokens;
 mod trial;
 mod units;

@@ -1,10 +1,10 @@
 //! `PUT /units/<name>`: creating a unit, replacing its content, changing its desired state.
 
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use fleet_core::{Snapshot, TargetState, Unit};
+use fleet_core::{Revision, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, NewUnit, RegistryError};
 use fleet_unitfile::UnitName;
 
@@ -12,7 +12,9 @@ use super::api::Shared;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
 use super::openapi::{self as path, DryRun, Failures};
+use super::tag::{self, Condition};
 use super::trial::trial;
+use super::units;
 use super::validate::{self, Sent};
 use crate::wire::{Plan, PutUnit, decode_put};
 
@@ -28,6 +30,7 @@ use crate::wire::{Plan, PutUnit, decode_put};
     params(
         path::UnitName,
         DryRun,
+        ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
         (
             "If-None-Match" = Option<String>, Header,
             description = "With * only a unit that is not there",
@@ -51,14 +54,22 @@ pub(super) async fn put(
     let (head, body) = request.into_parts();
     check_content_type(&head.headers)?;
     let create_only = create_only(&head.headers)?;
+    let condition = Condition::read(&head.headers, &api.mirror);
+    if create_only && condition != Condition::None {
+        return Err(Failure::bad("If-Match and If-None-Match go not together: leave one out"));
+    }
     let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad)?;
     let name = agreed_name(&name, &entity)?;
     let desired = desired_state(&name, &entity)?;
+    let known = api.view()?;
+    if !condition.holds(&api.mirror, &known, &name) {
+        return Err(units::changed_in(&api, &known, &name));
+    }
     let wish = match validate::unit_file(&entity)? {
         None => change_state(&api, name, desired, create_only)?,
         Some(sent) => put_file(&api, name, sent, desired, create_only)?,
     };
-    if is_dry { wish.try_out(&*api.view()?).await } else { wish.carry_out(&api).await }
+    if is_dry { wish.try_out(&*api.view()?).await } else { wish.carry_out(&api, condition).await }
 }
 
 /// What is to be written, all checks passed.
@@ -70,29 +81,34 @@ enum Wish {
 }
 
 impl Wish {
-    async fn carry_out(self, api: &Shared) -> Result<Response, Failure> {
-        let (revision, status) = match self {
+    async fn carry_out(self, api: &Shared, condition: Condition) -> Result<Response, Failure> {
+        let written = match self {
             Self::State(name, desired) => {
-                let snapshot = api.view()?;
-                let set = match snapshot.unit(name.as_str()) {
-                    Some(unit) => api.registry.set_desired_of(unit, desired).await,
-                    None => api.registry.set_desired(&name, desired).await,
-                };
-                let revision = set.map_err(|error| match error {
-                    RegistryError::NotFound { .. } => nothing_to_create(),
-                    error => error.into(),
-                })?;
-                (revision, StatusCode::NO_CONTENT)
+                let set = set_desired(api, &name, desired, condition).await;
+                set.map(|revision| (revision, StatusCode::NO_CONTENT))
+                    .map_err(|error| (error, name))
             }
             Self::File { unit, expect, same } => {
                 let Unit { name, file, desired, .. } = *unit;
-                let new = NewUnit { name, file, desired };
-                let revision = api.registry.put_unit(new, expect).await?;
-                (revision, if same { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
+                let new = NewUnit { name: name.clone(), file, desired };
+                let status = if same { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+                let put = api.registry.put_unit(new, condition.expect(expect)).await;
+                put.map(|revision| (revision, status)).map_err(|error| (error, name))
             }
         };
+        let (revision, status) = match written {
+            Ok(written) => written,
+            Err((RegistryError::Changed { modified, .. }, name)) => {
+                return Err(units::changed(api, &name, modified).await);
+            }
+            Err((RegistryError::NotFound { .. }, name)) if condition != Condition::None => {
+                return Err(units::changed_in(api, &*api.view()?, &name));
+            }
+            Err((RegistryError::NotFound { .. }, _)) => return Err(nothing_to_create()),
+            Err((error, _)) => return Err(error.into()),
+        };
         api.settle(revision).await;
-        Ok(status.into_response())
+        Ok((status, [(ETAG, tag::of(&api.mirror, revision))]).into_response())
     }
 
     async fn try_out(self, known: &Snapshot) -> Result<Response, Failure> {
@@ -106,6 +122,21 @@ impl Wish {
             Self::File { unit, .. } => *unit,
         };
         trial(known, |after| after.put_unit(unit)).await
+    }
+}
+
+async fn set_desired(
+    api: &Shared,
+    name: &UnitName,
+    desired: TargetState,
+    condition: Condition,
+) -> Result<Revision, RegistryError> {
+    if let Condition::UnchangedSince(seen) = condition {
+        return api.registry.set_desired_unchanged(name, desired, seen).await;
+    }
+    match api.mirror.snapshot().unit(name.as_str()) {
+        Some(unit) => api.registry.set_desired_of(unit, desired).await,
+        None => api.registry.set_desired(name, desired).await,
     }
 }
 
@@ -180,7 +211,9 @@ fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
     match headers.get(IF_NONE_MATCH) {
         None => Ok(false),
         Some(value) if value == "*" => Ok(true),
-        Some(_) => Err(Failure::bad("If-None-Match must be *: units have no entity tags")),
+        Some(_) => Err(Failure::bad(
+            "If-None-Match must be * here: to replace what was looked at, send its tag as If-Match",
+        )),
     }
 }
 

@@ -260,9 +260,8 @@ fn unwelcome(request: &Request) -> Option<Failure> {
         let message = "web pages may not change anything: leave out the header Origin";
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
-    writes_on_a_condition(request).then(|| {
-        Failure::bad("If-Match cannot be kept: nothing here has entity tags, leave it out")
-    })
+    writes_on_a_condition(request)
+        .then(|| Failure::bad("If-Match cannot be kept: only units have entity tags, leave it out"))
 }
 
 /// Whether a browser sends the request for a page of someone else, or says that it might. Any page
@@ -273,7 +272,8 @@ fn writes_for_a_web_page(request: &Request) -> bool {
 
 /// Whether the request must not be carried out on a condition that nobody here looks at.
 fn writes_on_a_condition(request: &Request) -> bool {
-    !request.method().is_safe() && request.headers().contains_key(IF_MATCH)
+    let is_kept = matches!(*request.method(), Method::PUT | Method::DELETE);
+    !request.method().is_safe() && !is_kept && request.headers().contains_key(IF_MATCH)
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::ETAG;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use fleet_core::{Snapshot, TargetState};
+use fleet_core::{Revision, Snapshot, TargetState};
+use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
@@ -16,6 +18,7 @@ use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::UnitFilter;
 use super::openapi::{self as path, DryRun, Failures, Page};
+use super::tag::{self, Condition};
 use super::trial::trial;
 use crate::wire::{self, Plan, Restarted, Unit, UnitPage};
 
@@ -60,23 +63,51 @@ pub(super) async fn list(
 }
 
 /// One unit with its source.
+///
+/// 304 where `If-None-Match` has the tag of an answer after which nothing of it has changed.
 #[utoipa::path(
     get,
     path = "/units/{name}",
     operation_id = "getUnit",
     tag = "units",
-    params(path::UnitName),
+    params(
+        path::UnitName,
+        ("If-None-Match" = Option<String>, Header, description = "Tags of earlier answers"),
+    ),
     responses(
         (status = 200, body = Unit, description = "The unit with its source"),
+        (status = 304, description = "Nothing of it has changed"),
         Failures,
     ),
 )]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<Json<Unit>, Failure> {
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
     let snapshot = api.view()?;
-    shown(&api, &snapshot, &name).map(Json)
+    let unit = shown(&api, &snapshot, &name)?;
+    let tagged = [(ETAG, tag::of(&api.mirror, snapshot.revision))];
+    // Of a unit that nobody hears of, the time goes on.
+    if unit.unknown_for.is_none() && tag::is_known(&headers, &api.mirror, &snapshot, &name) {
+        return Ok((StatusCode::NOT_MODIFIED, tagged).into_response());
+    }
+    Ok((tagged, Json(unit)).into_response())
+}
+
+/// The failure of a write with `If-Match` on a unit that is another by now, or is none.
+pub(super) async fn changed(api: &Shared, name: &UnitName, modified: Revision) -> Failure {
+    api.settle(modified).await;
+    match api.view() {
+        Ok(now) => changed_in(api, &now, name),
+        Err(failure) => failure,
+    }
+}
+
+/// The same where that can be seen already.
+pub(super) fn changed_in(api: &Shared, now: &Snapshot, name: &UnitName) -> Failure {
+    let unit = shown(api, now, name.as_str()).ok();
+    Failure::changed(unit.map(|unit| (unit, tag::of(&api.mirror, now.revision))))
 }
 
 /// A unit with its source, or with what is wrong with it.
@@ -97,7 +128,11 @@ pub(super) fn shown(api: &Shared, snapshot: &Snapshot, name: &str) -> Result<Uni
     path = "/units/{name}",
     operation_id = "destroyUnit",
     tag = "units",
-    params(path::UnitName, DryRun),
+    params(
+        path::UnitName,
+        DryRun,
+        ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
+    ),
     responses(
         (status = 200, body = Plan, description = "What would be done; nothing is"),
         (status = 204, description = "The unit is destroyed"),
@@ -108,16 +143,33 @@ pub(super) async fn delete(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let condition = Condition::read(&headers, &api.mirror);
     if params.dry_run()? {
         let known = api.view()?;
         if known.unit(name.as_str()).is_none() && known.fault(name.as_str()).is_none() {
             return Err(Failure::no_unit());
         }
+        if !condition.holds(&api.mirror, &known, &name) {
+            return Err(changed_in(&api, &known, &name));
+        }
         return trial(&known, |after| after.remove_unit(name.as_str())).await;
     }
-    let revision = api.registry.destroy(&name, &api.mirror).await?;
+    let destroyed = match condition {
+        Condition::None | Condition::Exists => api.registry.destroy(&name, &api.mirror).await,
+        Condition::UnchangedSince(seen) => {
+            api.registry.destroy_unchanged(&name, &api.mirror, seen).await
+        }
+        Condition::Never => return Err(changed_in(&api, &*api.view()?, &name)),
+    };
+    let revision = match destroyed {
+        Err(RegistryError::Changed { modified, .. }) => {
+            return Err(changed(&api, &name, modified).await);
+        }
+        destroyed => destroyed?,
+    };
     api.settle(revision).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

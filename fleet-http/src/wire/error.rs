@@ -3,11 +3,16 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Unit;
+
 /// The body of every answer of the 400s and 500s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// What went wrong.
     pub error: ErrorEntity,
+    /// With status 412: the unit as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Box<Unit>>,
 }
 
 /// What went wrong.

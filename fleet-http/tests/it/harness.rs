@@ -299,6 +299,10 @@ impl Journals for Shelf {
                 return Err(JournalError::NotLoaded { unit, machine });
             }
             "m1" => {}
+            "m0" => {
+                let (unit, machine) = (unit.clone(), machine.clone());
+                return Err(JournalError::NotLoaded { unit, machine });
+            }
             "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
             _ => return Err(JournalError::NotHere { machine: machine.clone() }),
         }

@@ -40,10 +40,11 @@ async fn refusals_say_where_the_lines_are() {
         (
             "unloaded.service/journal?machine=m1",
             404,
-            "unloaded.service is not loaded on machine m1",
+            "unloaded.service has no journal on machine m1: it is not",
         ),
         ("a.service/journal?machine=m4", 404, "no machine \"m4\" is present"),
         ("a.service/journal?machine=m2", 500, "the journal cannot be read: the disk is on fire"),
+        ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
         ("a.service/journal?lines=100001", 400, "invalid value of lines: "),

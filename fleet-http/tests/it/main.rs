@@ -2,6 +2,7 @@
 
 mod certificates;
 mod client;
+mod conditions;
 mod defects;
 mod discovery;
 mod document;

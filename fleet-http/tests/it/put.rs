@@ -193,22 +193,6 @@ async fn create_only_leaves_what_is_there() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await.json()["source"], one);
 }
 
-/// What asks not to overwrite a change of somebody else must not overwrite it.
-#[tokio::test]
-async fn a_condition_that_nobody_looks_at_is_refused() {
-    let server = Server::start().await;
-    let path = "/fleet/v1/units/a.service";
-    assert_eq!(server.put(path, &body("[Service]\nType=exec\n")).await.status, 201);
-    let headers = [("Content-Type", "application/json"), ("If-Match", "\"1\"")];
-    for method in ["PUT", "DELETE"] {
-        let answer =
-            request(&server.at, method, path, &headers, &body("[Service]\nType=simple\n")).await;
-        assert_eq!(answer.status, 400, "{method}");
-        assert!(answer.message().starts_with("If-Match cannot be kept"), "{answer}");
-    }
-    assert_eq!(server.get(path).await.json()["source"], "[Service]\nType=exec\n");
-}
-
 #[tokio::test]
 async fn of_many_that_create_at_once_one_succeeds() {
     let server = std::sync::Arc::new(Server::start().await);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fleet_core::Revision;
 use fleet_unitfile::UnitName;
 
+use super::units::unchanged_since;
 use super::{Registry, RegistryError};
 use crate::clock::within;
 use crate::mirror::Whereabouts;
@@ -36,19 +37,58 @@ impl Registry {
         name: &UnitName,
         mirror: &Mirror,
     ) -> Result<Revision, RegistryError> {
+        self.destroy_if(name, mirror, None).await
+    }
+
+    /// The same of a unit that was last written by the revision `seen` or an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NotFound`]; [`RegistryError::Changed`]; [`RegistryError::Conflict`] when
+    /// others keep writing the unit.
+    pub async fn destroy_unchanged(
+        &self,
+        name: &UnitName,
+        mirror: &Mirror,
+        seen: Revision,
+    ) -> Result<Revision, RegistryError> {
+        self.destroy_if(name, mirror, Some(seen)).await
+    }
+
+    async fn destroy_if(
+        &self,
+        name: &UnitName,
+        mirror: &Mirror,
+        unchanged: Option<Revision>,
+    ) -> Result<Revision, RegistryError> {
         for _ in 0..MOST_TRIES {
-            let seen = mirror.whereabouts(name);
-            let destroying = self.destroying(name, &seen, true);
-            if let Some(revision) = self.try_destroy(name, destroying).await? {
+            let there = self.there(name, unchanged).await?;
+            let destroying = self.destroying(name, there, &mirror.whereabouts(name), true);
+            if let Some(revision) = self.try_destroy(name, destroying, unchanged.is_some()).await? {
                 return Ok(revision);
             }
             if !self.see_again(name, mirror).await? {
                 break;
             }
         }
-        let destroying = self.destroying(name, &mirror.whereabouts(name), false);
-        let destroyed = self.try_destroy(name, destroying).await?;
+        let there = self.there(name, unchanged).await?;
+        let destroying = self.destroying(name, there, &mirror.whereabouts(name), false);
+        let destroyed = self.try_destroy(name, destroying, unchanged.is_some()).await?;
         destroyed.ok_or(RegistryError::Conflict)
+    }
+
+    /// The condition that there is a unit to destroy.
+    async fn there(
+        &self,
+        name: &UnitName,
+        unchanged: Option<Revision>,
+    ) -> Result<Condition, RegistryError> {
+        let key = Key::Unit(name.clone());
+        let Some(seen) = unchanged else { return Ok(Condition::present(self.key(&key))) };
+        let (entry, _) = self.get(&key).await?;
+        let entry = entry.ok_or_else(|| RegistryError::NotFound { name: name.clone() })?;
+        unchanged_since(seen, name, &entry)?;
+        Ok(Condition::modified_at(self.key(&key), entry.modified))
     }
 
     /// Destroys a unit, unless it is no longer where the transaction takes it to be.
@@ -56,10 +96,12 @@ impl Registry {
         &self,
         name: &UnitName,
         destroying: Transaction,
+        is_unchanged: bool,
     ) -> Result<Option<Revision>, RegistryError> {
         match self.store.commit(destroying).await? {
             Commit::Applied(revision) => Ok(Some(revision)),
-            Commit::Refused { condition: THERE, .. } => {
+            // Of one that was to be unchanged it has to be seen whether it is gone.
+            Commit::Refused { condition: THERE, .. } if !is_unchanged => {
                 Err(RegistryError::NotFound { name: name.clone() })
             }
             Commit::Refused { .. } => Ok(None),
@@ -67,9 +109,15 @@ impl Registry {
     }
 
     /// Nothing of the record is read: a damaged one can be destroyed, too.
-    fn destroying(&self, name: &UnitName, seen: &Whereabouts, exactly: bool) -> Transaction {
+    fn destroying(
+        &self,
+        name: &UnitName,
+        there: Condition,
+        seen: &Whereabouts,
+        exactly: bool,
+    ) -> Transaction {
         let record = self.key(&Key::Unit(name.clone()));
-        let mut destroying = Transaction::new().when(Condition::present(&record)).delete(record);
+        let mut destroying = Transaction::new().when(there).delete(record);
         for machine in &seen.machines {
             let placement = self.key(&Key::Placement(machine.clone(), name.clone()));
             if exactly {

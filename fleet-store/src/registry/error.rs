@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fleet_core::{MachineId, Term};
+use fleet_core::{MachineId, Revision, Term};
 use fleet_unitfile::UnitName;
 
 use crate::{CodecError, MachineRecord, StoreError};
@@ -22,6 +22,14 @@ pub enum RegistryError {
     AlreadyExists {
         /// The unit.
         name: UnitName,
+    },
+    /// The unit was written after it was looked at; look again and decide again.
+    #[error("unit {name} has changed since it was looked at")]
+    Changed {
+        /// The unit.
+        name: UnitName,
+        /// The revision that last wrote it.
+        modified: Revision,
     },
     /// Something that the write was based on has changed; look again and decide again.
     #[error("the write is based on a state that has changed")]

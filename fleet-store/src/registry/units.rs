@@ -25,6 +25,9 @@ pub enum ExpectUnit {
     Absent,
     /// A unit has it, which is replaced.
     Present,
+    /// A unit has it that was last written by this revision or an earlier one, and is replaced.
+    /// Whatever a snapshot of that revision shows of it still holds.
+    UnchangedSince(Revision),
     /// Anything.
     Any,
 }
@@ -55,7 +58,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::AlreadyExists`] or [`RegistryError::NotFound`] when `expect` is not so;
+    /// [`RegistryError::AlreadyExists`], [`RegistryError::NotFound`] or [`RegistryError::Changed`]
+    /// when `expect` is not so;
     /// [`RegistryError::Value`] when a newer version of fleet wrote the one that is there, of which
     /// something would be lost; [`RegistryError::Conflict`] when others keep writing the same unit.
     pub async fn put_unit(
@@ -68,8 +72,14 @@ impl Registry {
         }
         for _ in 0..MOST_TRIES {
             let (entry, _) = self.get(&Key::Unit(unit.name.clone())).await?;
-            if expect == ExpectUnit::Present && entry.is_none() {
-                return Err(RegistryError::NotFound { name: unit.name });
+            match (expect, &entry) {
+                (ExpectUnit::Present | ExpectUnit::UnchangedSince(_), None) => {
+                    return Err(RegistryError::NotFound { name: unit.name });
+                }
+                (ExpectUnit::UnchangedSince(seen), Some(entry)) => {
+                    unchanged_since(seen, &unit.name, entry)?;
+                }
+                _ => {}
             }
             let transaction = self.putting(&unit, entry.as_ref())?;
             if let Commit::Applied(revision) = self.store.commit(transaction).await? {
@@ -122,7 +132,25 @@ impl Registry {
         name: &UnitName,
         desired: TargetState,
     ) -> Result<Revision, RegistryError> {
-        let set = |found: &Found| UnitRecord { desired, ..found.record };
+        let set = |found: &Found| Ok(UnitRecord { desired, ..found.record });
+        self.change_unit(name, set).await.map(|(revision, _)| revision)
+    }
+
+    /// The same of a unit that was last written by the revision `seen` or an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_desired`](Self::set_desired), and [`RegistryError::Changed`].
+    pub async fn set_desired_unchanged(
+        &self,
+        name: &UnitName,
+        desired: TargetState,
+        seen: Revision,
+    ) -> Result<Revision, RegistryError> {
+        let set = |found: &Found| {
+            unchanged_since(seen, name, &found.entry)?;
+            Ok(UnitRecord { desired, ..found.record })
+        };
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
@@ -141,7 +169,7 @@ impl Registry {
             // those of a destroyed unit of the same name, which a machine may still remember, be
             // it from an earlier lineage.
             let next = found.record.generation.next().0.max(beginning + found.revision.0);
-            UnitRecord { generation: Generation(next), ..found.record }
+            Ok(UnitRecord { generation: Generation(next), ..found.record })
         };
         let (revision, record) = self.change_unit(name, raise).await?;
         Ok((revision, record.generation))
@@ -170,11 +198,11 @@ impl Registry {
     async fn change_unit(
         &self,
         name: &UnitName,
-        change: impl Fn(&Found) -> UnitRecord + Send + Sync,
+        change: impl Fn(&Found) -> Result<UnitRecord, RegistryError> + Send + Sync,
     ) -> Result<(Revision, UnitRecord), RegistryError> {
         for _ in 0..MOST_TRIES {
             let found = self.find_unit(name).await?;
-            let record = change(&found);
+            let record = change(&found)?;
             let entry = found.entry;
             if record == found.record {
                 return Ok((entry.modified, record));
@@ -215,4 +243,17 @@ impl Registry {
             .put(self.key(&Key::Content(content)), encode_content(unit.file.source()))
             .put(key, encode_unit(&record)))
     }
+}
+
+/// Whether a unit is still what a snapshot of that revision shows.
+pub(super) fn unchanged_since(
+    seen: Revision,
+    name: &UnitName,
+    entry: &Entry,
+) -> Result<(), RegistryError> {
+    let modified = entry.modified;
+    if modified > seen {
+        return Err(RegistryError::Changed { name: name.clone(), modified });
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleet_core::{Generation, TargetState};
+use fleet_core::{Generation, Revision, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
     Condition, ExpectUnit, Key, Layout, MetadataChange, Registry, RegistryError, Store, StoreError,
@@ -37,6 +37,35 @@ async fn what_is_expected_of_the_name_is_held_to() {
     assert!(matches!(twice, Err(RegistryError::AlreadyExists { name }) if name == "a.service"));
     put(ExpectUnit::Present).await.unwrap();
     put(ExpectUnit::Any).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_after_it_was_looked_at_is_left_alone() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let a = name("a.service");
+    let put = |expect| registry.put_unit(unit("a.service", FILE, TargetState::Inactive), expect);
+    let set = |seen| registry.set_desired_unchanged(&a, TargetState::Loaded, seen);
+    let never = put(ExpectUnit::UnchangedSince(Revision(1000))).await;
+    assert!(matches!(never, Err(RegistryError::NotFound { .. })));
+    let first = put(ExpectUnit::Absent).await.unwrap();
+    submit(&registry, "b.service").await;
+    let second = put(ExpectUnit::UnchangedSince(first)).await.unwrap();
+    let is_told = |error: RegistryError, at: Revision| {
+        assert!(
+            matches!(&error, RegistryError::Changed { name, modified }
+            if *name == a && *modified == at),
+            "{error}"
+        );
+    };
+    is_told(put(ExpectUnit::UnchangedSince(first)).await.unwrap_err(), second);
+    is_told(set(first).await.unwrap_err(), second);
+    is_told(registry.destroy_unchanged(&a, &mirror, first).await.unwrap_err(), second);
+    let third = set(second).await.unwrap();
+    is_told(registry.destroy_unchanged(&a, &mirror, second).await.unwrap_err(), third);
+    registry.destroy_unchanged(&a, &mirror, third).await.unwrap();
+    let gone = registry.destroy_unchanged(&a, &mirror, third).await;
+    assert!(matches!(gone, Err(RegistryError::NotFound { .. })));
 }
 
 #[tokio::test(start_paused = true)]
