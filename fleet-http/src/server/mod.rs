@@ -40,6 +40,7 @@ mod states;
 mod trial;
 mod units;
 mod validate;
+mod whatif;
 
 pub use api::Api;
 pub use connection::{serve, serve_within};

@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    put, states, units,
+    put, states, units, whatif,
 };
 use crate::BEHIND;
 
@@ -69,6 +69,7 @@ fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
         .route(&at("/events"), only_get(get(events::events)))
         .route(&at("/export"), only_get(get(export::export)))
         .route(&at("/import"), only_post(post(import::import)))
+        .route(&at("/plan"), only_post(post(whatif::plan)))
         .merge(machine(&at("/machines/{id}")))
         .route_layer(from_fn_with_state(api.clone(), begin))
         .route(prefix, nothing())
