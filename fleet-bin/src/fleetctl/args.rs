@@ -6,8 +6,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use fleet_unitfile::{Timespan, parse_timespan};
 
+use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
+use super::look_args::{EventsArgs, LogsArgs};
 use super::machine_args::MachineArgs;
 
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
@@ -20,7 +23,8 @@ use super::machine_args::MachineArgs;
     disable_version_flag = true,
     infer_subcommands = true,
     after_help = "Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
-                  status: 0 active, 3 not active, 4 unknown.\n\
+                  status: 0 active, 3 not active, 4 unknown;\n\
+                  diff, plan, --dry-run: 5 something would change.\n\
                   Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
 )]
 pub(crate) struct Cli {
@@ -116,8 +120,52 @@ pub(crate) enum Command {
     Unload(TakeDownArgs),
     /// Stop units and forget them.
     Destroy(TakeDownArgs),
-    /// Print a unit's file as it was submitted.
-    Cat(OneUnitArgs),
+    /// Bring the cluster to what unit files say: what is new is created, what differs replaced.
+    ///
+    /// All files are checked, and what would be done is told, before anything is sent. Units that
+    /// no file speaks of stay as they are.
+    #[command(after_help = "Exit codes: 0 all is as the files say; 5 with --dry-run, something \
+        would change; 1 something could not be done.\n\
+        Examples:\n  \
+        fleetctl apply --dry-run units/\n  \
+        fleetctl apply web.service 'worker@{1..4}'")]
+    Apply(ApplyArgs),
+    /// Show how unit files differ from what the cluster has.
+    #[command(after_help = "Exit codes: 0 nothing differs, 5 something does, 1 it could not be \
+        found out.")]
+    Diff(DiffArgs),
+    /// Tell what the engine would do: as things are, or if unit files were applied.
+    #[command(after_help = "Exit codes: 0 nothing would be done, 5 something would, 1 it could \
+        not be found out.\n\
+        Examples:\n  \
+        fleetctl plan\n  \
+        fleetctl plan units/ --destroy 'old@*.service'")]
+    Plan(PlanArgs),
+    /// Tell what every machine says to units: who takes them, and which rule refuses where.
+    Explain(ExplainArgs),
+    /// Print what units wrote, on all machines that they are on, each line with its unit's name.
+    #[command(after_help = "Examples:\n  \
+        fleetctl logs -f web db\n  \
+        fleetctl logs --since 1h 'worker@*.service'")]
+    Logs(LogsArgs),
+    /// Print what changes in the cluster as it changes, until Ctrl-C.
+    #[command(after_help = "Examples:\n  \
+        fleetctl events --unit web\n  \
+        fleetctl events -o jsonl --since 42-cab5")]
+    Events(EventsArgs),
+    /// Tell what is wrong with the cluster and this installation, and what to do about it.
+    #[command(after_help = "Exit codes: 0 all works, though there may be warnings; 1 something \
+        does not.")]
+    Doctor,
+    /// Have so many instances of a template: those from 1 to N run, those with other numbers go.
+    #[command(after_help = "Exit codes: 0 done, 5 with --dry-run, something would change, 1 it \
+        could not be done.\n\
+        Examples:\n  \
+        fleetctl scale worker@ 5\n  \
+        fleetctl scale worker@.service 0 --dry-run")]
+    Scale(ScaleArgs),
+    /// Print units' files as they were submitted.
+    Cat(UnitsArgs),
     /// Tell what is wanted of units, where they are, how they are and why.
     Status(StatusArgs),
     /// Print what a unit wrote to its machine's journal.
@@ -147,6 +195,15 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Look at a machine, or say what is to become of it.
     Machine(MachineArgs),
+    /// Print a script with which a shell completes what is typed.
+    #[command(after_help = "Example:\n  \
+        fleetctl completions bash > /etc/bash_completion.d/fleetctl")]
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command.
+    Man(ManArgs),
+    /// Print the reference of the command line for the project's documents.
+    #[command(hide = true)]
+    Reference,
     /// Print the version.
     Version(VersionArgs),
     /// Was a command of fleet v1; it is refused with what to do instead.
@@ -198,6 +255,13 @@ pub(crate) struct CreateArgs {
     sign: bool,
 }
 
+impl CreateArgs {
+    /// Of these units, none of which is to be replaced.
+    pub(crate) fn of(units: Vec<String>) -> Self {
+        Self { units, replace: false, sign: false }
+    }
+}
+
 /// How long to wait for the cluster to follow.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct WaitArgs {
@@ -213,10 +277,20 @@ pub(crate) struct WaitArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OneUnitArgs {
-    /// A name; ".service" is added where no type is given.
-    #[arg(value_name = "UNIT")]
-    pub(crate) unit: String,
+pub(crate) struct UnitsArgs {
+    /// Names; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Names; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    /// Print IDs in full.
+    #[arg(short = 'l', long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Debug, Args)]
@@ -301,6 +375,20 @@ pub(crate) struct ImportArgs {
     /// Write to the store that this configuration of fleetd names, instead of asking a daemon.
     #[arg(long, value_name = "FLEETD.TOML")]
     pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder to write to, which is there.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -2,31 +2,41 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
-//! | say which units are meant, and read their files | `names`, `local`, `findings` |
+//! | read the command line, old spellings too | `spelling`, `args` and `…_args`, `settings` |
+//! | say which units are meant | `names`, `ranges`, `select` |
+//! | read their files | `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | ask for much at a time | `at_once`, `sights` |
-//! | decide what to do (pure) | `resolve`, `wait`, `pending` |
+//! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
 //! | do it | `commands`, `follow` |
-//! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
+//! | print or write it | `output`, `report`, `foreseen`, `columns`, `table`, `words` |
+//! | write it to a file | `whole_file` |
+//! | tell of the program itself | `reference` |
 //! | tell how it goes | `progress`, `error` |
 
+mod ailments;
 pub(crate) mod args;
 mod at_once;
+mod change_args;
 mod columns;
 mod commands;
 mod context;
 pub(crate) mod error;
 mod follow;
+mod foreseen;
 mod local;
+mod look_args;
 mod machine_args;
 mod names;
 mod offline;
 pub(crate) mod output;
 mod pending;
 mod progress;
+mod ranges;
+mod reference;
 mod report;
 mod resolve;
+mod select;
 mod session;
 mod settings;
 mod sights;
@@ -34,6 +44,7 @@ mod spelling;
 pub(crate) mod table;
 mod target;
 mod wait;
+mod wanted;
 mod whole_file;
 mod words;
 

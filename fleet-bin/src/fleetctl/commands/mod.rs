@@ -1,16 +1,24 @@
 //! The commands, one file each: gather, ask, print.
 
+mod apply;
 mod bring_up;
 mod cat;
+mod doctor;
+mod events;
+mod explain;
 mod export;
 mod import;
 mod journal;
 mod list_machines;
 mod list_unit_files;
 mod list_units;
+mod logs;
 mod machine;
 mod machine_drain;
+mod paper;
 mod restart;
+mod scale;
+mod sending;
 mod status;
 mod take_down;
 mod verify;
@@ -43,7 +51,15 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Unload(args) => take_down(context, Verb::Unload, args).await?,
         Command::Destroy(args) => take_down(context, Verb::Destroy, args).await?,
         Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
-        Command::Cat(args) => cat::run(context, &args.unit).await?,
+        Command::Apply(args) => return apply::run(context, args).await,
+        Command::Diff(args) => return apply::diff(context, &args.wanted).await,
+        Command::Plan(args) => return apply::plan(context, &args).await,
+        Command::Explain(args) => explain::run(context, &args).await?,
+        Command::Logs(args) => logs::run(context, &args).await?,
+        Command::Events(args) => events::run(context, &args).await?,
+        Command::Doctor => return doctor::run(context).await,
+        Command::Scale(args) => return scale::run(context, args).await,
+        Command::Cat(args) => cat::run(context, &args.units).await?,
         Command::Status(args) => return status::run(context, &args).await,
         Command::Journal(args) => journal::run(context, &args).await?,
         Command::Verify(args) => verify::run(context, &args.files)?,
@@ -53,6 +69,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
         Command::Machine(args) => machine::run(context, &args.command).await?,
+        Command::Completions(args) => paper::completions(context, args.shell)?,
+        Command::Man(args) => paper::man(context, &args.folder)?,
+        Command::Reference => paper::print_reference(context)?,
         Command::Version(args) => version::run(context, args.server).await?,
         Command::Ssh(_) => return Err(no_ssh()),
     }
