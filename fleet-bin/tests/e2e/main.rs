@@ -10,3 +10,4 @@ mod moving;
 mod refusals;
 mod run;
 mod service;
+mod tour;
