@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use fleet_unitfile::{Timespan, parse_timespan};
 
 use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
-use super::look_args::{EventsArgs, LogsArgs};
+use super::global_args::GlobalArgs;
+use super::look_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
 use super::machine_args::MachineArgs;
 
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
@@ -39,71 +39,6 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What every command takes.
-#[derive(Debug, Args)]
-pub(crate) struct GlobalArgs {
-    /// Where the daemon listens: unix:///path, http://host:port or tcp://host:port
-    /// [default: unix:///run/fleet.sock]
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) endpoint: Option<String>,
-
-    /// How results are printed [default: table]
-    #[arg(short, long, global = true, value_name = "FORMAT")]
-    pub(crate) output: Option<Format>,
-
-    /// Tell on standard error what is asked of the daemon.
-    #[arg(long, global = true)]
-    pub(crate) debug: bool,
-
-    #[command(flatten)]
-    pub(crate) old: OldArgs,
-}
-
-/// Options of fleet v1. Some have nothing left to do; the others are refused with what to do
-/// instead.
-#[derive(Debug, Args)]
-pub(crate) struct OldArgs {
-    #[arg(long, global = true, hide = true)]
-    pub(crate) driver: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) tunnel: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) ca_file: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) cert_file: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) key_file: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    etcd_key_prefix: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    request_timeout: Option<String>,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
-    experimental_api: Option<Option<String>>,
-    #[arg(long, global = true, hide = true)]
-    ssh_username: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    ssh_timeout: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    known_hosts_file: Option<String>,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
-    strict_host_key_checking: Option<Option<String>>,
-}
-
-/// How results are printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    #[default]
-    #[value(alias = "short")]
-    Table,
-    /// One JSON document.
-    Json,
-    /// One JSON document a line.
-    Jsonl,
-    /// Names only, one a line.
-    Name,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Hand unit files to the cluster, without running them.
@@ -111,7 +46,10 @@ pub(crate) enum Command {
     /// Have units assigned to machines and loaded there, without starting them.
     Load(BringUpArgs),
     /// Have units started, and wait until they are active.
-    Start(BringUpArgs),
+    #[command(after_help = "Examples:\n  \
+        fleetctl start web.service 'worker@{1..4}'\n  \
+        fleetctl start --wait finished --wait-timeout 600 migrate.service")]
+    Start(StartArgs),
     /// Stop units and start them again where they are.
     Restart(TakeDownArgs),
     /// Stop units; they stay loaded.
@@ -206,16 +144,24 @@ pub(crate) enum Command {
     Reference,
     /// Print the version.
     Version(VersionArgs),
-    /// Was a command of fleet v1; it is refused with what to do instead.
-    #[command(hide = true, disable_help_flag = true)]
+    /// Run a command on a machine, or on the machine of a unit, by ssh; without one, a shell.
+    #[command(
+        after_help = "The exit code is that of the command, or 255 where ssh gets nowhere.\n\
+        Examples:\n  \
+        fleetctl ssh web uptime\n  \
+        fleetctl ssh --machine 282f949f"
+    )]
     Ssh(SshArgs),
+    /// Connect standard input and output to a unix socket, as fleet v1 did over ssh.
+    #[command(hide = true)]
+    FdForward(FdForwardArgs),
 }
 
-/// Whatever was given to `ssh`.
 #[derive(Debug, Args)]
-pub(crate) struct SshArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _args: Vec<String>,
+pub(crate) struct FdForwardArgs {
+    /// The socket.
+    #[arg(value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -233,12 +179,54 @@ pub(crate) struct BringUpArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+    #[command(flatten)]
+    pub(crate) until: UntilArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+}
+
+/// What a start is waited for to have come to.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct UntilArgs {
+    /// What to wait for of units that are started.
+    #[arg(id = "until", long = "wait", value_name = "STATE", default_value = "active")]
+    pub(crate) state: Until,
+}
+
+/// How far a start has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Until {
+    /// Its machine has it, and starts it.
+    Loaded,
+    /// It is active, or has done its work and ended well.
+    #[default]
+    Active,
+    /// It has done its work.
+    Finished,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TakeDownArgs {
     /// Names; ".service" is added where no type is given.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+}
+
+impl Command {
+    /// Whether it asks no daemon for anything.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Verify(_) | Self::Completions(_) | Self::Man(_) | Self::Reference => true,
+            Self::FdForward(_) => true,
+            Self::Version(args) => !args.server,
+            _ => false,
+        }
+    }
 }
 
 /// Units that are created where the cluster does not know them yet.
@@ -294,58 +282,10 @@ pub(crate) struct ExplainArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// Names; ".service" is added where no type is given.
-    #[arg(value_name = "UNIT", required = true)]
-    pub(crate) units: Vec<String>,
-    /// How many lines of each unit's journal to show.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    pub(crate) lines: u32,
-    #[arg(long, hide = true)]
-    ssh_port: Option<u16>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct JournalArgs {
-    /// A name; ".service" is added where no type is given.
-    #[arg(value_name = "UNIT")]
-    pub(crate) unit: String,
-    /// How many lines of the past to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) lines: Option<u32>,
-    /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
-    #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
-    pub(crate) since: Option<Timespan>,
-    /// Go on with what the unit writes from now on, until Ctrl-C.
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// Of a unit that is on several machines, the one to ask; the start of its ID will do.
-    #[arg(long, value_name = "ID")]
-    pub(crate) machine: Option<String>,
-    #[arg(long, hide = true)]
-    sudo: bool,
-    #[arg(long, hide = true)]
-    ssh_port: Option<u16>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// Paths of unit files.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    /// Print IDs and hashes in full.
-    #[arg(short = 'l', long)]
-    pub(crate) full: bool,
-    /// Print no line with the names of the columns.
-    #[arg(long)]
-    pub(crate) no_legend: bool,
-    /// The columns to print, separated by commas.
-    #[arg(long, value_name = "FIELDS")]
-    pub(crate) fields: Option<String>,
 }
 
 #[derive(Debug, Args)]

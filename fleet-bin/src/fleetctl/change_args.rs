@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use fleet_core::TargetState;
 
-use super::args::WaitArgs;
+use super::args::{UntilArgs, WaitArgs};
 
 /// Unit files, and what their units are to be.
 #[derive(Debug, Args)]
@@ -44,6 +44,8 @@ pub(crate) struct ApplyArgs {
     /// Tell what would be done, and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) until: UntilArgs,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 }

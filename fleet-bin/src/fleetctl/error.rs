@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Unknown,
     /// `apply --dry-run`, `diff`, `plan`, `scale --dry-run`: something would change.
     Changes,
+    /// `ssh`: as the command over there ended.
+    Remote(u8),
     /// A person pressed Ctrl-C.
     Interrupted,
 }
@@ -50,6 +52,7 @@ impl Exit {
             Self::NotActive => 3,
             Self::Unknown => 4,
             Self::Changes => 5,
+            Self::Remote(code) => code,
             Self::Interrupted => 130,
         }
     }

@@ -6,6 +6,7 @@
 //! | say which units are meant | `names`, `ranges`, `select` |
 //! | read their files | `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
+//! | get to it, or to a machine, by ssh | `ssh`, `tunnel` |
 //! | ask for much at a time | `at_once`, `sights` |
 //! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
 //! | do it | `commands`, `follow` |
@@ -24,6 +25,7 @@ mod context;
 pub(crate) mod error;
 mod follow;
 mod foreseen;
+pub(crate) mod global_args;
 mod local;
 mod look_args;
 mod machine_args;
@@ -41,8 +43,10 @@ mod session;
 mod settings;
 mod sights;
 mod spelling;
+mod ssh;
 pub(crate) mod table;
 mod target;
+mod tunnel;
 mod wait;
 mod wanted;
 mod whole_file;
@@ -62,6 +66,7 @@ use output::Output;
 use progress::Progress;
 use session::Session;
 use settings::Settings;
+use tunnel::Tunnel;
 
 /// Runs `fleetctl` with these arguments, the name of the program first, and returns its exit code.
 ///
@@ -101,15 +106,25 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
         trace_to_stderr();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
+        let clock = SystemClock::start();
+        let tunnel = match command.is_local() {
+            true => None,
+            false => Tunnel::open(&settings.ssh, &settings.endpoint, &clock).await?,
+        };
+        let endpoint = tunnel.as_ref().map_or(settings.endpoint, Tunnel::endpoint);
         let mut context = Context {
-            session: Session::new(&settings.endpoint)?,
+            session: Session::new(&endpoint)?,
             output: Output::on_stdout(settings.format),
             progress: Progress::on_stderr(),
-            clock: SystemClock::start(),
+            ssh: settings.ssh,
+            clock,
         };
         commands::run(&mut context, command).await
-    })
+    });
+    // Who still reads standard input cannot be told to end.
+    runtime.shutdown_background();
+    result
 }
 
 /// Prints an error, and says how the program ends.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::Format;
 use super::error::CliError;
+use super::global_args::Format;
 
 /// A result that has a name, and can be put into a line for people.
 pub(crate) trait Record: Serialize {

@@ -14,6 +14,7 @@ pub(crate) fn reference(mut command: Command) -> String {
     for (exit, meaning) in Exit::MEANINGS {
         line(&mut text, &format!("| {} | {meaning} |", exit.code()));
     }
+    line(&mut text, "| any | `ssh`: that of the command over there; 255 where ssh gets nowhere |");
     line(&mut text, "\n### Options of every command\n");
     arguments(&mut text, command.get_arguments());
     for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {

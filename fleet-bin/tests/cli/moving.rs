@@ -288,7 +288,7 @@ async fn help(command: &str) -> String {
     let text = cluster.run(&format!("{command} --help")).await.ok().stdout;
     let lines = text.lines().map(|line| fitted(line.trim_end()));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let common = ["--endpoint <", "-o, --output", "--debug", "-h, --help"];
+    let common = ["--endpoint <", "-o, --output", "--debug", "--tunnel <", "-h, --help"];
     let (mut kept, mut is_common) = (Vec::new(), false);
     for part in text.split("\n\n") {
         // What is told of an option in a paragraph of its own is indented further.

@@ -8,6 +8,7 @@ use fleet_http::UnitUpload;
 use fleet_unitfile::UnitName;
 
 use super::sending::{Step, send_contents};
+use crate::fleetctl::args::Until;
 use crate::fleetctl::at_once::until_refused;
 use crate::fleetctl::change_args::{ApplyArgs, PlanArgs, WantedArgs};
 use crate::fleetctl::context::Context;
@@ -44,7 +45,7 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
         context.output.finish()?;
         return Ok(verdict(context, true));
     }
-    let awaited = send(context, wanted).await?;
+    let awaited = send(context, wanted, args.until.state).await?;
     follow(context, awaited, args.wait.into()).await?;
     Ok(Exit::Success)
 }
@@ -108,9 +109,12 @@ async fn foresee(
 }
 
 /// Sends all files, then changes desired states, and says what to wait for.
-async fn send(context: &Context, wanted: Vec<Wanted>) -> Result<Vec<Awaited>, CliError> {
-    let awaited: Vec<Awaited> =
-        wanted.iter().filter(|it| it.change() != Change::None).map(awaited).collect();
+async fn send(
+    context: &Context,
+    wanted: Vec<Wanted>,
+    until: Until,
+) -> Result<Vec<Awaited>, CliError> {
+    let awaited: Vec<Awaited> = changed(&wanted).map(|it| awaited(it, until)).collect();
     let steps: Vec<Step> =
         wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
     let session = &context.session;
@@ -119,6 +123,10 @@ async fn send(context: &Context, wanted: Vec<Wanted>) -> Result<Vec<Awaited>, Cl
     let set = until_refused(goals.map(|(name, goal)| session.set_desired(name, goal))).await;
     set.into_iter().collect::<Result<(), _>>()?;
     Ok(awaited)
+}
+
+fn changed(wanted: &[Wanted]) -> impl Iterator<Item = &Wanted> {
+    wanted.iter().filter(|it| it.change() != Change::None)
 }
 
 fn step(wanted: Wanted) -> Step {
@@ -135,9 +143,9 @@ fn step(wanted: Wanted) -> Step {
     Step { name, known, content, file, goal: moves.then_some(desired) }
 }
 
-fn awaited(wanted: &Wanted) -> Awaited {
+fn awaited(wanted: &Wanted, until: Until) -> Awaited {
     let goal = match (wanted.desired, wanted.was()) {
-        (TargetState::Launched, _) => Goal::Active { generation: 0 },
+        (TargetState::Launched, _) => Goal::of_start(until, 0),
         (TargetState::Loaded, "launched") => Goal::Stopped,
         (TargetState::Loaded, _) => Goal::Loaded,
         (TargetState::Inactive, _) => Goal::Unplaced,

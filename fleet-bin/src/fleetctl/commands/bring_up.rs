@@ -9,7 +9,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::sending::{Step, send_contents};
 use crate::findings::check;
-use crate::fleetctl::args::CreateArgs;
+use crate::fleetctl::args::{CreateArgs, Until};
 use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
@@ -46,6 +46,7 @@ pub(super) async fn run(
     context: &mut Context,
     verb: Verb,
     args: &CreateArgs,
+    until: Until,
     patience: Patience,
 ) -> Result<(), CliError> {
     let steps = prepare(context, verb, args).await?;
@@ -59,7 +60,7 @@ pub(super) async fn run(
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
             Verb::Load => (Action::Load, Goal::Loaded),
-            _ => (Action::Start, Goal::Active { generation }),
+            _ => (Action::Start, Goal::of_start(until, generation)),
         };
         awaited.push(Awaited { name: step.name, action, goal, is_settled });
     }

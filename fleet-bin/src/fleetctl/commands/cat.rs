@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::fleetctl::args::Format;
 use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::source;

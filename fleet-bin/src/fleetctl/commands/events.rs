@@ -9,9 +9,9 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::logs::never_whole;
-use crate::fleetctl::args::Format;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::look_args::EventsArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;

@@ -4,9 +4,9 @@ use fleet_http::JournalOptions;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use crate::fleetctl::args::JournalArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::look_args::JournalArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::session::{Session, next_line};

@@ -7,10 +7,10 @@ use fleet_unitfile::UnitName;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde::Serialize;
 
-use crate::fleetctl::args::Format;
 use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::look_args::LogsArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};

@@ -8,7 +8,7 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::{bring_up, take_down};
-use crate::fleetctl::args::{CreateArgs, WaitArgs};
+use crate::fleetctl::args::{CreateArgs, Until, WaitArgs};
 use crate::fleetctl::change_args::ScaleArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
@@ -68,7 +68,7 @@ async fn carry_out(
     let (coming, going) = (named(&["create", "start"]), named(&["destroy"]));
     if !coming.is_empty() {
         let args = CreateArgs::of(coming);
-        bring_up::run(context, Verb::Start, &args, wait.into()).await?;
+        bring_up::run(context, Verb::Start, &args, Until::Active, wait.into()).await?;
     }
     if !going.is_empty() {
         take_down::run(context, Verb::Destroy, &going, wait.into()).await?;

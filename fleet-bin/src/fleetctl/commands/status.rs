@@ -9,9 +9,10 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::list_unit_files::description;
-use crate::fleetctl::args::{Format, StatusArgs};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::look_args::StatusArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::table::clean;
