@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use fleet_core::graph::Target;
 
-use crate::fleetctl::args::Format;
+use crate::fleetctl::global_args::Format;
 
 /// Run the units that a goal needs, and no others.
 ///

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use fleet_http::{ClientTls, Credentials, PemIdentity, Token};
 
-use super::args::AccessArgs;
 use super::error::CliError;
+use super::global_args::AccessArgs;
 use crate::secret;
 
 /// The files that it takes to be let in, not yet read.

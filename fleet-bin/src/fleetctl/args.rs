@@ -6,8 +6,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use fleet_unitfile::{Timespan, parse_timespan};
+use clap_complete::Shell;
 
+use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
+use super::global_args::GlobalArgs;
+use super::look_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
 use super::machine_args::MachineArgs;
 
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
@@ -20,7 +23,8 @@ use super::machine_args::MachineArgs;
     disable_version_flag = true,
     infer_subcommands = true,
     after_help = "Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
-                  status: 0 active, 3 not active, 4 unknown.\n\
+                  status: 0 active, 3 not active, 4 unknown;\n\
+                  diff, plan, --dry-run: 5 something would change.\n\
                   Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
 )]
 pub(crate) struct Cli {
@@ -35,92 +39,6 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What every command takes.
-#[derive(Debug, Args)]
-pub(crate) struct GlobalArgs {
-    /// Where the daemon listens: unix:///path, https://host:port or http://host:port
-    /// [default: unix:///run/fleet.sock]
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) endpoint: Option<String>,
-
-    /// How results are printed [default: table]
-    #[arg(short, long, global = true, value_name = "FORMAT")]
-    pub(crate) output: Option<Format>,
-
-    /// Tell on standard error what is asked of the daemon.
-    #[arg(long, global = true)]
-    pub(crate) debug: bool,
-
-    #[command(flatten)]
-    pub(crate) access: AccessArgs,
-
-    #[command(flatten)]
-    pub(crate) old: OldArgs,
-}
-
-/// What it takes to be let in by a daemon, and to know it for the right one.
-#[derive(Debug, Args)]
-pub(crate) struct AccessArgs {
-    /// The authority of the daemon's certificate, as PEM [default: those that this computer trusts]
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
-
-    /// The certificate to show to the daemon, as PEM.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) cert_file: Option<PathBuf>,
-
-    /// The private key of that certificate, as PEM.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
-
-    /// A file of mode 0600 whose first token is shown to the daemon.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-
-    /// Take whoever answers for the daemon: anybody on the way can read and change everything.
-    #[arg(long, global = true)]
-    pub(crate) insecure_skip_tls_verify: bool,
-}
-
-/// Options of fleet v1. Some have nothing left to do; the others are refused with what to do
-/// instead.
-#[derive(Debug, Args)]
-pub(crate) struct OldArgs {
-    #[arg(long, global = true, hide = true)]
-    pub(crate) driver: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    pub(crate) tunnel: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    etcd_key_prefix: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    request_timeout: Option<String>,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
-    experimental_api: Option<Option<String>>,
-    #[arg(long, global = true, hide = true)]
-    ssh_username: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    ssh_timeout: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    known_hosts_file: Option<String>,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true)]
-    strict_host_key_checking: Option<Option<String>>,
-}
-
-/// How results are printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    #[default]
-    #[value(alias = "short")]
-    Table,
-    /// One JSON document.
-    Json,
-    /// One JSON document a line.
-    Jsonl,
-    /// Names only, one a line.
-    Name,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Hand unit files to the cluster, without running them.
@@ -128,7 +46,10 @@ pub(crate) enum Command {
     /// Have units assigned to machines and loaded there, without starting them.
     Load(BringUpArgs),
     /// Have units started, and wait until they are active.
-    Start(BringUpArgs),
+    #[command(after_help = "Examples:\n  \
+        fleetctl start web.service 'worker@{1..4}'\n  \
+        fleetctl start --wait finished --wait-timeout 600 migrate.service")]
+    Start(StartArgs),
     /// Stop units and start them again where they are.
     Restart(TakeDownArgs),
     /// Stop units; they stay loaded.
@@ -137,8 +58,52 @@ pub(crate) enum Command {
     Unload(TakeDownArgs),
     /// Stop units and forget them.
     Destroy(TakeDownArgs),
-    /// Print a unit's file as it was submitted.
-    Cat(OneUnitArgs),
+    /// Bring the cluster to what unit files say: what is new is created, what differs replaced.
+    ///
+    /// All files are checked, and what would be done is told, before anything is sent. Units that
+    /// no file speaks of stay as they are.
+    #[command(after_help = "Exit codes: 0 all is as the files say; 5 with --dry-run, something \
+        would change; 1 something could not be done.\n\
+        Examples:\n  \
+        fleetctl apply --dry-run units/\n  \
+        fleetctl apply web.service 'worker@{1..4}'")]
+    Apply(ApplyArgs),
+    /// Show how unit files differ from what the cluster has.
+    #[command(after_help = "Exit codes: 0 nothing differs, 5 something does, 1 it could not be \
+        found out.")]
+    Diff(DiffArgs),
+    /// Tell what the engine would do: as things are, or if unit files were applied.
+    #[command(after_help = "Exit codes: 0 nothing would be done, 5 something would, 1 it could \
+        not be found out.\n\
+        Examples:\n  \
+        fleetctl plan\n  \
+        fleetctl plan units/ --destroy 'old@*.service'")]
+    Plan(PlanArgs),
+    /// Tell what every machine says to units: who takes them, and which rule refuses where.
+    Explain(ExplainArgs),
+    /// Print what units wrote, on all machines that they are on, each line with its unit's name.
+    #[command(after_help = "Examples:\n  \
+        fleetctl logs -f web db\n  \
+        fleetctl logs --since 1h 'worker@*.service'")]
+    Logs(LogsArgs),
+    /// Print what changes in the cluster as it changes, until Ctrl-C.
+    #[command(after_help = "Examples:\n  \
+        fleetctl events --unit web\n  \
+        fleetctl events -o jsonl --since 42-cab5")]
+    Events(EventsArgs),
+    /// Tell what is wrong with the cluster and this installation, and what to do about it.
+    #[command(after_help = "Exit codes: 0 all works, though there may be warnings; 1 something \
+        does not.")]
+    Doctor,
+    /// Have so many instances of a template: those from 1 to N run, those with other numbers go.
+    #[command(after_help = "Exit codes: 0 done, 5 with --dry-run, something would change, 1 it \
+        could not be done.\n\
+        Examples:\n  \
+        fleetctl scale worker@ 5\n  \
+        fleetctl scale worker@.service 0 --dry-run")]
+    Scale(ScaleArgs),
+    /// Print units' files as they were submitted.
+    Cat(UnitsArgs),
     /// Tell what is wanted of units, where they are, how they are and why.
     Status(StatusArgs),
     /// Print what a unit wrote to its machine's journal.
@@ -168,18 +133,35 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Look at a machine, or say what is to become of it.
     Machine(MachineArgs),
+    /// Print a script with which a shell completes what is typed.
+    #[command(after_help = "Example:\n  \
+        fleetctl completions bash > /etc/bash_completion.d/fleetctl")]
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command.
+    Man(ManArgs),
+    /// Print the reference of the command line for the project's documents.
+    #[command(hide = true)]
+    Reference,
     /// Print the version.
     Version(VersionArgs),
-    /// Was a command of fleet v1; it is refused with what to do instead.
-    #[command(hide = true, disable_help_flag = true)]
+    /// Run a command on a machine, or on the machine of a unit, by ssh; without one, a shell.
+    #[command(
+        after_help = "The exit code is that of the command, or 255 where ssh gets nowhere.\n\
+        Examples:\n  \
+        fleetctl ssh web uptime\n  \
+        fleetctl ssh --machine 282f949f"
+    )]
     Ssh(SshArgs),
+    /// Connect standard input and output to a unix socket, as fleet v1 did over ssh.
+    #[command(hide = true)]
+    FdForward(FdForwardArgs),
 }
 
-/// Whatever was given to `ssh`.
 #[derive(Debug, Args)]
-pub(crate) struct SshArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _args: Vec<String>,
+pub(crate) struct FdForwardArgs {
+    /// The socket.
+    #[arg(value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -197,12 +179,54 @@ pub(crate) struct BringUpArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+    #[command(flatten)]
+    pub(crate) until: UntilArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+}
+
+/// What a start is waited for to have come to.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct UntilArgs {
+    /// What to wait for of units that are started.
+    #[arg(id = "until", long = "wait", value_name = "STATE", default_value = "active")]
+    pub(crate) state: Until,
+}
+
+/// How far a start has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Until {
+    /// Its machine has it, and starts it.
+    Loaded,
+    /// It is active, or has done its work and ended well.
+    #[default]
+    Active,
+    /// It has done its work.
+    Finished,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TakeDownArgs {
     /// Names; ".service" is added where no type is given.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+}
+
+impl Command {
+    /// Whether it asks no daemon for anything.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Verify(_) | Self::Completions(_) | Self::Man(_) | Self::Reference => true,
+            Self::FdForward(_) => true,
+            Self::Version(args) => !args.server,
+            _ => false,
+        }
+    }
 }
 
 /// Units that are created where the cluster does not know them yet.
@@ -217,6 +241,13 @@ pub(crate) struct CreateArgs {
     /// Had no effect in fleet v1 and has none here.
     #[arg(long, hide = true)]
     sign: bool,
+}
+
+impl CreateArgs {
+    /// Of these units, none of which is to be replaced.
+    pub(crate) fn of(units: Vec<String>) -> Self {
+        Self { units, replace: false, sign: false }
+    }
 }
 
 /// How long to wait for the cluster to follow.
@@ -234,45 +265,20 @@ pub(crate) struct WaitArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OneUnitArgs {
-    /// A name; ".service" is added where no type is given.
-    #[arg(value_name = "UNIT")]
-    pub(crate) unit: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct UnitsArgs {
     /// Names; ".service" is added where no type is given.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
-    /// How many lines of each unit's journal to show.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    pub(crate) lines: u32,
-    #[arg(long, hide = true)]
-    ssh_port: Option<u16>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct JournalArgs {
-    /// A name; ".service" is added where no type is given.
-    #[arg(value_name = "UNIT")]
-    pub(crate) unit: String,
-    /// How many lines of the past to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) lines: Option<u32>,
-    /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
-    #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
-    pub(crate) since: Option<Timespan>,
-    /// Go on with what the unit writes from now on, until Ctrl-C.
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// Of a unit that is on several machines, the only one to ask; the start of its ID will do.
-    #[arg(long, value_name = "ID")]
-    pub(crate) machine: Option<String>,
-    #[arg(long, hide = true)]
-    sudo: bool,
-    #[arg(long, hide = true)]
-    ssh_port: Option<u16>,
+pub(crate) struct ExplainArgs {
+    /// Names; ".service" is added where no type is given.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    /// Print IDs in full.
+    #[arg(short = 'l', long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Debug, Args)]
@@ -280,19 +286,6 @@ pub(crate) struct VerifyArgs {
     /// Paths of unit files.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    /// Print IDs and hashes in full.
-    #[arg(short = 'l', long)]
-    pub(crate) full: bool,
-    /// Print no line with the names of the columns.
-    #[arg(long)]
-    pub(crate) no_legend: bool,
-    /// The columns to print, separated by commas.
-    #[arg(long, value_name = "FIELDS")]
-    pub(crate) fields: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -322,6 +315,20 @@ pub(crate) struct ImportArgs {
     /// Write to the store that this configuration of fleetd names, instead of asking a daemon.
     #[arg(long, value_name = "FLEETD.TOML")]
     pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder to write to, which is there.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! Pure: which columns a list has, chosen with `--fields`.
 
-use super::args::ListArgs;
 use super::error::CliError;
+use super::look_args::ListArgs;
 use super::names::nearest;
 use super::table::layout;
 
@@ -89,7 +89,8 @@ mod tests {
     };
 
     fn table(fields: Option<&str>, full: bool, rows: &[(&'static str, &'static str)]) -> String {
-        let args = ListArgs { full, no_legend: false, fields: fields.map(str::to_owned) };
+        let args =
+            ListArgs { full, no_legend: false, fields: fields.map(str::to_owned), watch: false };
         let mut text = Vec::new();
         match COLUMNS.table(&args, rows, Some("reason")) {
             Ok(table) => return table,

@@ -7,6 +7,7 @@ use fleet_agent::SystemClock;
 use super::output::Output;
 use super::progress::Progress;
 use super::session::Session;
+use super::ssh::Ssh;
 
 /// What every command works with: the cluster, and the two ways to a person.
 pub(crate) struct Context {
@@ -16,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) output: Output<io::Stdout>,
     /// Tells of what goes on.
     pub(crate) progress: Progress<io::Stderr>,
+    /// How ssh is called.
+    pub(crate) ssh: Ssh,
     /// Measures how long is waited.
     pub(crate) clock: SystemClock,
 }

@@ -20,11 +20,29 @@ pub(crate) enum Exit {
     NotActive,
     /// `status`: a unit is not known.
     Unknown,
+    /// `apply --dry-run`, `diff`, `plan`, `scale --dry-run`: something would change.
+    Changes,
+    /// `ssh`: as the command over there ended.
+    Remote(u8),
     /// A person pressed Ctrl-C.
     Interrupted,
 }
 
 impl Exit {
+    /// All of them, with what they mean.
+    pub(crate) const MEANINGS: [(Self, &str); 7] = [
+        (Self::Success, "done; also when there was nothing to do"),
+        (Self::Failure, "something could not be done, or a unit did not get where it was wanted"),
+        (Self::Usage, "the command line is wrong"),
+        (Self::NotActive, "`status`: a unit is known and not active everywhere it is"),
+        (Self::Unknown, "`status`: a unit is not known"),
+        (
+            Self::Changes,
+            "`apply --dry-run`, `scale --dry-run`, `diff`, `plan`: something would change",
+        ),
+        (Self::Interrupted, "Ctrl-C"),
+    ];
+
     /// The number that the shell sees.
     pub(crate) const fn code(self) -> u8 {
         match self {
@@ -33,6 +51,8 @@ impl Exit {
             Self::Usage => 2,
             Self::NotActive => 3,
             Self::Unknown => 4,
+            Self::Changes => 5,
+            Self::Remote(code) => code,
             Self::Interrupted => 130,
         }
     }

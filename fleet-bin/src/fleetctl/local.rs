@@ -1,13 +1,14 @@
 //! Unit files on this computer that go with the units named on the command line.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use super::error::CliError;
 use super::names::UnitArg;
+use super::progress::Progress;
 use crate::findings::{Finding, check};
 
 /// What is read of a file at most, in bytes: what the API takes. A longer one is refused.
@@ -43,8 +44,25 @@ pub(crate) struct Local {
 }
 
 impl Local {
+    /// The units, if all files are sound. What is wrong or odd is told either way.
+    ///
+    /// # Errors
+    ///
+    /// A file has errors.
+    pub(crate) fn sound<W: Write>(
+        self,
+        progress: &mut Progress<W>,
+    ) -> Result<Vec<LocalUnit>, CliError> {
+        self.findings.iter().for_each(|finding| progress.note(&finding.to_string()));
+        match self.broken() {
+            0 => Ok(self.units),
+            1 => Err(CliError::failed("nothing was sent: a unit file has errors")),
+            n => Err(CliError::failed(format!("nothing was sent: {n} unit files have errors"))),
+        }
+    }
+
     /// How many files have errors.
-    pub(crate) fn broken(&self) -> usize {
+    fn broken(&self) -> usize {
         let errors = self.findings.iter().filter(|it| it.severity == Severity::Error);
         let mut files: Vec<&Path> = errors.map(|finding| finding.file.as_path()).collect();
         files.dedup();

@@ -2,39 +2,54 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings`, `access` |
-//! | say which units are meant, and read their files | `names`, `local`, `findings` |
+//! | read the command line, old spellings too | `spelling`, `args` and `…_args`, `settings`, `access` |
+//! | say which units are meant | `names`, `ranges`, `select` |
+//! | read their files | `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
+//! | get to it, or to a machine, by ssh | `ssh`, `tunnel` |
 //! | ask for much at a time | `at_once`, `sights` |
-//! | decide what to do (pure) | `resolve`, `wait`, `pending` |
+//! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
 //! | do it | `commands`, `follow` |
-//! | print or write it | `output`, `report`, `columns`, `table`, `words`, `whole_file` |
+//! | print or write it | `output`, `report`, `foreseen`, `columns`, `table`, `words` |
+//! | write it to a file | `whole_file` |
+//! | tell of the program itself | `reference` |
 //! | tell how it goes | `progress`, `error` |
 
 mod access;
+mod ailments;
 pub(crate) mod args;
 mod at_once;
+mod change_args;
 mod columns;
 mod commands;
 mod context;
 pub(crate) mod error;
 mod follow;
+mod foreseen;
+pub(crate) mod global_args;
 mod local;
+mod look_args;
 mod machine_args;
 mod names;
 mod offline;
 pub(crate) mod output;
 mod pending;
 mod progress;
+mod ranges;
+mod reference;
 mod report;
 mod resolve;
+mod select;
 mod session;
 mod settings;
 mod sights;
 mod spelling;
+mod ssh;
 pub(crate) mod table;
 mod target;
+mod tunnel;
 mod wait;
+mod wanted;
 mod whole_file;
 mod words;
 
@@ -52,6 +67,7 @@ use output::Output;
 use progress::Progress;
 use session::Session;
 use settings::Settings;
+use tunnel::Tunnel;
 
 /// Runs `fleetctl` with these arguments, the name of the program first, and returns its exit code.
 ///
@@ -91,15 +107,25 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
         trace_to_stderr();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
+        let clock = SystemClock::start();
+        let tunnel = match command.is_local() {
+            true => None,
+            false => Tunnel::open(&settings.ssh, &settings.endpoint, &clock).await?,
+        };
+        let endpoint = tunnel.as_ref().map_or(settings.endpoint, Tunnel::endpoint);
         let mut context = Context {
-            session: Session::new(&settings.endpoint, &settings.access)?,
+            session: Session::new(&endpoint, &settings.access)?,
             output: Output::on_stdout(settings.format),
             progress: Progress::on_stderr(),
-            clock: SystemClock::start(),
+            ssh: settings.ssh,
+            clock,
         };
         commands::run(&mut context, command).await
-    })
+    });
+    // Who still reads standard input cannot be told to end.
+    runtime.shutdown_background();
+    result
 }
 
 /// Prints an error, and says how the program ends.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::Format;
 use super::error::CliError;
+use super::global_args::Format;
 
 /// A result that has a name, and can be put into a line for people.
 pub(crate) trait Record: Serialize {
@@ -21,6 +21,8 @@ pub(crate) struct Output<W: Write> {
     /// What goes into the one JSON document at the end.
     collected: Vec<Value>,
     last_name: String,
+    /// Whether more is to come than the part of a command that thinks it is done has printed.
+    is_held: bool,
 }
 
 impl Output<io::Stdout> {
@@ -32,7 +34,7 @@ impl Output<io::Stdout> {
 
 impl<W: Write> Output<W> {
     fn new(to: W, format: Format) -> Self {
-        Self { to, format, collected: Vec::new(), last_name: String::new() }
+        Self { to, format, collected: Vec::new(), last_name: String::new(), is_held: false }
     }
 
     /// The format that was asked for.
@@ -44,6 +46,14 @@ impl<W: Write> Output<W> {
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.to.write_all(bytes)?;
         Ok(self.to.flush()?)
+    }
+
+    /// Prints what is for people alone, whole lines or nothing.
+    pub(crate) fn for_people(&mut self, text: &str) -> Result<(), CliError> {
+        match self.format {
+            Format::Table => self.raw(text.as_bytes()),
+            Format::Json | Format::Jsonl | Format::Name => Ok(()),
+        }
     }
 
     /// Prints one result at once; `text` is what people see of it, whole lines or nothing.
@@ -72,11 +82,22 @@ impl<W: Write> Output<W> {
 
     /// Prints what is still owed: the one JSON document.
     pub(crate) fn finish(&mut self) -> Result<(), CliError> {
-        if self.format != Format::Json {
+        if self.format != Format::Json || self.is_held {
             return Ok(());
         }
         let all = Value::Array(std::mem::take(&mut self.collected));
         self.raw(format!("{all:#}\n").as_bytes())
+    }
+
+    /// Makes one document of what several parts of a command print, until it is released.
+    pub(crate) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Prints what was held.
+    pub(crate) fn release(&mut self) -> Result<(), CliError> {
+        self.is_held = false;
+        self.finish()
     }
 
     /// Names that follow each other and are the same are printed once.
@@ -140,6 +161,14 @@ mod tests {
         };
         assert_eq!(printed(Format::Table, print), "a pet\na pet\na pet\n");
         assert_eq!(printed(Format::Json, print).matches("legs").count(), 3);
+        let twice = |out: &mut Output<&mut Vec<u8>>| {
+            out.hold();
+            print(out);
+            print(out);
+            out.release().unwrap();
+        };
+        let document: Value = serde_json::from_str(&printed(Format::Json, twice)).unwrap();
+        assert_eq!(document.as_array().unwrap().len(), 6);
         assert_eq!(printed(Format::Name, print), "cat\nbird\n");
     }
 }

@@ -16,7 +16,8 @@ const DEFAULT_COLUMNS: usize = 80;
 pub(crate) struct Progress<W: Write> {
     to: W,
     live: bool,
-    columns: usize,
+    /// How wide the terminal is now: people change that while they wait.
+    columns: fn() -> usize,
     shown: String,
 }
 
@@ -25,20 +26,22 @@ impl Progress<io::Stderr> {
     pub(crate) fn on_stderr() -> Self {
         let stderr = io::stderr();
         let live = stderr.is_terminal();
-        let columns = rustix::termios::tcgetwinsize(&stderr).map(|size| size.ws_col.into());
-        Self::new(stderr, live, columns.ok().filter(|n| *n > 0).unwrap_or(DEFAULT_COLUMNS))
+        Self::new(stderr, live, columns_of_stderr)
     }
 }
 
 impl<W: Write> Progress<W> {
-    fn new(to: W, live: bool, columns: usize) -> Self {
+    fn new(to: W, live: bool, columns: fn() -> usize) -> Self {
         Self { to, live, columns, shown: String::new() }
     }
 
     /// Draws the live line, if there is one and it changed.
     pub(crate) fn show(&mut self, text: &str) {
-        let text = fit(text, self.columns);
-        if self.live && text != self.shown {
+        if !self.live {
+            return;
+        }
+        let text = fit(text, (self.columns)());
+        if text != self.shown {
             let _closed = write!(self.to, "{ERASE}{text}").and_then(|()| self.to.flush());
             self.shown = text;
         }
@@ -65,6 +68,11 @@ impl<W: Write> Drop for Progress<W> {
     }
 }
 
+fn columns_of_stderr() -> usize {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col.into());
+    columns.ok().filter(|n| *n > 0).unwrap_or(DEFAULT_COLUMNS)
+}
+
 /// A text on one line of so many columns, the last of which stays free so that it never wraps.
 fn fit(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
@@ -82,7 +90,7 @@ mod tests {
     #[test]
     fn a_live_line_is_drawn_over_itself_and_taken_away() {
         let mut screen = Vec::new();
-        let mut progress = Progress::new(&mut screen, true, 20);
+        let mut progress = Progress::new(&mut screen, true, || 20);
         progress.show("0/2 units active");
         progress.show("0/2 units active");
         progress.note("web.service: no place");
@@ -98,7 +106,7 @@ mod tests {
     #[test]
     fn without_a_terminal_only_notices_are_printed() {
         let mut file = Vec::new();
-        let mut progress = Progress::new(&mut file, false, 80);
+        let mut progress = Progress::new(&mut file, false, || 80);
         progress.show("0/2 units active");
         progress.note("web.service: no place");
         drop(progress);

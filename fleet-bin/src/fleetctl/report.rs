@@ -11,6 +11,7 @@ use super::words::Machines;
 /// What was done to a unit, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
+    Apply,
     Submit,
     Load,
     Start,
@@ -24,6 +25,7 @@ impl Action {
     /// The command's name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
+            Self::Apply => "apply",
             Self::Submit => "submit",
             Self::Load => "load",
             Self::Start => "start",

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fleet_core::{Epoch, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
-    Client, ClientError, Endpoint, ExportBytes, JournalLines, JournalOptions, PutOutcome,
-    StateFilter, UnitUpload, wire,
+    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLines, JournalOptions,
+    PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
 };
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -118,6 +118,32 @@ impl Session {
         Ok(Sight { unit, states, eligible })
     }
 
+    /// What every machine says to a unit that must be known.
+    pub(crate) async fn explain(&self, name: &UnitName) -> Result<wire::Explanation, CliError> {
+        match self.client.explain(name).await {
+            Ok(Some(told)) => Ok(told),
+            Ok(None) => Err(self.unknown(name).await),
+            Err(error) => Err(cannot(format!("explain {name}"), error)),
+        }
+    }
+
+    /// What the engine would do if these units were put there and those destroyed.
+    pub(crate) async fn plan(
+        &self,
+        puts: &[(UnitName, UnitUpload)],
+        destroy: &[UnitName],
+    ) -> Result<wire::Plan, CliError> {
+        let plan = self.client.plan(puts, destroy).await;
+        plan.map_err(|error| cannot("plan this", error).help("nothing was sent"))
+    }
+
+    /// The instances of a template.
+    pub(crate) async fn instances(&self, template: &UnitName) -> Result<Vec<wire::Unit>, CliError> {
+        let filter = UnitFilter { template: Some(template.clone()), ..UnitFilter::default() };
+        let units = self.client.units_that(&filter).await;
+        units.map_err(|error| cannot(format!("list the instances of {template}"), error))
+    }
+
     /// Makes a unit known that is not. `false`: somebody else was faster.
     pub(crate) async fn create(&self, name: &UnitName, file: UnitFile) -> Result<bool, CliError> {
         let desired = Some(TargetState::Inactive);
@@ -205,6 +231,12 @@ impl Session {
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.journal(name, options).await;
         lines.map_err(|error| cannot(format!("read the journal of {name}"), error))
+    }
+
+    /// Opens what changes in the cluster.
+    pub(crate) async fn events(&self, options: &EventOptions) -> Result<Events, CliError> {
+        let events = self.client.events(options).await;
+        events.map_err(|error| cannot("follow the cluster", error))
     }
 
     /// The last lines of a unit's journal, as far as they can be had.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::access::Access;
-use super::args::{Format, GlobalArgs, OldArgs, WaitArgs};
+use super::args::WaitArgs;
 use super::error::CliError;
+use super::global_args::{Format, GlobalArgs, OldArgs};
+use super::ssh::Ssh;
 
 /// Where a daemon listens unless it is told otherwise.
 const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
@@ -32,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     /// Whether to tell what is asked of the daemon.
     pub(crate) debug: bool,
+    /// How ssh is called, and where a tunnel leads.
+    pub(crate) ssh: Ssh,
 }
 
 impl Settings {
@@ -52,8 +56,12 @@ impl Settings {
             (None, None) => Format::default(),
         };
         let debug = args.debug || variable("FLEETCTL_DEBUG").is_some_and(|text| is_yes(&text));
+        let tunnel = args.tunnel.clone().or_else(|| variable("FLEETCTL_TUNNEL"));
+        let mut old = args.old.clone();
+        old.ssh_username = old.ssh_username.or_else(|| variable("FLEETCTL_SSH_USERNAME"));
+        let ssh = Ssh::new(&old, tunnel.filter(|host| !host.is_empty()))?;
         let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
-        Ok(Self { endpoint, access, format, debug })
+        Ok(Self { endpoint, access, format, debug, ssh })
     }
 }
 
@@ -98,12 +106,6 @@ fn is_yes(text: &str) -> bool {
 
 /// Refuses what fleet v1 could do and this version does another way.
 fn refuse_old(old: &OldArgs) -> Result<(), CliError> {
-    if let Some(host) = &old.tunnel {
-        let forward = format!("ssh -N -L /tmp/fleet.sock:/run/fleet.sock {host}");
-        return Err(CliError::usage("--tunnel is not there any more")
-            .help(format!("forward the socket with \"{forward}\""))
-            .help("then use --endpoint unix:///tmp/fleet.sock"));
-    }
     match old.driver.as_deref().filter(|driver| *driver != "API") {
         Some(driver) => Err(CliError::usage(format!("there is no driver {driver:?}"))
             .help("leave --driver out: fleetctl always talks to a fleetd, named by --endpoint")),
@@ -166,11 +168,6 @@ mod tests {
             settings(line, &[("FLEETCTL_OUTPUT", "xml")]).unwrap_err().print(&mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
-        insta::assert_snapshot!(refused("fleetctl --tunnel core@10.0.0.1 list-units"), @r#"
-        fleetctl: --tunnel is not there any more
-        help: forward the socket with "ssh -N -L /tmp/fleet.sock:/run/fleet.sock core@10.0.0.1"
-        help: then use --endpoint unix:///tmp/fleet.sock
-        "#);
         insta::assert_snapshot!(refused("fleetctl --driver etcd list-units"), @r#"
         fleetctl: there is no driver "etcd"
         help: leave --driver out: fleetctl always talks to a fleetd, named by --endpoint

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use fleet_core::TargetState;
 use fleet_http::wire;
 
+use super::args::Until;
 use super::words::short_machine;
 
 /// What a command waits for.
@@ -15,6 +16,14 @@ pub(crate) enum Goal {
     /// Started, and found active by its service manager, or finished well; counting starts from
     /// this generation on.
     Active {
+        /// The restart that is waited for, if one was requested.
+        generation: u64,
+    },
+    /// Handed to its machine to be started; how that goes is not waited for.
+    Begun,
+    /// Started, and ended since, or done and still there for what it left behind; counting as for
+    /// `Active`.
+    Finished {
         /// The restart that is waited for, if one was requested.
         generation: u64,
     },
@@ -67,10 +76,20 @@ impl Verdict {
 }
 
 impl Goal {
+    /// That a start of this generation has come so far.
+    pub(crate) const fn of_start(until: Until, generation: u64) -> Self {
+        match until {
+            Until::Loaded => Self::Begun,
+            Until::Active => Self::Active { generation },
+            Until::Finished => Self::Finished { generation },
+        }
+    }
+
     /// What the goal is called in a count of units.
     pub(crate) const fn word(self) -> &'static str {
         match self {
-            Self::Loaded => "loaded",
+            Self::Loaded | Self::Begun => "loaded",
+            Self::Finished { .. } => "finished",
             Self::Active { .. } => "active",
             Self::Stopped => "stopped",
             Self::Unplaced => "unloaded",
@@ -90,8 +109,12 @@ impl Goal {
             return verdict;
         }
         match self {
-            Self::Loaded | Self::Active { .. } if unit.global => self.everywhere(unit, sight),
-            Self::Loaded | Self::Active { .. } => self.on_its_machine(unit, &sight.states),
+            Self::Loaded | Self::Begun | Self::Active { .. } | Self::Finished { .. } => {
+                match unit.global {
+                    true => self.everywhere(unit, sight),
+                    false => self.on_its_machine(unit, &sight.states),
+                }
+            }
             Self::Stopped => stopped(unit, &sight.states),
             Self::Unplaced => unplaced(unit, &sight.states),
             Self::Gone => Verdict::Pending("the cluster still knows it".into()),
@@ -104,7 +127,7 @@ impl Goal {
             return Some(Verdict::failed(unit.problem.clone()));
         }
         let wanted = match self {
-            Self::Active { .. } => TargetState::Launched,
+            Self::Begun | Self::Active { .. } | Self::Finished { .. } => TargetState::Launched,
             Self::Loaded | Self::Stopped => TargetState::Loaded,
             Self::Unplaced => TargetState::Inactive,
             Self::Gone => return None,
@@ -174,7 +197,9 @@ impl Goal {
         }
         match self {
             Self::Active { generation } if is_started(unit, state, generation) => started(state),
-            Self::Active { .. } => pending("has not started it yet"),
+            Self::Finished { generation } if is_started(unit, state, generation) => ended(state),
+            Self::Active { .. } | Self::Finished { .. } => pending("has not started it yet"),
+            Self::Begun => Verdict::Reached,
             _ if state.asked == "loaded" => Verdict::Reached,
             _ => pending("has not stopped it yet"),
         }
@@ -209,6 +234,21 @@ fn started(state: &wire::UnitState) -> Verdict {
             Verdict::Stuck(format!("{machine} starts it over and over: {}", outcome(state)))
         }
         active => Verdict::Pending(format!("it is {active} ({sub}) on {machine}")),
+    }
+}
+
+/// Whether a start has come to its end.
+fn ended(state: &wire::UnitState) -> Verdict {
+    match (started(state), state.systemd_active_state.as_str()) {
+        (Verdict::Reached | Verdict::Runs, "active") if state.systemd_sub_state != "exited" => {
+            let sub = &state.systemd_sub_state;
+            let machine = short_machine(&state.machine_id);
+            Verdict::Pending(format!("it is active ({sub}) on {machine}"))
+        }
+        (Verdict::Reached | Verdict::Runs, "reloading" | "refreshing") => {
+            Verdict::Pending("it is being reloaded".to_owned())
+        }
+        (verdict, _) => verdict,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `fleetd`, the daemon: one machine's part of a cluster, or a whole cluster in one process.
 
 mod cli;
-mod config;
+pub(crate) mod config;
 mod dev;
 mod doors;
 mod error;

@@ -30,6 +30,17 @@ impl Fleetctl {
         assert_eq!(self.code, 0, "{self}");
         self
     }
+
+    /// The same, with the lines that tell of units in order: they are printed as units get there.
+    pub(crate) fn sorted(mut self) -> Self {
+        let tells = |line: &&str| {
+            ["Unit ", "Destroyed ", "{\"action\""].iter().any(|start| line.starts_with(start))
+        };
+        let (mut told, rest): (Vec<_>, Vec<_>) = self.stdout.lines().partition(tells);
+        told.sort_unstable();
+        self.stdout = rest.iter().chain(&told).flat_map(|line| [line, "\n"]).collect();
+        self
+    }
 }
 
 /// The program, with nothing of this process's own environment but what it cannot do without.

@@ -113,3 +113,28 @@ async fn lists_are_longer_than_a_page() {
     let listed = cluster.run("list-unit-files -o name").await.ok().stdout;
     assert_eq!(listed.lines().collect::<Vec<_>>(), names);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_is_watched_is_printed_again_when_something_changes() {
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    cluster.run("start web").await.ok();
+    let line = "list-units --watch --no-legend --fields unit,sub";
+    let mut command = crate::fleetctl::command(cluster.folder(), &cluster.endpoint(), line);
+    let mut fleetctl = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+    let mut wait_until = async |expected: &str| loop {
+        let next = tokio::time::timeout(crate::fleetctl::DEADLINE, lines.next_line()).await;
+        if next.expect("the list is printed").unwrap().unwrap() == expected {
+            break;
+        }
+    };
+    wait_until("web.service\trunning").await;
+    cluster.run("start db").await.ok();
+    wait_until("").await;
+    wait_until("db.service\trunning").await;
+    cluster.run("destroy db web").await.ok();
+    fleetctl.kill().await.unwrap();
+}

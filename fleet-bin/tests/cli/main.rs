@@ -2,15 +2,21 @@
 //! engine and the agents behind it are played by a puppet, so that every unit behaves as its test
 //! says.
 
+mod apply;
 mod bring_up;
 mod cluster;
 mod fleet_init;
 mod fleetctl;
 mod lists;
+mod look;
 mod machines;
 mod moving;
+mod paper;
 mod puppet;
 mod show;
+mod ssh;
 mod take_down;
+mod terminal;
+mod thrift;
 mod usage;
 mod waiting;

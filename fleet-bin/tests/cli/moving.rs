@@ -297,6 +297,7 @@ async fn help(command: &str) -> String {
         "--insecure-skip-tls-verify",
         "-o, --output",
         "--debug",
+        "--tunnel <",
         "-h, --help",
     ];
     let (mut kept, mut is_common) = (Vec::new(), false);

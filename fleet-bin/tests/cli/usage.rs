@@ -50,7 +50,6 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
         "--endpoint=var/run/fleet.sock list-units",
         "--endpoint=unix://var/run/fleet.sock list-units",
         "--endpoint=https://a:1 --ca-file=/nowhere list-units",
-        "--tunnel=a list-units",
         "start --block-attempts=x web",
     ] {
         let run = alone(line).await;
@@ -74,13 +73,6 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
     fleetctl: --fields: there is no field "machin"
     help: did you mean machine?
     help: the fields are unit, load, machine, active, sub, hash, reason
-    "#);
-    insta::assert_snapshot!(alone("ssh web uptime --now").await, @r#"
-    exit 2
-    ---
-    fleetctl: there is no command ssh any more
-    help: "fleetctl status UNIT" shows the machine of a unit, "fleetctl list-machines" all
-    help: use ssh itself with that machine's address
     "#);
     let endpoint = alone("--endpoint=unix://var/run/fleet.sock list-units").await;
     let expected = "write three slashes, as in unix:///var/run/fleet.sock";

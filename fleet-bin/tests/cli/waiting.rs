@@ -166,3 +166,27 @@ async fn waiting_without_limit_still_ends_when_nothing_more_can_come() {
     let run: Fleetctl = cluster.run("start --block-attempts 0 web").await;
     assert_eq!(run.code, 1, "{run}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_is_waited_for_as_far_as_it_is_said() {
+    let starting = cluster(Role::Starting).await;
+    insta::assert_snapshot!(starting.run("start --wait loaded web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    starting.write_sleepers(&["job.service", "db.service"]);
+    starting.play.cast("job.service", Role::Finishing);
+    insta::assert_snapshot!(starting.run("apply --wait finished job.service -o jsonl").await, @r#"
+    exit 0
+    {"action":"apply","machines":["m1"],"outcome":"reached","state":"launched","unit":"job.service"}
+    "#);
+    let line = "start --wait finished --wait-timeout 1 db";
+    insta::assert_snapshot!(starting.run(line).await, @r#"
+    exit 1
+    ---
+    db.service: not in time: it is active (running) on m1
+    fleetctl: db.service is not finished
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+    assert_eq!(starting.run("start --wait sometime web").await.code, 2);
+}

@@ -11,3 +11,4 @@ mod moving;
 mod refusals;
 mod run;
 mod service;
+mod tour;

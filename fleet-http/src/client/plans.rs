@@ -8,7 +8,7 @@ use hyper::Method;
 use super::machines::path as machine_path;
 use super::query::Query;
 use super::{Client, ClientError, UnitUpload, found, unit_path};
-use crate::wire::{Explanation, MetadataOp, Plan};
+use crate::wire::{Explanation, MetadataOp, Plan, PlanRequest, PutUnit};
 
 impl Client {
     /// What every machine says to a unit; `None` if there is no such unit.
@@ -35,6 +35,29 @@ impl Client {
         let path = format!("{}?dryRun=1", unit_path(name));
         let (entity, header) = (upload.entity(), upload.header());
         let (_, body) = self.caller.send(Method::PUT, &path, header, &entity).await?;
+        self.caller.decode(&body)
+    }
+
+    /// What all these writes together would lead to: units put there, the others destroyed. With
+    /// none of either it is what an engine would do as things are. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Api`] with status 400 and details when a unit file is not acceptable beside
+    /// the others, 404 when one to be destroyed is not known.
+    pub async fn plan(
+        &self,
+        puts: &[(UnitName, UnitUpload)],
+        destroy: &[UnitName],
+    ) -> Result<Plan, ClientError> {
+        let named = |(name, upload): &(UnitName, UnitUpload)| PutUnit {
+            name: Some(name.to_string()),
+            ..upload.entity()
+        };
+        let units = puts.iter().map(named).collect();
+        let destroy = destroy.iter().map(ToString::to_string).collect();
+        let asked = PlanRequest { destroy, units };
+        let (_, body) = self.caller.send(Method::POST, "plan", None, &asked).await?;
         self.caller.decode(&body)
     }
 

@@ -36,6 +36,11 @@ impl Failure {
         Self { details, ..Self::bad(message) }
     }
 
+    /// The same, said of one of several things.
+    pub(super) fn about(self, what: &str) -> Self {
+        Self { message: format!("{what}: {}", self.message), ..self }
+    }
+
     /// 404: there is no such thing.
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)

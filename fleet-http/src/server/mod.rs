@@ -48,6 +48,7 @@ mod tokens;
 mod trial;
 mod units;
 mod validate;
+mod whatif;
 
 pub use api::Api;
 pub use connection::{serve, serve_within};

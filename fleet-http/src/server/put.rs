@@ -228,7 +228,10 @@ fn agreed_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
 }
 
 /// The desired state that is asked for. A template runs nowhere, so it can only be inactive.
-fn desired_state(name: &UnitName, entity: &PutUnit) -> Result<Option<TargetState>, Failure> {
+pub(super) fn desired_state(
+    name: &UnitName,
+    entity: &PutUnit,
+) -> Result<Option<TargetState>, Failure> {
     let Some(text) = entity.desired_state.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(None);
     };

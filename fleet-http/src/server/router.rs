@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    openapi, put, states, status, units,
+    openapi, put, states, status, units, whatif,
 };
 use crate::BEHIND;
 
@@ -84,6 +84,7 @@ fn cluster() -> OpenApiRouter<Shared> {
         .routes(routes!(events::events).map(only_get))
         .routes(routes!(export::export).map(only_get))
         .routes(routes!(import::import).map(only_post))
+        .routes(routes!(whatif::plan).map(only_post))
 }
 
 fn units() -> OpenApiRouter<Shared> {

@@ -25,11 +25,11 @@ pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
 pub use event::Event;
 pub use plan::{Explanation, Plan, PlanStep, Unplaced, Verdict};
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
-pub use request::{HandOver, MachineIntent, MetadataOp, PutUnit};
+pub use request::{HandOver, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use status::{MachineStatus, UnitStatus};
 
 pub(crate) use convert::{
     broken_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
 pub(crate) use plan::{explanation, plan};
-pub(crate) use request::{decode_hand_over, decode_patch, decode_put};
+pub(crate) use request::{decode_hand_over, decode_patch, decode_plan, decode_put};

@@ -65,6 +65,19 @@ pub struct HandOver {
     pub intents: Vec<MachineIntent>,
 }
 
+/// The body of `POST /plan`: what a plan is asked for of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlanRequest {
+    /// The names of units that would be destroyed, after the others are there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destroy: Vec<String>,
+    /// Units that would be created, replaced or brought to another desired state, each with its
+    /// name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<PutUnit>,
+}
+
 /// What is to become of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +185,15 @@ pub(crate) fn decode_hand_over(
     };
     let intents = all.intents.into_iter().enumerate().map(intent).collect::<Result<_, _>>()?;
     Ok((Epoch(all.epochs), intents))
+}
+
+/// Reads the body of a `POST` that asks for a plan. An empty one asks for that of things as they
+/// are.
+pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
+    if body.is_empty() {
+        return Ok(PlanRequest::default());
+    }
+    serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 
 /// Settles the names of each option's fields. An option that is null means nothing that a unit file

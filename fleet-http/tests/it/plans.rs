@@ -177,3 +177,60 @@ async fn the_client_tries_out_the_same() {
     let known = server.mirror.snapshot().machine("m1").cloned().unwrap();
     assert_eq!((known.cordoned, known.metadata["disk"].as_str()), (false, "ssd"));
 }
+
+#[tokio::test]
+async fn writes_are_tried_out_together() {
+    let server = cluster().await;
+    server.sleepers(&["a.service"], "launched").await;
+    server.decide(&[("a.service", "m1")], &[]).await;
+    let before = state(&server).await;
+    let plan = async |body: &str| server.call("POST", "/fleet/v1/plan", body).await;
+    // By itself each of the two would come to m2, where nobody is.
+    let unit = |name: &str, more: &str| {
+        let source = format!(r"[Service]\nExecStart=/bin/true\n{more}");
+        format!(r#"{{"name":"{name}","desiredState":"launched","source":"{source}"}}"#)
+    };
+    let (b, c) = (unit("b.service", ""), unit("c.service", ""));
+    let answer = plan(&format!(r#"{{"units":[{b},{c}],"destroy":["a.service"]}}"#)).await.json();
+    let steps = answer["steps"].as_array().unwrap().iter();
+    let steps = steps.map(|it| format!("{} {} {}\n", it["unit"], it["from"], it["to"]));
+    insta::assert_snapshot!(steps.collect::<String>().replace('"', ""), @r"
+    a.service m1 null
+    b.service null m1
+    c.service null m2
+    ");
+    let stop = r#"{"units":[{"name":"a.service","desiredState":"inactive"}]}"#;
+    assert_eq!(plan(stop).await.json()["steps"][0]["cause"], "it is inactive");
+    assert_eq!((plan("").await.to_string(), plan("{}").await.to_string()), {
+        let nothing = "200 {}".to_owned();
+        (nothing.clone(), nothing)
+    });
+    let ring = [
+        unit("x.service", r"[X-Fleet]\nMachineOf=y.service\n"),
+        unit("y.service", r"[X-Fleet]\nMachineOf=x.service\n"),
+    ];
+    for (body, status, begins) in [
+        (format!(r#"{{"units":[{}]}}"#, ring.join(",")), 400, "y.service: "),
+        (r#"{"units":[{"name":"d.service","desiredState":"loaded"}]}"#.into(), 404, "d.service: "),
+        (r#"{"destroy":["d.service"]}"#.into(), 404, "d.service: "),
+        (r#"{"units":[{"source":"[A]\n"}]}"#.into(), 400, ": unit name"),
+        (r#"{"unit":[]}"#.into(), 400, "unable to decode body: unknown field `unit`"),
+    ] {
+        let answer = plan(&body).await;
+        assert_eq!(answer.status, status, "{body}: {answer}");
+        assert!(answer.message().starts_with(begins), "{answer}");
+    }
+    assert_eq!(state(&server).await, before);
+}
+
+#[tokio::test]
+async fn the_client_tries_out_writes_together() {
+    let server = cluster().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let desired = Some(fleet_core::TargetState::Launched);
+    let put = (name("b.service"), UnitUpload { file, desired, create_only: false });
+    let plan = server.client().plan(&[put], &[name("a.service")]).await.unwrap();
+    let steps: Vec<_> = plan.steps.iter().map(|it| (it.unit.as_str(), it.to.as_str())).collect();
+    assert_eq!(steps, [("b.service", "m1")]);
+}

@@ -3,43 +3,26 @@
 //! All that can be checked is checked before anything is sent. Then all contents are sent, and only
 //! when the cluster has taken each of them, desired states are changed.
 
-use fleet_core::{Requirements, Strictness, TargetState, Verb};
+use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::sending::{Step, send_contents};
 use crate::findings::check;
-use crate::fleetctl::args::CreateArgs;
+use crate::fleetctl::args::{CreateArgs, Until};
 use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::local::{LocalUnit, read_units};
-use crate::fleetctl::names::unit_args;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::{Action, Outcome, Report};
-use crate::fleetctl::resolve::{Content, Source, came_meanwhile, change, content};
+use crate::fleetctl::resolve::{Content, Source, change, content};
+use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::{Session, source};
 use crate::fleetctl::settings::Patience;
 use crate::fleetctl::wait::{Goal, Sight};
 use crate::fleetctl::words::Machines;
-
-/// What is to be done for one unit.
-struct Step {
-    name: UnitName,
-    known: Option<wire::Unit>,
-    content: Content,
-    /// The file to send, where one is to be sent.
-    file: Option<UnitFile>,
-    /// The desired state that it is to get.
-    goal: Option<TargetState>,
-}
-
-impl Step {
-    /// Whether the unit has its file and its desired state already.
-    fn is_there(&self) -> bool {
-        self.goal.is_none() && matches!(self.content, Content::Keep)
-    }
-}
 
 /// Runs `submit`.
 pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(), CliError> {
@@ -63,6 +46,7 @@ pub(super) async fn run(
     context: &mut Context,
     verb: Verb,
     args: &CreateArgs,
+    until: Until,
     patience: Patience,
 ) -> Result<(), CliError> {
     let steps = prepare(context, verb, args).await?;
@@ -76,7 +60,7 @@ pub(super) async fn run(
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
             Verb::Load => (Action::Load, Goal::Loaded),
-            _ => (Action::Start, Goal::Active { generation }),
+            _ => (Action::Start, Goal::of_start(until, generation)),
         };
         awaited.push(Awaited { name: step.name, action, goal, is_settled });
     }
@@ -93,19 +77,9 @@ async fn prepare(
     verb: Verb,
     args: &CreateArgs,
 ) -> Result<Vec<Step>, CliError> {
-    let local = read_units(unit_args(&args.units)?)?;
-    for finding in &local.findings {
-        context.progress.note(&finding.to_string());
-    }
-    match local.broken() {
-        0 => {}
-        1 => return Err(CliError::failed("nothing was sent: a unit file has errors")),
-        n => {
-            return Err(CliError::failed(format!("nothing was sent: {n} unit files have errors")));
-        }
-    }
+    let units = select(&context.session, &args.units, Fits::All).await?;
+    let units = read_units(units)?.sound(&mut context.progress)?.into_iter();
     let session = &context.session;
-    let units = local.units.into_iter();
     let steps = at_once(units.map(|unit| prepare_one(session, verb, unit, args.replace))).await;
     CliError::all_or_none(steps)
 }
@@ -155,62 +129,6 @@ fn of_template(name: &UnitName, template: &wire::Unit) -> Result<UnitFile, CliEr
         let error = CliError::failed(format!("{name} cannot be made from its template"));
         findings.iter().fold(error, |error, finding| error.help(finding.to_string()))
     })
-}
-
-/// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
-/// takes another's place leaves the desired state as it is.
-///
-/// When the cluster refuses one, those that it has taken stay submitted, which harms nobody; the
-/// error says so.
-async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
-    let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
-    // Only one after the other the cluster sees whether they lead in a circle.
-    let (tied, free): (Vec<_>, Vec<_>) = new.partition(|(step, file)| is_tied(&step.name, file));
-    let sending = free.iter().map(|(step, file)| send(session, step, (*file).clone()));
-    let mut sent = until_refused(sending).await;
-    for (step, file) in &tied {
-        if sent.iter().any(Result::is_err) {
-            break;
-        }
-        sent.push(send(session, step, (*file).clone()).await);
-    }
-    let names = free.iter().chain(&tied).map(|(step, _)| step.name.as_str());
-    tell_sent(names.zip(sent))
-}
-
-/// The first refusal, with what was taken beside it.
-fn tell_sent<'a>(
-    sent: impl Iterator<Item = (&'a str, Result<(), CliError>)>,
-) -> Result<(), CliError> {
-    let (taken, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
-    let taken: Vec<_> = taken.into_iter().map(|(name, _)| name).collect();
-    match refused.into_iter().find_map(|(_, result)| result.err()) {
-        None => Ok(()),
-        Some(error) if taken.is_empty() => Err(error),
-        Some(error) => {
-            Err(error.help(format!("{} was submitted, and not started", taken.join(", "))))
-        }
-    }
-}
-
-/// Whether a unit names others that it goes with.
-fn is_tied(name: &UnitName, file: &UnitFile) -> bool {
-    Requirements::parse(name, file, Strictness::Warn).is_ok_and(|parsed| {
-        let Requirements { machine_of, replaces, .. } = &parsed.requirements;
-        !machine_of.is_empty() || !replaces.is_empty()
-    })
-}
-
-async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliError> {
-    let name = &step.name;
-    if let Some(known) = &step.known {
-        return session.replace(name, file, known.desired()).await;
-    }
-    let hash = file.hash();
-    if session.create(name, file).await? {
-        return Ok(());
-    }
-    came_meanwhile(name, hash, session.unit(name).await?.as_ref())
 }
 
 /// Changes the desired state, or asks for a new attempt, whose generation is returned.

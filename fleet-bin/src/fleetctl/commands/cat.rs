@@ -1,12 +1,13 @@
-//! `cat`: a unit's file, byte for byte as it was submitted.
+//! `cat`: units' files, byte for byte as they were submitted.
 
 use serde::Serialize;
 
-use crate::fleetctl::args::Format;
+use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::names::unit_arg;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::Record;
+use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::source;
 
 /// A unit and its file. Bytes that are not UTF-8 are replaced here; the plain output has them.
@@ -23,13 +24,19 @@ impl Record for UnitSource {
     }
 }
 
-/// Runs the command.
-pub(super) async fn run(context: &mut Context, arg: &str) -> Result<(), CliError> {
-    let unit = context.session.known_unit(&unit_arg(arg)?.name).await?;
-    let bytes = source(&unit)?;
-    if context.output.format() == Format::Table {
-        return context.output.raw(&bytes);
+/// Runs the command. The files are printed one after the other, with nothing between them.
+pub(super) async fn run(context: &mut Context, args: &[String]) -> Result<(), CliError> {
+    let units = select(&context.session, args, Fits::All).await?;
+    let session = &context.session;
+    let known = at_once(units.iter().map(|unit| session.known_unit(&unit.name))).await;
+    for unit in CliError::all_or_none(known)? {
+        let bytes = source(&unit)?;
+        if context.output.format() == Format::Table {
+            context.output.raw(&bytes)?;
+            continue;
+        }
+        let source = String::from_utf8_lossy(&bytes).into_owned();
+        context.output.record(&UnitSource { unit: unit.name, hash: unit.hash, source }, "")?;
     }
-    let source = String::from_utf8_lossy(&bytes).into_owned();
-    context.output.list(&[UnitSource { unit: unit.name, hash: unit.hash, source }], "")
+    context.output.finish()
 }

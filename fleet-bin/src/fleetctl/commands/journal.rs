@@ -3,9 +3,9 @@
 use fleet_http::JournalOptions;
 use serde::Serialize;
 
-use crate::fleetctl::args::JournalArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::look_args::JournalArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::session::next_line;

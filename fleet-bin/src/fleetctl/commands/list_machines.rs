@@ -6,10 +6,10 @@ use fleet_core::Resources;
 use fleet_http::wire;
 use serde::Serialize;
 
-use crate::fleetctl::args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::look_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
 use crate::fleetctl::words::short_machine;
@@ -101,7 +101,7 @@ mod tests {
                 .map(Row::from)
                 .into();
         let table = |full| {
-            let args = ListArgs { full, no_legend: false, fields: None };
+            let args = ListArgs { full, no_legend: false, fields: None, watch: false };
             COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(false), @r"
@@ -127,7 +127,7 @@ mod tests {
         let rows: Vec<Row> =
             [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();
         let fields = Some("machine,offers,cordoned".to_owned());
-        let args = ListArgs { full: false, no_legend: false, fields };
+        let args = ListArgs { full: false, no_legend: false, fields, watch: false };
         let table = COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→");
         insta::assert_snapshot!(table, @r"
         MACHINE→OFFERS→→→CORDONED

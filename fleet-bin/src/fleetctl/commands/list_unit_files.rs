@@ -4,10 +4,10 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitName, expand_specifiers};
 use serde::Serialize;
 
-use crate::fleetctl::args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::look_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::{NOTHING, cell};
 use crate::fleetctl::words::{Machines, legend, short_hash};
@@ -163,8 +163,12 @@ mod tests {
         let machines = Machines::new(&[machine]);
         let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
         let table = |fields: Option<&str>| {
-            let args =
-                ListArgs { full: false, no_legend: false, fields: fields.map(str::to_owned) };
+            let args = ListArgs {
+                full: false,
+                no_legend: false,
+                fields: fields.map(str::to_owned),
+                watch: false,
+            };
             COLUMNS.table(&args, &rows, Some("reason")).unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(None), @r"

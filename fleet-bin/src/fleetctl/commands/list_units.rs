@@ -6,10 +6,10 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
-use crate::fleetctl::args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::look_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
 use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
@@ -176,7 +176,12 @@ mod tests {
     }
 
     fn table(rows: &[Row], fields: Option<&str>) -> String {
-        let args = ListArgs { full: false, no_legend: false, fields: fields.map(str::to_owned) };
+        let args = ListArgs {
+            full: false,
+            no_legend: false,
+            fields: fields.map(str::to_owned),
+            watch: false,
+        };
         COLUMNS.table(&args, rows, Some("reason")).unwrap().replace('\t', "→")
     }
 

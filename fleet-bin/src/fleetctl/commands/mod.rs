@@ -1,24 +1,34 @@
 //! The commands, one file each: gather, ask, print.
 
+mod apply;
 mod bring_up;
 mod cat;
+mod doctor;
+mod events;
+mod explain;
 mod export;
 mod import;
 mod journal;
 mod list_machines;
 mod list_unit_files;
 mod list_units;
+mod logs;
 mod machine;
 mod machine_drain;
+mod paper;
 mod restart;
+mod scale;
+mod sending;
+mod ssh;
 mod status;
 mod take_down;
 mod verify;
 mod version;
+mod watch;
 
 use fleet_core::Verb;
 
-use super::args::{BringUpArgs, Command, TakeDownArgs};
+use super::args::{BringUpArgs, Command, StartArgs, TakeDownArgs, Until};
 use super::context::Context;
 use super::error::{CliError, Exit};
 
@@ -37,40 +47,65 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit,
 async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliError> {
     match command {
         Command::Submit(args) => bring_up::submit(context, &args.create).await?,
-        Command::Load(args) => bring_up(context, Verb::Load, args).await?,
-        Command::Start(args) => bring_up(context, Verb::Start, args).await?,
+        Command::Load(BringUpArgs { create, wait }) => {
+            bring_up::run(context, Verb::Load, &create, Until::Loaded, wait.into()).await?;
+        }
+        Command::Start(StartArgs { create, until, wait }) => {
+            bring_up::run(context, Verb::Start, &create, until.state, wait.into()).await?;
+        }
         Command::Stop(args) => take_down(context, Verb::Stop, args).await?,
         Command::Unload(args) => take_down(context, Verb::Unload, args).await?,
         Command::Destroy(args) => take_down(context, Verb::Destroy, args).await?,
         Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
-        Command::Cat(args) => cat::run(context, &args.unit).await?,
+        Command::Apply(args) => return apply::run(context, args).await,
+        Command::Diff(args) => return apply::diff(context, &args.wanted).await,
+        Command::Plan(args) => return apply::plan(context, &args).await,
+        Command::Explain(args) => explain::run(context, &args).await?,
+        Command::Logs(args) => logs::run(context, &args).await?,
+        Command::Events(args) => events::run(context, &args).await?,
+        Command::Doctor => return doctor::run(context).await,
+        Command::Scale(args) => return scale::run(context, args).await,
+        Command::Cat(args) => cat::run(context, &args.units).await?,
         Command::Status(args) => return status::run(context, &args).await,
         Command::Journal(args) => journal::run(context, &args).await?,
         Command::Verify(args) => verify::run(context, &args.files)?,
-        Command::ListUnits(args) => list_units::run(context, &args).await?,
-        Command::ListUnitFiles(args) => list_unit_files::run(context, &args).await?,
-        Command::ListMachines(args) => list_machines::run(context, &args).await?,
+        Command::ListUnits(args) => {
+            let run = async |context: &mut Context| list_units::run(context, &args).await;
+            list(context, args.watch, run).await?;
+        }
+        Command::ListUnitFiles(args) => {
+            let run = async |context: &mut Context| list_unit_files::run(context, &args).await;
+            list(context, args.watch, run).await?;
+        }
+        Command::ListMachines(args) => {
+            let run = async |context: &mut Context| list_machines::run(context, &args).await;
+            list(context, args.watch, run).await?;
+        }
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
         Command::Machine(args) => machine::run(context, &args.command).await?,
+        Command::Completions(args) => paper::completions(context, args.shell)?,
+        Command::Man(args) => paper::man(context, &args.folder)?,
+        Command::Reference => paper::print_reference(context)?,
         Command::Version(args) => version::run(context, args.server).await?,
-        Command::Ssh(_) => return Err(no_ssh()),
+        Command::Ssh(args) => return ssh::run(context, &args).await,
+        Command::FdForward(args) => ssh::fd_forward(&args.socket).await?,
     }
     Ok(Exit::Success)
 }
 
-fn no_ssh() -> CliError {
-    CliError::usage("there is no command ssh any more")
-        .help(
-            "\"fleetctl status UNIT\" shows the machine of a unit, \"fleetctl list-machines\" all",
-        )
-        .help("use ssh itself with that machine's address")
-}
-
-async fn bring_up(context: &mut Context, verb: Verb, args: BringUpArgs) -> Result<(), CliError> {
-    bring_up::run(context, verb, &args.create, args.wait.into()).await
-}
-
 async fn take_down(context: &mut Context, verb: Verb, args: TakeDownArgs) -> Result<(), CliError> {
     take_down::run(context, verb, &args.units, args.wait.into()).await
+}
+
+/// Prints a list once, or after every change.
+async fn list(
+    context: &mut Context,
+    again: bool,
+    run: impl AsyncFn(&mut Context) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    match again {
+        true => watch::watch(context, run).await,
+        false => run(context).await,
+    }
 }

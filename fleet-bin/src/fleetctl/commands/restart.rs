@@ -7,9 +7,9 @@ use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
-use crate::fleetctl::names::unit_args;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::Action;
+use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::settings::Patience;
 use crate::fleetctl::wait::Goal;
@@ -20,7 +20,8 @@ pub(super) async fn run(
     units: &[String],
     patience: Patience,
 ) -> Result<(), CliError> {
-    let (session, units) = (&context.session, unit_args(units)?);
+    let session = &context.session;
+    let units = select(session, units, Fits::Launched).await?;
     CliError::all_or_none(at_once(units.iter().map(|unit| check(session, &unit.name))).await)?;
     let restarts = units.iter().map(|unit| session.restart(&unit.name));
     let generations = until_refused(restarts).await;

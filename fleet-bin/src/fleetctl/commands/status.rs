@@ -9,11 +9,12 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::list_unit_files::description;
-use crate::fleetctl::args::{Format, StatusArgs};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
-use crate::fleetctl::names::unit_args;
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::look_args::StatusArgs;
 use crate::fleetctl::output::Record;
+use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Sight;
 use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
@@ -76,7 +77,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     let mut drains = Drains { present, known: BTreeMap::new() };
     let mut exit = Exit::Success;
     let mut gap = "";
-    for unit in unit_args(&args.units)? {
+    for unit in select(&context.session, &args.units, Fits::All).await? {
         let sight = context.session.sight(&unit.name, &[]).await?;
         let Some(known) = &sight.unit else {
             context.progress.note(&format!("Unit {} does not exist.", unit.name));

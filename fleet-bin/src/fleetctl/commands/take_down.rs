@@ -7,10 +7,10 @@ use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
-use crate::fleetctl::names::unit_args;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::resolve::change;
+use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::settings::Patience;
 use crate::fleetctl::wait::Goal;
@@ -22,7 +22,9 @@ pub(super) async fn run(
     units: &[String],
     patience: Patience,
 ) -> Result<(), CliError> {
-    let (session, units) = (&context.session, unit_args(units)?);
+    let fits = if verb == Verb::Destroy { Fits::All } else { Fits::Placed };
+    let session = &context.session;
+    let units = select(session, units, fits).await?;
     let changes = at_once(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
     let changes = units.iter().zip(CliError::all_or_none(changes)?);
     let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));

@@ -1,0 +1,154 @@
+//! `apply`, `diff` and `plan`: the cluster as files say that it is to be.
+//!
+//! All files are read and checked here, then by the daemon, all of them together and without
+//! writing anything; only then the first is sent.
+
+use fleet_core::TargetState;
+use fleet_http::UnitUpload;
+use fleet_unitfile::UnitName;
+
+use super::sending::{Step, send_contents};
+use crate::fleetctl::args::Until;
+use crate::fleetctl::at_once::until_refused;
+use crate::fleetctl::change_args::{ApplyArgs, PlanArgs, WantedArgs};
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::follow::follow;
+use crate::fleetctl::foreseen::{Foreseen, told};
+use crate::fleetctl::pending::Awaited;
+use crate::fleetctl::report::{Action, Outcome, Report};
+use crate::fleetctl::resolve::{Content, Source};
+use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::wait::{Goal, Sight};
+use crate::fleetctl::wanted::{Change, Wanted, compare, read};
+use crate::fleetctl::words::Machines;
+
+/// Runs `apply`.
+pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
+    let wanted = gather(context, &args.wanted).await?;
+    let is_there = |wanted: &&Wanted| wanted.change() == Change::None;
+    let (there, changed): (Vec<_>, Vec<_>) = wanted.iter().partition(is_there);
+    let plan = foresee(context, &changed, &[]).await?;
+    let machines = Machines::new(&context.session.machines().await?);
+    if args.dry_run {
+        let changes = wanted.iter().map(Foreseen::of_file).chain(plan.iter().cloned());
+        context.output.list(&changes.collect::<Vec<_>>(), &told(&wanted, &plan, &machines))?;
+        return Ok(verdict(context, changed.is_empty()));
+    }
+    context.output.for_people(&told(&wanted, &plan, &machines))?;
+    for wanted in there {
+        let sight = Sight { unit: wanted.known.clone(), ..Sight::default() };
+        let report = Report::new(wanted.name.as_str(), Action::Apply, Outcome::Unchanged);
+        context.output.record(&report.seen(&sight), "")?;
+    }
+    if changed.is_empty() {
+        context.output.finish()?;
+        return Ok(verdict(context, true));
+    }
+    let awaited = send(context, wanted, args.until.state).await?;
+    follow(context, awaited, args.wait.into()).await?;
+    Ok(Exit::Success)
+}
+
+/// Runs `diff`.
+pub(super) async fn diff(context: &mut Context, args: &WantedArgs) -> Result<Exit, CliError> {
+    let wanted = gather(context, args).await?;
+    let changed = wanted.iter().filter(|wanted| wanted.change() != Change::None);
+    let text = changed.clone().map(|wanted| format!("# {}{}", wanted.told(), wanted.diff()));
+    let text = text.collect::<String>();
+    let records: Vec<Foreseen> = changed.map(Foreseen::of_file).collect();
+    context.output.list(&records, &text)?;
+    Ok(verdict(context, records.is_empty()))
+}
+
+/// Runs `plan`.
+pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
+    let wanted = match args.paths.is_empty() {
+        true => Vec::new(),
+        false => {
+            let (paths, state) = (args.paths.clone(), args.state);
+            gather(context, &WantedArgs { paths, state }).await?
+        }
+    };
+    let changed: Vec<&Wanted> = wanted.iter().filter(|it| it.change() != Change::None).collect();
+    let gone = match args.destroy.is_empty() {
+        true => Vec::new(),
+        false => select(&context.session, &args.destroy, Fits::All).await?,
+    };
+    let gone: Vec<UnitName> = gone.into_iter().map(|unit| unit.name).collect();
+    let plan = foresee(context, &changed, &gone).await?;
+    let machines = Machines::new(&context.session.machines().await?);
+    let text: String = plan.iter().map(|it| it.sentence(&machines)).collect();
+    context.output.list(&plan, &text)?;
+    Ok(verdict(context, plan.is_empty()))
+}
+
+/// How a command ends that only tells.
+fn verdict(context: &mut Context, is_there: bool) -> Exit {
+    if is_there {
+        context.progress.note("nothing to do");
+        return Exit::Success;
+    }
+    Exit::Changes
+}
+
+async fn gather(context: &mut Context, args: &WantedArgs) -> Result<Vec<Wanted>, CliError> {
+    let units = read(&args.paths)?.sound(&mut context.progress)?;
+    let units = units.into_iter().filter_map(|unit| Some((unit.name, unit.file?)));
+    compare(&context.session, units.collect(), args.state.into()).await
+}
+
+/// What the engine would do then. The daemon refuses what it would refuse if it were sent.
+async fn foresee(
+    context: &Context,
+    changed: &[&Wanted],
+    gone: &[UnitName],
+) -> Result<Vec<Foreseen>, CliError> {
+    let uploads: Vec<(UnitName, UnitUpload)> = changed.iter().map(|it| it.upload()).collect();
+    Ok(Foreseen::of_plan(&context.session.plan(&uploads, gone).await?))
+}
+
+/// Sends all files, then changes desired states, and says what to wait for.
+async fn send(
+    context: &Context,
+    wanted: Vec<Wanted>,
+    until: Until,
+) -> Result<Vec<Awaited>, CliError> {
+    let awaited: Vec<Awaited> = changed(&wanted).map(|it| awaited(it, until)).collect();
+    let steps: Vec<Step> =
+        wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
+    let session = &context.session;
+    send_contents(session, &steps).await?;
+    let goals = steps.iter().filter_map(|step| Some((&step.name, step.goal?)));
+    let set = until_refused(goals.map(|(name, goal)| session.set_desired(name, goal))).await;
+    set.into_iter().collect::<Result<(), _>>()?;
+    Ok(awaited)
+}
+
+fn changed(wanted: &[Wanted]) -> impl Iterator<Item = &Wanted> {
+    wanted.iter().filter(|it| it.change() != Change::None)
+}
+
+fn step(wanted: Wanted) -> Step {
+    let (change, moves) = (wanted.change(), wanted.moves());
+    // What is new is inactive until its desired state is set.
+    let moves = moves && (wanted.known.is_some() || wanted.desired != TargetState::Inactive);
+    let Wanted { name, file, desired, known } = wanted;
+    let content = match change {
+        Change::None | Change::State => Content::Keep,
+        Change::Create => Content::Create(Source::Local(file.clone())),
+        Change::Replace => Content::Replace(Source::Local(file.clone())),
+    };
+    let file = (!matches!(content, Content::Keep)).then_some(file.file);
+    Step { name, known, content, file, goal: moves.then_some(desired) }
+}
+
+fn awaited(wanted: &Wanted, until: Until) -> Awaited {
+    let goal = match (wanted.desired, wanted.was()) {
+        (TargetState::Launched, _) => Goal::of_start(until, 0),
+        (TargetState::Loaded, "launched") => Goal::Stopped,
+        (TargetState::Loaded, _) => Goal::Loaded,
+        (TargetState::Inactive, _) => Goal::Unplaced,
+    };
+    Awaited { name: wanted.name.clone(), action: Action::Apply, goal, is_settled: false }
+}

@@ -1,0 +1,168 @@
+//! `logs`: what many units wrote on many machines, and write.
+
+use std::collections::BTreeSet;
+
+use fleet_http::{JournalLines, JournalOptions};
+use fleet_unitfile::UnitName;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use serde::Serialize;
+
+use crate::fleetctl::at_once::at_once;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::look_args::LogsArgs;
+use crate::fleetctl::output::Record;
+use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::session::{Session, next_line};
+use crate::fleetctl::words::short_machine;
+
+/// How many journals are read at a time at most, each over a connection of its own.
+const MOST: usize = 256;
+
+/// A journal: that of one unit on one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    unit: UnitName,
+    machine: String,
+}
+
+/// One line, and where it was written.
+#[derive(Debug, Serialize)]
+struct Line {
+    unit: String,
+    machine: String,
+    line: String,
+}
+
+impl Record for Line {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+/// Runs the command. Lines are printed as they come; Ctrl-C ends the program as it ends any.
+pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), CliError> {
+    if args.follow && context.output.format() == Format::Json {
+        return Err(never_whole("logs that are followed"));
+    }
+    let places = places(context, args).await?;
+    let label = Label::of(&places);
+    let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
+    let mut journals = Vec::new();
+    let mut missing = Vec::new();
+    for place in places {
+        let machine = Some(place.machine.clone());
+        let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
+        match context.session.journal(&place.unit, &options).await {
+            Ok(journal) => journals.push(read(place, journal)),
+            Err(error) => missing.push(error),
+        }
+    }
+    let mut all = match args.follow {
+        true => stream::select_all(journals).boxed(),
+        // What is there is read journal by journal: its lines bear no times to sort them by.
+        false => stream::iter(journals).flatten().boxed(),
+    };
+    while let Some(next) = all.next().await {
+        match next {
+            Ok((place, line)) => print(context, &label, place, line)?,
+            Err(error) => missing.push(error),
+        }
+    }
+    context.output.finish()?;
+    CliError::of_all(missing)
+}
+
+/// The error for a list without an end that is to be one document.
+pub(super) fn never_whole(what: &str) -> CliError {
+    CliError::usage(format!("{what} are never one whole document"))
+        .help("use -o jsonl, which prints one document a line")
+}
+
+/// The journals to read.
+async fn places(context: &mut Context, args: &LogsArgs) -> Result<Vec<Place>, CliError> {
+    let session = &context.session;
+    let only = match &args.machine {
+        Some(start) => Some(session.machine_named(start).await?.id),
+        None => None,
+    };
+    let units = select(session, &args.units, Fits::Placed).await?;
+    let found = at_once(units.iter().map(|unit| of_unit(session, &unit.name))).await;
+    let found = CliError::all_or_none(found)?;
+    for (unit, _) in units.iter().zip(&found).filter(|(_, places)| places.is_empty()) {
+        context.progress.note(&format!("{} is on no machine", unit.name));
+    }
+    let mut places = found.concat();
+    places.retain(|place| only.as_ref().is_none_or(|only| *only == place.machine));
+    match places.len() {
+        0 => Err(CliError::failed("none of these units has a journal there")
+            .help("\"fleetctl list-units\" shows which unit is on which machine")),
+        n if n > MOST => Err(CliError::failed(format!(
+            "these are {n} journals, and {MOST} are read at a time at most"
+        ))
+        .help("name fewer units, or one machine with --machine")),
+        _ => Ok(places),
+    }
+}
+
+/// The journals of one unit: where it is placed, and wherever it is reported.
+async fn of_unit(session: &Session, name: &UnitName) -> Result<Vec<Place>, CliError> {
+    let unit = session.known_unit(name).await?;
+    let states = session.states_of(name).await?;
+    let mut machines: BTreeSet<String> = states.into_iter().map(|it| it.machine_id).collect();
+    machines.insert(unit.machine_id);
+    machines.remove("");
+    let place = |machine| Place { unit: name.clone(), machine };
+    Ok(machines.into_iter().map(place).collect())
+}
+
+type Lines = BoxStream<'static, Result<(Place, String), CliError>>;
+
+/// The lines of a journal; an error is the last of them.
+fn read(place: Place, journal: JournalLines) -> Lines {
+    let next = async |(place, journal): (Place, Option<JournalLines>)| {
+        let mut journal = journal?;
+        match next_line(&mut journal, &place.unit).await {
+            Ok(None) => None,
+            Ok(Some(line)) => Some((Ok((place.clone(), line)), (place, Some(journal)))),
+            Err(error) => Some((Err(error), (place, None))),
+        }
+    };
+    stream::unfold((place, Some(journal)), next).boxed()
+}
+
+fn print(context: &mut Context, label: &Label, place: Place, line: String) -> Result<(), CliError> {
+    let text = format!("{}{line}\n", label.text(&place));
+    let Place { unit, machine } = place;
+    context.output.record(&Line { unit: unit.to_string(), machine, line }, &text)
+}
+
+/// What stands before each line, so that it is clear who wrote it, and no more than that.
+#[derive(Debug, PartialEq, Eq)]
+enum Label {
+    Nothing,
+    Unit,
+    UnitAndMachine,
+}
+
+impl Label {
+    fn of(places: &[Place]) -> Self {
+        let units: BTreeSet<_> = places.iter().map(|place| &place.unit).collect();
+        match (places.len(), units.len()) {
+            (0 | 1, _) => Self::Nothing,
+            (all, units) if all == units => Self::Unit,
+            _ => Self::UnitAndMachine,
+        }
+    }
+
+    fn text(&self, place: &Place) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Unit => format!("{}: ", place.unit),
+            Self::UnitAndMachine => {
+                format!("{} on {}: ", place.unit, short_machine(&place.machine))
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `completions`, `man` and `reference`: what is written from the program itself.
+
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::fleetctl::args::Cli;
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::reference::reference;
+
+/// Runs `completions`.
+pub(super) fn completions(context: &mut Context, shell: Shell) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "fleetctl", &mut script);
+    context.output.raw(&script)
+}
+
+/// Runs `man`: a page for the program and one for each command.
+pub(super) fn man(context: &mut Context, folder: &Path) -> Result<(), CliError> {
+    let cannot = |error| {
+        CliError::failed(format!("cannot write to {}", folder.display()))
+            .because(error)
+            .help("name a folder that is there, such as /usr/local/share/man/man1")
+    };
+    clap_mangen::generate_to(Cli::command(), folder).map_err(cannot)?;
+    context.progress.note(&format!("see \"man {}/fleetctl.1\"", folder.display()));
+    Ok(())
+}
+
+/// Runs `reference`.
+pub(super) fn print_reference(context: &mut Context) -> Result<(), CliError> {
+    context.output.raw(reference(Cli::command()).as_bytes())
+}

@@ -1,0 +1,86 @@
+//! Sending the files of units: all of them, before any desired state is changed.
+
+use fleet_core::{Requirements, Strictness, TargetState};
+use fleet_http::wire;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::fleetctl::at_once::until_refused;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::resolve::{Content, came_meanwhile};
+use crate::fleetctl::session::Session;
+
+/// What is to be done for one unit.
+pub(super) struct Step {
+    pub(super) name: UnitName,
+    /// What the cluster has under this name.
+    pub(super) known: Option<wire::Unit>,
+    /// What is to be done about its file.
+    pub(super) content: Content,
+    /// The file to send, where one is to be sent.
+    pub(super) file: Option<UnitFile>,
+    /// The desired state that it is to get.
+    pub(super) goal: Option<TargetState>,
+}
+
+impl Step {
+    /// Whether the unit has its file and its desired state already.
+    pub(super) fn is_there(&self) -> bool {
+        self.goal.is_none() && matches!(self.content, Content::Keep)
+    }
+}
+
+/// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
+/// takes another's place leaves the desired state as it is.
+///
+/// When the cluster refuses one, those that it has taken stay submitted, which harms nobody; the
+/// error says so.
+pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
+    let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
+    // Only one after the other the cluster sees whether they lead in a circle.
+    let (tied, free): (Vec<_>, Vec<_>) = new.partition(|(step, file)| is_tied(&step.name, file));
+    let sending = free.iter().map(|(step, file)| send(session, step, (*file).clone()));
+    let mut sent = until_refused(sending).await;
+    for (step, file) in &tied {
+        if sent.iter().any(Result::is_err) {
+            break;
+        }
+        sent.push(send(session, step, (*file).clone()).await);
+    }
+    let names = free.iter().chain(&tied).map(|(step, _)| step.name.as_str());
+    tell_sent(names.zip(sent))
+}
+
+/// The first refusal, with what was taken beside it.
+fn tell_sent<'a>(
+    sent: impl Iterator<Item = (&'a str, Result<(), CliError>)>,
+) -> Result<(), CliError> {
+    let (taken, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
+    let taken: Vec<_> = taken.into_iter().map(|(name, _)| name).collect();
+    match refused.into_iter().find_map(|(_, result)| result.err()) {
+        None => Ok(()),
+        Some(error) if taken.is_empty() => Err(error),
+        Some(error) => {
+            Err(error.help(format!("{} was submitted, and not started", taken.join(", "))))
+        }
+    }
+}
+
+/// Whether a unit names others that it goes with.
+fn is_tied(name: &UnitName, file: &UnitFile) -> bool {
+    Requirements::parse(name, file, Strictness::Warn).is_ok_and(|parsed| {
+        let Requirements { machine_of, replaces, .. } = &parsed.requirements;
+        !machine_of.is_empty() || !replaces.is_empty()
+    })
+}
+
+async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliError> {
+    let name = &step.name;
+    if let Some(known) = &step.known {
+        return session.replace(name, file, known.desired()).await;
+    }
+    let hash = file.hash();
+    if session.create(name, file).await? {
+        return Ok(());
+    }
+    came_meanwhile(name, hash, session.unit(name).await?.as_ref())
+}

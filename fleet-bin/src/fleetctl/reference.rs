@@ -1,0 +1,89 @@
+//! Pure: the reference of the command line as a part of a document, written from the program
+//! itself, so that it cannot say anything else.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, ArgAction, Command};
+
+use super::error::Exit;
+
+/// The whole section: exit codes, then what every command takes, then each command.
+pub(crate) fn reference(mut command: Command) -> String {
+    command.build();
+    let mut text = "## Reference\n\n### Exit codes\n\n| code | meaning |\n|---|---|\n".to_owned();
+    for (exit, meaning) in Exit::MEANINGS {
+        line(&mut text, &format!("| {} | {meaning} |", exit.code()));
+    }
+    line(&mut text, "| any | `ssh`: that of the command over there; 255 where ssh gets nowhere |");
+    line(&mut text, "\n### Options of every command\n");
+    arguments(&mut text, command.get_arguments());
+    for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        of_command(&mut text, command);
+    }
+    text
+}
+
+fn of_command(text: &mut String, command: &Command) {
+    if command.get_name() == "help" {
+        return;
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    let name = command.get_display_name().unwrap_or_default().replace('-', " ");
+    let name = command.get_bin_name().map_or(name, str::to_owned);
+    line(text, &format!("\n### `{name}`\n\n{about}\n\n```text\n{usage}\n```"));
+    let own: Vec<&Arg> = command.get_arguments().filter(|arg| !arg.is_global_set()).collect();
+    if own.iter().any(|arg| is_shown(arg)) {
+        text.push('\n');
+        arguments(text, own.into_iter());
+    }
+    command.get_subcommands().for_each(|command| of_command(text, command));
+}
+
+/// Help is not worth a row in each table.
+fn is_shown(arg: &Arg) -> bool {
+    !arg.is_hide_set() && arg.get_id() != "help"
+}
+
+fn arguments<'a>(text: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
+    line(text, "| argument | meaning |\n|---|---|");
+    for arg in arguments.filter(|arg| is_shown(arg)) {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let mut help = help.replace('|', "\\|").replace('\n', " ");
+        let defaults = arg.get_default_values();
+        if let [default] = defaults
+            && takes_value(arg)
+        {
+            let _infallible = write!(help, " [default: {}]", default.to_string_lossy());
+        }
+        let values: Vec<String> =
+            arg.get_possible_values().iter().map(|it| it.get_name().to_owned()).collect();
+        if takes_value(arg) && !values.is_empty() {
+            let _infallible = write!(help, " [one of: {}]", values.join(", "));
+        }
+        line(text, &format!("| `{}` | {help} |", spelling(arg).replace('|', "\\|")));
+    }
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
+}
+
+fn spelling(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    let value = arg.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
+    match (names.is_empty(), takes_value(arg)) {
+        (true, _) => value,
+        (false, true) => format!("{} {value}", names.join(", ")),
+        (false, false) => names.join(", "),
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

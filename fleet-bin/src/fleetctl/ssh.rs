@@ -1,0 +1,157 @@
+//! Pure: how the system's own ssh is called, so that its configuration, agents and jump hosts work.
+
+use std::path::Path;
+
+use super::error::CliError;
+use super::global_args::OldArgs;
+
+/// Where a tunnel leads, and what was said about ssh.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ssh {
+    /// The host that the tunnel leads to, and its port, as they were written.
+    tunnel: Option<String>,
+    options: Vec<String>,
+}
+
+impl Ssh {
+    /// Reads what the command line says. `tunnel` may come from the environment.
+    ///
+    /// # Errors
+    ///
+    /// A value is not what it should be.
+    pub(crate) fn new(args: &OldArgs, tunnel: Option<String>) -> Result<Self, CliError> {
+        let mut options = Vec::new();
+        let mut option = |key: &str, value: &str| {
+            options.extend(["-o".to_owned(), format!("{key}={value}")]);
+        };
+        if let Some(user) = &args.ssh_username {
+            option("User", user);
+        }
+        if let Some(file) = &args.known_hosts_file {
+            option("UserKnownHostsFile", file);
+        }
+        if let Some(seconds) = &args.ssh_timeout {
+            let number = seconds.trim_end_matches('s').parse::<f64>().ok();
+            let number = number.filter(|it| (0.0..1e6).contains(it)).ok_or_else(|| {
+                CliError::usage(format!("--ssh-timeout {seconds} is no number of seconds"))
+                    .help("write one such as 10")
+            })?;
+            option("ConnectTimeout", &format!("{:.0}", number.ceil()));
+        }
+        match &args.strict_host_key_checking {
+            Some(Some(text)) if fleet_unitfile::parse_bool(text) == Some(false) => {
+                option("StrictHostKeyChecking", "no");
+            }
+            _ => {}
+        }
+        if tunnel.as_deref().is_some_and(|host| host.starts_with('-')) {
+            return Err(CliError::usage("--tunnel wants a host").help("write HOST or HOST:PORT"));
+        }
+        Ok(Self { tunnel, options })
+    }
+
+    /// The host of the tunnel, if there is to be one.
+    pub(crate) fn tunnel(&self) -> Option<&str> {
+        self.tunnel.as_deref()
+    }
+
+    /// The arguments that bring a remote socket to a local one.
+    pub(crate) fn forward(&self, host: &str, local: &Path, remote: &str) -> Vec<String> {
+        let mut args = self.options.clone();
+        args.extend(["-o".to_owned(), "ExitOnForwardFailure=yes".to_owned()]);
+        let (host, port) = with_port(host);
+        args.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port.to_owned()]));
+        let forward = format!("{}:{remote}", local.display());
+        args.extend(["-N".to_owned(), "-T".to_owned(), "-L".to_owned(), forward]);
+        args.extend(["--".to_owned(), host.to_owned()]);
+        args
+    }
+
+    /// The arguments that run a command on a machine, or a shell where there is none; through the
+    /// host of the tunnel, if there is one.
+    pub(crate) fn shell(
+        &self,
+        address: &str,
+        port: Option<u16>,
+        forward_agent: bool,
+        command: &[String],
+    ) -> Vec<String> {
+        let mut args = self.options.clone();
+        args.extend(forward_agent.then(|| "-A".to_owned()));
+        args.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+        if let Some(host) = &self.tunnel {
+            args.extend(["-J".to_owned(), host.clone()]);
+        }
+        args.extend(["--".to_owned(), address.to_owned()]);
+        args.extend(command.iter().cloned());
+        args
+    }
+}
+
+/// A host and its port, if one is written behind it.
+fn with_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.ends_with(':') => {
+            (name.trim_start_matches('[').trim_end_matches(']'), Some(port))
+        }
+        _ => (host, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::fleetctl::args::Cli;
+
+    fn ssh(line: &str) -> Ssh {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        Ssh::new(&cli.global.old, cli.global.tunnel).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_of_ssh_is_handed_on() {
+        let all = "fleetctl --ssh-username core --ssh-timeout 2.5 --known-hosts-file k \
+                   --strict-host-key-checking=false --tunnel a:2222 version";
+        let ssh = ssh(&all.split_whitespace().collect::<Vec<_>>().join(" "));
+        let host = ssh.tunnel().unwrap();
+        let forward = ssh.forward(host, Path::new("l"), "/run/fleet.sock").join(" ");
+        insta::assert_snapshot!(forward.replace(" -", "\n-"), @r"
+        -o User=core
+        -o UserKnownHostsFile=k
+        -o ConnectTimeout=3
+        -o StrictHostKeyChecking=no
+        -o ExitOnForwardFailure=yes
+        -p 2222
+        -N
+        -T
+        -L l:/run/fleet.sock
+        -- a
+        ");
+        let shell = ssh.shell("10.0.0.1", Some(22), true, &["uptime".to_owned()]).join(" ");
+        assert!(shell.ends_with("-A -p 22 -J a:2222 -- 10.0.0.1 uptime"), "{shell}");
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_to_its_configuration() {
+        let ssh = ssh("fleetctl --tunnel core@a version");
+        let forward = ssh.forward("core@a", Path::new("l"), "r").join(" ");
+        assert_eq!(forward, "-o ExitOnForwardFailure=yes -N -T -L l:r -- core@a");
+        for (host, expected) in
+            [("a", ("a", None)), ("a:1", ("a", Some("1"))), ("[::1]:22", ("::1", Some("22")))]
+        {
+            assert_eq!(with_port(host), expected);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in ["--ssh-timeout x", "--ssh-timeout -1", "--tunnel=-oProxyCommand=x"] {
+            let line = format!("fleetctl {line} version");
+            let cli = Cli::try_parse_from(line.split(' '));
+            let refused = cli.map(|cli| Ssh::new(&cli.global.old, cli.global.tunnel).is_err());
+            assert!(refused.unwrap_or(true), "{line}");
+        }
+    }
+}

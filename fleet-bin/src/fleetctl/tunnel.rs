@@ -1,0 +1,103 @@
+//! The way to a daemon through ssh: its socket, brought here by the system's own `ssh`.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fleet_agent::{Clock as _, SystemClock};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::error::CliError;
+use super::ssh::Ssh;
+
+/// How often it is looked for the socket.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long `ssh` may take, a person who types a password included.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An open tunnel; dropped, it is closed.
+pub(crate) struct Tunnel {
+    _ssh: Child,
+    folder: TempDir,
+}
+
+impl Tunnel {
+    /// Opens the tunnel that was asked for, if one was. `endpoint` is where the daemon listens
+    /// over there.
+    ///
+    /// # Errors
+    ///
+    /// There is no `ssh`, or it did not get there; it says itself why.
+    pub(crate) async fn open(
+        ssh: &Ssh,
+        endpoint: &str,
+        clock: &SystemClock,
+    ) -> Result<Option<Self>, CliError> {
+        let Some(host) = ssh.tunnel() else { return Ok(None) };
+        let cannot = |error: io::Error| CliError::failed("cannot run ssh").because(error);
+        let folder = tempfile::Builder::new().prefix("fleetctl-").tempdir().map_err(cannot)?;
+        let socket = folder.path().join("s");
+        let args = ssh.forward(host, &socket, remote(endpoint)?);
+        let mut child = command(&args).stdin(Stdio::null()).spawn().map_err(no_ssh)?;
+        let deadline = clock.now().after(PATIENCE);
+        while !socket.exists() {
+            let ended = child.try_wait().map_err(cannot)?;
+            if ended.is_some() || clock.now() > deadline {
+                let why = ended.map_or("it takes too long".to_owned(), |it| it.to_string());
+                return Err(CliError::failed(format!("there is no way to {host}: ssh: {why}"))
+                    .help(format!("see whether \"ssh {host}\" works"))
+                    .help("it must be allowed there to forward unix sockets"));
+            }
+            clock.sleep_until(clock.now().after(PAUSE)).await;
+        }
+        Ok(Some(Self { _ssh: child, folder }))
+    }
+
+    /// Where the daemon is to be found from here.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("unix://{}", self.folder.path().join("s").display())
+    }
+}
+
+/// The system's `ssh`, with these arguments; it ends with this program.
+pub(crate) fn command(args: &[String]) -> Command {
+    let mut command = Command::new("ssh");
+    command.args(args).kill_on_drop(true);
+    command
+}
+
+/// Why `ssh` cannot be run.
+pub(crate) fn no_ssh(error: io::Error) -> CliError {
+    CliError::failed("cannot run ssh").because(error).help("install OpenSSH's client")
+}
+
+/// What ssh calls the endpoint: the path of a socket, or a host and its port.
+fn remote(endpoint: &str) -> Result<&str, CliError> {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    match scheme {
+        "unix" | "file" if rest.starts_with('/') => Ok(rest),
+        "http" | "tcp" if rest.contains(':') => Ok(rest.trim_end_matches('/')),
+        _ => Err(CliError::usage(format!("--endpoint {endpoint} cannot be had through a tunnel"))
+            .help("write unix:///path or http://host:port, as they are over there")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_those_over_there() {
+        for (endpoint, expected) in [
+            ("unix:///run/fleet.sock", Some("/run/fleet.sock")),
+            ("http://127.0.0.1:4285/", Some("127.0.0.1:4285")),
+            ("https://a:1", None),
+            ("http://a", None),
+            ("run/fleet.sock", None),
+        ] {
+            assert_eq!(remote(endpoint).ok(), expected, "{endpoint}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What files say that the cluster is to be, beside what it is.
+
+use std::path::Path;
+
+use fleet_core::TargetState;
+use fleet_http::{UnitUpload, wire};
+use fleet_unitfile::UnitName;
+use similar::TextDiff;
+
+use super::at_once::at_once;
+use super::error::CliError;
+use super::local::{Local, LocalFile, read_units};
+use super::names::unit_args;
+use super::ranges::expand_all;
+use super::session::{Session, source};
+
+/// A unit as a file says that it is to be, and as the cluster has it.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) name: UnitName,
+    pub(crate) file: LocalFile,
+    pub(crate) desired: TargetState,
+    pub(crate) known: Option<wire::Unit>,
+}
+
+/// What applying a file would do to its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing: it is so.
+    None,
+    /// The cluster does not know it yet.
+    Create,
+    /// The cluster has another file of it.
+    Replace,
+    /// It is to be in another desired state, with the file that it has.
+    State,
+}
+
+impl Change {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::State => "state",
+        }
+    }
+}
+
+/// Reads the files of all paths; a folder stands for the unit files that are in it.
+///
+/// # Errors
+///
+/// A file is not there, or cannot be read.
+pub(crate) fn read(paths: &[String]) -> Result<Local, CliError> {
+    let files = expand_all(paths)?.into_iter().map(files_at).collect();
+    let files: Vec<String> = CliError::all_or_none(files)?.into_iter().flatten().collect();
+    let local = read_units(unit_args(&files)?)?;
+    let missing = local.units.iter().filter(|unit| unit.file.is_none());
+    let missing = missing.map(|unit| {
+        let error = CliError::failed(format!("there is no file {}", unit.path.display()));
+        match unit.name.template() {
+            Some(template) => error.help(format!("write it, or its template {template}")),
+            None => error.help("name unit files, or folders with unit files in them"),
+        }
+    });
+    CliError::of_all(missing.collect())?;
+    Ok(local)
+}
+
+fn files_at(path: String) -> Result<Vec<String>, CliError> {
+    if !Path::new(&path).is_dir() {
+        return Ok(vec![path]);
+    }
+    let cannot = |error| CliError::failed(format!("cannot read {path}")).because(error);
+    let mut files = Vec::new();
+    for entry in Path::new(&path).read_dir().map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        let name = entry.file_name().into_string().unwrap_or_default();
+        if UnitName::parse(&name).is_ok() && entry.path().is_file() {
+            files.push(entry.path().to_string_lossy().into_owned());
+        }
+    }
+    files.sort();
+    match files.is_empty() {
+        true => Err(CliError::failed(format!("no unit file is in {path}"))
+            .help("the name of a unit file ends in its type, as in web.service")),
+        false => Ok(files),
+    }
+}
+
+/// Looks at what the cluster has of each unit. A template can only be inactive.
+pub(crate) async fn compare(
+    session: &Session,
+    units: Vec<(UnitName, LocalFile)>,
+    desired: TargetState,
+) -> Result<Vec<Wanted>, CliError> {
+    let known = at_once(units.iter().map(|(name, _)| session.unit(name))).await;
+    let known = CliError::all_or_none(known)?;
+    let wanted = units.into_iter().zip(known).map(|((name, file), known)| {
+        let desired = if name.is_template() { TargetState::Inactive } else { desired };
+        Wanted { name, file, desired, known }
+    });
+    Ok(wanted.collect())
+}
+
+impl Wanted {
+    /// What is to be done.
+    pub(crate) fn change(&self) -> Change {
+        let Some(known) = &self.known else { return Change::Create };
+        match source(known) {
+            Ok(source) if source == self.file.file.source() => match self.moves() {
+                true => Change::State,
+                false => Change::None,
+            },
+            _ => Change::Replace,
+        }
+    }
+
+    /// Whether its desired state is to be another one.
+    pub(crate) fn moves(&self) -> bool {
+        self.known.as_ref().is_none_or(|known| known.desired() != Some(self.desired))
+    }
+
+    /// The desired state that it has; empty where it is not known.
+    pub(crate) fn was(&self) -> &str {
+        self.known.as_ref().map_or("", |known| known.desired_state.as_str())
+    }
+
+    /// As the cluster would get it.
+    pub(crate) fn upload(&self) -> (UnitName, UnitUpload) {
+        let (file, desired) = (self.file.file.clone(), Some(self.desired));
+        (self.name.clone(), UnitUpload { file, desired, create_only: false })
+    }
+
+    /// How the file differs from what the cluster has, as a unified diff; empty where it does not.
+    pub(crate) fn diff(&self) -> String {
+        let before = self.known.as_ref().and_then(|known| source(known).ok()).unwrap_or_default();
+        let (before, after) = (lossy(&before), lossy(self.file.file.source()));
+        if before == after {
+            return String::new();
+        }
+        let theirs = match self.known {
+            Some(_) => format!("cluster/{}", self.name),
+            None => "/dev/null".to_owned(),
+        };
+        let diff = TextDiff::from_lines(&before, &after);
+        diff.unified_diff().header(&theirs, &self.file.path.to_string_lossy()).to_string()
+    }
+
+    /// What is to be done, in words; empty where nothing is.
+    pub(crate) fn told(&self) -> String {
+        let (name, was, desired) = (&self.name, self.was(), self.desired);
+        match (self.change(), self.moves()) {
+            (Change::None, _) => String::new(),
+            (Change::Create, _) => format!("{name}: new, to be {desired}\n"),
+            (Change::Replace, false) => format!("{name}: another file\n"),
+            (Change::Replace, true) if was.is_empty() => {
+                format!("{name}: another file, to be {desired}\n")
+            }
+            (Change::Replace, true) => format!("{name}: another file, {was} to {desired}\n"),
+            (Change::State, _) => format!("{name}: {was} to {desired}\n"),
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+
+    fn wanted(known: Option<(&str, &str)>, text: &str) -> Wanted {
+        let known = known.map(|(text, desired)| wire::Unit {
+            name: "web.service".into(),
+            source: Some(text.into()),
+            desired_state: desired.into(),
+            ..wire::Unit::default()
+        });
+        let file = LocalFile { path: "w/web.service".into(), file: UnitFile::parse(text).unwrap() };
+        let name = "web.service".parse().unwrap();
+        Wanted { name, file, desired: TargetState::Launched, known }
+    }
+
+    #[test]
+    fn what_is_to_be_done_follows_from_file_and_state() {
+        let text = "[Service]\nExecStart=/bin/web\n";
+        for (known, change, told) in [
+            (None, Change::Create, "web.service: new, to be launched\n"),
+            (Some((text, "launched")), Change::None, ""),
+            (Some((text, "loaded")), Change::State, "web.service: loaded to launched\n"),
+            (Some(("[A]\nb=c\n", "launched")), Change::Replace, "web.service: another file\n"),
+            (
+                Some(("[A]\nb=c\n", "loaded")),
+                Change::Replace,
+                "web.service: another file, loaded to launched\n",
+            ),
+        ] {
+            let wanted = wanted(known, text);
+            assert_eq!((wanted.change(), wanted.told().as_str()), (change, told), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn a_comment_is_a_difference_and_a_missing_last_end_of_line_too() {
+        let wanted = wanted(Some(("# old\n[A]\nb=c", "launched")), "# new\n[A]\nb=c\n");
+        assert_eq!(wanted.change(), Change::Replace);
+        insta::assert_snapshot!(wanted.diff(), @r"
+        --- cluster/web.service
+        +++ w/web.service
+        @@ -1,3 +1,3 @@
+        -# old
+        +# new
+         [A]
+        -b=c
+        \ No newline at end of file
+        +b=c
+        ");
+    }
+}

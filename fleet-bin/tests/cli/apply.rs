@@ -1,0 +1,354 @@
+//! `apply`, `diff`, `plan`, `explain` and `scale`: what would be done, and that it is.
+
+use crate::cluster::Cluster;
+use crate::puppet::Role;
+
+const WEB: &str = "[Service]\nExecStart=/bin/web\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_brings_the_cluster_to_what_files_say() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write("web.service", WEB);
+    cluster.write_sleepers(&["db.service", "job@.service"]);
+    let line = "apply web db.service job@.service job@{1..2}";
+    insta::assert_snapshot!(cluster.run(&format!("{line} --dry-run")).await, @r"
+    exit 5
+    web.service: new, to be launched
+    db.service: new, to be launched
+    job@.service: new, to be inactive
+    job@1.service: new, to be launched
+    job@2.service: new, to be launched
+    db.service comes to m1/10.0.0.1: it is wanted
+    job@1.service comes to m2/10.0.0.2: it is wanted
+    job@2.service comes to m1/10.0.0.1: it is wanted
+    web.service comes to m2/10.0.0.2: it is wanted
+    ");
+    assert_eq!(cluster.desired("web.service").await, "", "a dry run sent it");
+    insta::assert_snapshot!(cluster.run(line).await.sorted(), @r"
+    exit 0
+    web.service: new, to be launched
+    db.service: new, to be launched
+    job@.service: new, to be inactive
+    job@1.service: new, to be launched
+    job@2.service: new, to be launched
+    db.service comes to m1/10.0.0.1: it is wanted
+    job@1.service comes to m2/10.0.0.2: it is wanted
+    job@2.service comes to m1/10.0.0.1: it is wanted
+    web.service comes to m2/10.0.0.2: it is wanted
+    Unit db.service launched on m1/10.0.0.1
+    Unit job@.service inactive
+    Unit job@1.service launched on m1/10.0.0.1
+    Unit job@2.service launched on m1/10.0.0.1
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run(line).await.sorted(), @r"
+    exit 0
+    ---
+    nothing to do
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_shows_what_differs_and_replaces_it() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write("web.service", WEB);
+    cluster.write_sleepers(&["db.service"]);
+    let line = "apply web db.service";
+    cluster.run(line).await.ok();
+    cluster.write("web.service", &format!("# another one\n{WEB}"));
+    cluster.run("stop db").await.ok();
+    insta::assert_snapshot!(cluster.run("diff web.service db.service").await, @r"
+    exit 5
+    # web.service: another file
+    --- cluster/web.service
+    +++ web.service
+    @@ -1,2 +1,3 @@
+    +# another one
+     [Service]
+     ExecStart=/bin/web
+    # db.service: loaded to launched
+    ");
+    insta::assert_snapshot!(cluster.run(line).await.sorted(), @r"
+    exit 0
+    web.service: another file
+    --- cluster/web.service
+    +++ web.service
+    @@ -1,2 +1,3 @@
+    +# another one
+     [Service]
+     ExecStart=/bin/web
+    db.service: loaded to launched
+    Unit db.service launched on m1/10.0.0.1
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("diff web db").await, @r"
+    exit 0
+    ---
+    nothing to do
+    ");
+    let down = cluster.run("apply --state inactive db web -o jsonl").await;
+    insta::assert_snapshot!(down.sorted(), @r#"
+    exit 0
+    {"action":"apply","outcome":"reached","state":"inactive","unit":"db.service"}
+    {"action":"apply","outcome":"reached","state":"inactive","unit":"web.service"}
+    "#);
+    insta::assert_snapshot!(cluster.run("apply --dry-run -o json web").await, @r#"
+    exit 5
+    [
+      {
+        "change": "state",
+        "desired": "launched",
+        "unit": "web.service",
+        "was": "inactive"
+      },
+      {
+        "cause": "it is wanted",
+        "to": "m1",
+        "unit": "web.service"
+      }
+    ]
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_takes_the_unit_files_of_a_folder() {
+    let cluster = Cluster::start(&["m1"]).await;
+    std::fs::create_dir(cluster.folder().join("units")).unwrap();
+    std::fs::create_dir(cluster.folder().join("empty")).unwrap();
+    cluster.write_sleepers(&["units/b.service", "units/a.socket", "units/t@.service"]);
+    cluster.write("units/README.md", "none\n");
+    insta::assert_snapshot!(cluster.run("apply --state loaded units").await.sorted(), @r"
+    exit 0
+    a.socket: new, to be loaded
+    b.service: new, to be loaded
+    t@.service: new, to be inactive
+    a.socket comes to m1/10.0.0.1: it is wanted
+    b.service comes to m1/10.0.0.1: it is wanted
+    Unit a.socket loaded on m1/10.0.0.1
+    Unit b.service loaded on m1/10.0.0.1
+    Unit t@.service inactive
+    ");
+    insta::assert_snapshot!(cluster.run("apply empty none web@{1..2} {a..b}").await, @r#"
+    exit 2
+    ---
+    fleetctl: "{a..b}" has a range that goes from no number to another
+    help: write a range such as web@{1..9}, or a list such as {web,db}.service
+    "#);
+    insta::assert_snapshot!(cluster.run("apply empty none web@{1..2}").await, @r"
+    exit 1
+    ---
+    fleetctl: no unit file is in empty
+    help: the name of a unit file ends in its type, as in web.service
+    ");
+    insta::assert_snapshot!(cluster.run("apply none web@1").await, @r"
+    exit 1
+    ---
+    fleetctl: there is no file none.service
+    help: name unit files, or folders with unit files in them
+    fleetctl: there is no file web@1.service
+    help: write it, or its template web@.service
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_sends_nothing_where_one_of_all_is_wrong() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("good.service", WEB);
+    cluster.write("bad.service", "[Service]\nExecStart=/bin/x\n[X-Fleet]\nGlobl=1\n");
+    insta::assert_snapshot!(cluster.run("apply good bad").await, @r#"
+    exit 1
+    ---
+    bad.service:4:1: [X-Fleet] has no option "Globl"
+    help: write Global, spelled exactly so
+    fleetctl: nothing was sent: a unit file has errors
+    "#);
+    // Each by itself is right: only together they lead in a circle.
+    cluster.write("x.service", &format!("{WEB}[X-Fleet]\nReplaces=y.service\n"));
+    cluster.write("y.service", &format!("{WEB}[X-Fleet]\nReplaces=x.service\n"));
+    insta::assert_snapshot!("a_circle_is_refused", cluster.run("apply good x y").await);
+    for command in ["apply --dry-run", "plan"] {
+        assert_eq!(cluster.run(&format!("{command} good x y")).await.code, 1, "{command}");
+    }
+    assert_eq!(cluster.run("list-unit-files -o name").await.stdout, "");
+    cluster.play.cast("good.service", Role::FailingBefore(u64::MAX));
+    insta::assert_snapshot!(cluster.run("apply good").await, @r#"
+    exit 1
+    good.service: new, to be launched
+    good.service comes to m1/10.0.0.1: it is wanted
+    ---
+    good.service: failed on m1: exited with status 3, result exit-code
+      | good.service on m1: 1
+      | good.service on m1: 2
+      | good.service on m1: 3
+    fleetctl: good.service is not active
+    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plan_tells_what_the_engine_would_do() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r2\n"));
+    cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
+    cluster.write_sleepers(&["db.service"]);
+    cluster.run("start db").await.ok();
+    insta::assert_snapshot!(cluster.run("plan").await, @r"
+    exit 0
+    ---
+    nothing to do
+    ");
+    let plan = cluster.run("plan web.service gpu.service --destroy d*").await;
+    insta::assert_snapshot!("a_plan", plan);
+    insta::assert_snapshot!(cluster.run("plan web -o jsonl").await, @r#"
+    exit 5
+    {"cause":"it is wanted","to":"m2","unit":"web.service"}
+    "#);
+    insta::assert_snapshot!(cluster.run("plan --destroy none").await, @r"
+    exit 1
+    ---
+    fleetctl: cannot plan this: none.service: unit does not exist
+    help: nothing was sent
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_what_every_machine_says() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r1\n"));
+    cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
+    cluster.write("beside.service", &format!("{WEB}[X-Fleet]\nMachineOf=web.service\n"));
+    cluster.play.cast("gpu.service", Role::Unplaceable);
+    cluster.run("start web").await.ok();
+    cluster.run("submit beside").await.ok();
+    cluster.run("start --no-block gpu").await.ok();
+    insta::assert_snapshot!("explanations", cluster.run("explain web beside gpu").await);
+    insta::assert_snapshot!("an_explanation_as_json", cluster.run("explain gpu -o json").await);
+    insta::assert_snapshot!(cluster.run("explain wbe").await, @r"
+    exit 1
+    ---
+    fleetctl: wbe.service is not known to the cluster
+    help: did you mean web.service?
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scale_has_so_many_instances() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web@.service"]);
+    insta::assert_snapshot!(cluster.run("scale web@ 3 --dry-run").await, @r"
+    exit 5
+    create web@1.service
+    create web@2.service
+    create web@3.service
+    ");
+    insta::assert_snapshot!(cluster.run("scale web@ 3").await.sorted(), @r"
+    exit 0
+    Unit web@1.service launched on m1/10.0.0.1
+    Unit web@2.service launched on m1/10.0.0.1
+    Unit web@3.service launched on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("scale web@ 3").await.sorted(), @r"
+    exit 0
+    ---
+    nothing to do
+    ");
+    cluster.run("start web@blue").await.ok();
+    cluster.run("stop web@2").await.ok();
+    insta::assert_snapshot!(cluster.run("scale web@.service 2").await, @r"
+    exit 0
+    Unit web@2.service launched on m1/10.0.0.1
+    Destroyed web@3.service
+    ---
+    without a number, and left alone: web@blue.service
+    ");
+    insta::assert_snapshot!(cluster.run("scale web@ 1 -o jsonl --dry-run").await, @r#"
+    exit 5
+    {"change":"none","unit":"web@1.service"}
+    {"change":"destroy","unit":"web@2.service"}
+    ---
+    without a number, and left alone: web@blue.service
+    "#);
+    let both = cluster.run("scale web@ 1 -o json").await.ok();
+    assert_eq!(both.stdout.matches("destroy").count(), 1, "{both}");
+    let more = cluster.run("scale web@ 2 -o json").await.ok();
+    let document: serde_json::Value = serde_json::from_str(&more.stdout).unwrap();
+    assert_eq!(document[0]["unit"], "web@2.service");
+    insta::assert_snapshot!(cluster.run("scale web 1").await, @r#"
+    exit 2
+    ---
+    fleetctl: web.service is no template
+    help: the name of a template has nothing after its "@": write web@
+    "#);
+    insta::assert_snapshot!(cluster.run("scale none@ 1").await, @r"
+    exit 1
+    ---
+    fleetctl: none@1.service is not known to the cluster, and there is no file none@1.service
+    help: write that file, or submit its template none@.service
+    ");
+    assert_eq!(cluster.run("scale web@ 20000").await.code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn patterns_and_ranges_name_units_of_every_command() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web@.service", "db.service"]);
+    insta::assert_snapshot!(cluster.run("start web@{1..3} db").await.sorted(), @r"
+    exit 0
+    Unit db.service launched on m1/10.0.0.1
+    Unit web@1.service launched on m1/10.0.0.1
+    Unit web@2.service launched on m1/10.0.0.1
+    Unit web@3.service launched on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("stop web@[12].service").await.sorted(), @r"
+    exit 0
+    Unit web@1.service loaded on m1/10.0.0.1
+    Unit web@2.service loaded on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("unload web@*.service --no-block").await, @r"
+    exit 0
+    Triggered unit web@1.service unload
+    Triggered unit web@2.service unload
+    Triggered unit web@3.service unload
+    ");
+    insta::assert_snapshot!(cluster.run("restart *").await, @r"
+    exit 0
+    Unit db.service restarted on m1/10.0.0.1
+    ");
+    insta::assert_snapshot!(cluster.run("status -n 0 web@{1,9} d*").await, @r"
+    exit 4
+    web@1.service
+          Hash: 6cff462
+       Desired: inactive
+       Current: inactive
+       Machine: none
+
+    db.service
+          Hash: 6cff462
+       Desired: launched
+       Current: launched
+       Machine: m1/10.0.0.1
+        Loaded: loaded
+        Active: active (running)
+      Main PID: 4711
+    ---
+    Unit web@9.service does not exist.
+    ");
+    insta::assert_snapshot!(cluster.run("cat db* -o name").await, @r"
+    exit 0
+    db.service
+    ");
+    insta::assert_snapshot!(cluster.run("restart web@*").await, @r#"
+    exit 1
+    ---
+    fleetctl: nothing is to be done for what matches web@*
+    help: 3 match; "fleetctl list-unit-files" shows their desired states
+    "#);
+    insta::assert_snapshot!("patterns_that_match_nothing", cluster.run("destroy x* web@[").await);
+    insta::assert_snapshot!(cluster.run("destroy *").await.sorted(), @r"
+    exit 0
+    Destroyed db.service
+    Destroyed web@1.service
+    Destroyed web@2.service
+    Destroyed web@3.service
+    ");
+}

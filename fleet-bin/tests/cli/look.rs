@@ -1,0 +1,178 @@
+//! `logs`, `events` and `doctor`: what goes on in a cluster, and what is wrong with it.
+
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, Fleetctl, command};
+use crate::puppet::Role;
+
+const GLOBAL: &str = "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n";
+
+/// The first lines that a run prints which goes on for ever.
+async fn first_lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
+    let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+    let mut fleetctl = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+    let mut read = Vec::new();
+    while read.len() < count {
+        let next = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap();
+        read.push(next.expect("it goes on"));
+    }
+    fleetctl.kill().await.unwrap();
+    read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_of_many_units_and_machines_bear_names() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write_sleepers(&["web.service", "db.service", "idle.service"]);
+    cluster.write("all.service", GLOBAL);
+    cluster.run("start web db all").await.ok();
+    cluster.run("submit idle").await.ok();
+    insta::assert_snapshot!(cluster.run("logs web -n 1").await, @r"
+    exit 0
+    web.service on m1: 1
+    ");
+    insta::assert_snapshot!(cluster.run("logs web db -n 2").await, @r"
+    exit 0
+    web.service: web.service on m1: 1
+    web.service: web.service on m1: 2
+    db.service: db.service on m1: 1
+    db.service: db.service on m1: 2
+    ");
+    insta::assert_snapshot!(cluster.run("logs * -n 1").await, @r"
+    exit 0
+    all.service on m1: all.service on m1: 1
+    all.service on m2: all.service on m2: 1
+    db.service on m1: db.service on m1: 1
+    web.service on m1: web.service on m1: 1
+    ");
+    insta::assert_snapshot!(cluster.run("logs web all --machine m2 -o jsonl -n 1").await, @r#"
+    exit 0
+    {"line":"all.service on m2: 1","machine":"m2","unit":"all.service"}
+    "#);
+    insta::assert_snapshot!(cluster.run("logs --since 10min web").await, @r"
+    exit 0
+    web.service on m1: 1, at most 600s old
+    web.service on m1: 2, at most 600s old
+    web.service on m1: 3, at most 600s old
+    web.service on m1: 4, at most 600s old
+    ");
+    insta::assert_snapshot!(cluster.run("logs idle").await, @r#"
+    exit 1
+    ---
+    idle.service is on no machine
+    fleetctl: none of these units has a journal there
+    help: "fleetctl list-units" shows which unit is on which machine
+    "#);
+    insta::assert_snapshot!(cluster.run("logs wbe db").await, @r"
+    exit 1
+    ---
+    fleetctl: wbe.service is not known to the cluster
+    help: did you mean web.service?
+    ");
+    insta::assert_snapshot!(cluster.run("logs -f web -o json").await, @r"
+    exit 2
+    ---
+    fleetctl: logs that are followed are never one whole document
+    help: use -o jsonl, which prints one document a line
+    ");
+    let mut followed = first_lines(&cluster, "logs -f -n 2 web db", 4).await;
+    followed.sort();
+    assert_eq!(followed[3], "web.service: web.service on m1: 2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_that_cannot_be_had_do_not_hide_the_others() {
+    let cluster = Cluster::start(&["m1", "far"]).await;
+    cluster.write("all.service", GLOBAL);
+    cluster.run("start all").await.ok();
+    let run = cluster.run("logs all -n 1").await;
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (1, "all.service on m1: all.service on m1: 1\n"),
+        "{run}"
+    );
+    assert!(run.stderr.contains("the journal is on machine far"), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_told_one_by_one_and_go_on_where_they_ended() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    let first = cluster.run("events -n 1 -o jsonl").await.ok().stdout;
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(first["event"], "resync");
+    let since = first["id"].as_str().expect("a place to go on from").to_owned();
+    cluster.run("start web db").await.ok();
+    cluster.run("destroy web").await.ok();
+    let line = format!("events --since {since} --unit web -n 1");
+    insta::assert_snapshot!(cluster.run(&line).await, @r"
+    exit 0
+    unit web.service: gone
+    ");
+    let names = cluster.run(&format!("events --since {since} -n 4 -o name")).await.ok().stdout;
+    assert!(names.contains("db.service"), "{names}");
+    let line = format!("events --since {since} --machine m1 --unit db -n 2");
+    insta::assert_snapshot!(cluster.run(&line).await, @r"
+    exit 0
+    unit db.service: to be launched, is launched on m1
+    state db.service on m1: active (running)
+    ");
+    insta::assert_snapshot!(cluster.run("events --since noon").await, @r#"
+    exit 1
+    ---
+    fleetctl: cannot follow the cluster: no event has the id "noon": write one that was told
+    "#);
+    assert_eq!(cluster.run("events -o json").await.code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_tells_what_is_wrong_and_what_to_do() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    let other = "warning: fleetctl has version";
+    let healthy = cluster.run("doctor").await;
+    assert_eq!(healthy.code, 0, "{healthy}");
+    assert!(healthy.stdout.starts_with(other), "{healthy}");
+    cluster.write_sleepers(&["bad.service", "lost.service", "odd.service"]);
+    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.play.cast("lost.service", Role::Unplaceable);
+    cluster.play.cast("odd.service", Role::Unsupported);
+    cluster.run("start --no-block bad lost odd").await.ok();
+    cluster.run("machine cordon m2").await.ok();
+    cluster.wait_until(|it| it.states().count() == 2 && it.reason("lost.service").is_some()).await;
+    let ill = cluster.run("doctor").await;
+    let told = ill.to_string().replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    insta::assert_snapshot!(told, @r#"
+    exit 1
+    warning: fleetctl has version VERSION, and fleetd 1.2.3
+       help: install both from one release: what is newer may be misunderstood
+    problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
+       help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
+    problem: lost.service has no machine: no machine is present
+       help: "fleetctl explain lost.service" tells what every machine says to it
+    problem: odd.service cannot run on m1/10.0.0.1: PrivateNetwork= needs systemd
+       help: change its unit file, then "fleetctl apply FILE"
+    warning: m2/10.0.0.2 is cordoned
+       help: "fleetctl machine uncordon m2" when the work on it is done
+    ---
+    3 problems, 2 warnings
+    "#);
+    let names = cluster.run("doctor -o name").await;
+    assert_eq!((names.code, names.stdout.lines().count()), (1, 5), "{names}");
+}
+
+#[tokio::test]
+async fn doctor_tells_that_nobody_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Fleetctl::run(folder.path(), "unix:///none/f.sock", "doctor").await;
+    insta::assert_snapshot!(run, @r#"
+    exit 1
+    problem: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
+       help: start one ("systemctl start fleet", "fleetd dev"), or say where one is: --endpoint URL
+    ---
+    1 problem, 0 warnings
+    "#);
+}

@@ -1,0 +1,186 @@
+//! `--tunnel`, `ssh` and `fd-forward`, with a program that passes for ssh.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt as _;
+
+use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, Fleetctl, command};
+
+/// Notes how it was called. A socket that it is to forward it makes known under the other name, and
+/// a command it runs here.
+const FAKE: &str = r#"#!/bin/sh
+printf 'ssh %s\n' "$*" >>"${0%/*}/calls"
+forward=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -L) forward=$2; shift 2 ;;
+    --) shift; break ;;
+    *) shift ;;
+    esac
+done
+if [ -n "$forward" ]; then
+    [ -S "${forward#*:}" ] || exit 255
+    ln -s "${forward#*:}" "${forward%%:*}"
+    exec sleep 60
+fi
+echo "on $1:"
+shift
+exec "$@"
+"#;
+
+/// A cluster with a program beside it that passes for ssh.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write("ssh", FAKE);
+    let path = cluster.folder().join("ssh");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    cluster.write_sleepers(&["web.service", "m2.service", "idle.service"]);
+    cluster.write("all.service", "[Service]\nExecStart=/bin/a\n[X-Fleet]\nGlobal=true\n");
+    cluster.run("start web all").await.ok();
+    cluster.run("submit idle m2").await.ok();
+    cluster
+}
+
+async fn run(cluster: &Cluster, line: &str) -> Fleetctl {
+    let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+    command.env("PATH", format!("{}:/usr/bin:/bin", cluster.folder().display()));
+    tokio::time::timeout(DEADLINE, command.output()).await.unwrap().unwrap().into()
+}
+
+/// How ssh was called since the last time that this was asked for.
+fn calls(cluster: &Cluster) -> String {
+    let path = cluster.folder().join("calls");
+    let calls = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let folder = cluster.folder().display().to_string();
+    let known = |word: &str| match word.contains("/fleetctl-") {
+        true => "LOCAL:REMOTE".to_owned(),
+        false => word.replace(&folder, "FOLDER"),
+    };
+    let lines = calls.lines().map(|line| line.split(' ').map(known).collect::<Vec<_>>().join(" "));
+    lines.map(|line| line + "\n").collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_leads_to_the_socket_over_there() {
+    let cluster = cluster().await;
+    let line = "--tunnel core@host:2222 --ssh-username=core list-machines -o name";
+    insta::assert_snapshot!(run(&cluster, line).await, @r"
+    exit 0
+    m1
+    m2
+    ");
+    let called = "ssh -o User=core -o ExitOnForwardFailure=yes -p 2222 -N -T \
+                  -L LOCAL:REMOTE -- core@host\n";
+    assert_eq!(calls(&cluster), called);
+    let nowhere = run(&cluster, "--tunnel host --endpoint unix:///none list-machines").await;
+    insta::assert_snapshot!(nowhere, @r#"
+    exit 1
+    ---
+    fleetctl: there is no way to host: ssh: exit status: 255
+    help: see whether "ssh host" works
+    help: it must be allowed there to forward unix sockets
+    "#);
+    calls(&cluster);
+    // What needs no daemon needs no way to one.
+    run(&cluster, "--tunnel host version").await.ok();
+    assert!(!cluster.folder().join("calls").exists());
+    let refused = run(&cluster, "--tunnel host --endpoint tcp://nothing version --server").await;
+    insta::assert_snapshot!(refused, @r"
+    exit 2
+    ---
+    fleetctl: --endpoint tcp://nothing cannot be had through a tunnel
+    help: write unix:///path or http://host:port, as they are over there
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ssh_runs_a_command_where_a_unit_or_a_machine_is() {
+    let cluster = cluster().await;
+    insta::assert_snapshot!(run(&cluster, "ssh web echo -n --full here").await, @r"
+    exit 0
+    on 10.0.0.1:
+    --full here
+    ");
+    insta::assert_snapshot!(run(&cluster, "ssh -A --ssh-port 23 --machine m2 expr 0").await, @r"
+    exit 1
+    on 10.0.0.2:
+    0
+    ");
+    insta::assert_snapshot!(run(&cluster, "ssh --unit web --tunnel host echo").await, @r"
+    exit 0
+    on 10.0.0.1:
+    ");
+    insta::assert_snapshot!(calls(&cluster), @r"
+    ssh -- 10.0.0.1 echo -n --full here
+    ssh -A -p 23 -- 10.0.0.2 expr 0
+    ssh -o ExitOnForwardFailure=yes -N -T -L LOCAL:REMOTE -- host
+    ssh -J host -- 10.0.0.1 echo
+    ");
+    insta::assert_snapshot!(run(&cluster, "ssh m2").await, @r"
+    exit 1
+    ---
+    fleetctl: m2 is a machine and a unit as well
+    help: say which, with --machine or --unit
+    ");
+    insta::assert_snapshot!(run(&cluster, "ssh").await, @r#"
+    exit 2
+    ---
+    fleetctl: one machine or unit must be named
+    help: "fleetctl list-machines" and "fleetctl list-units" show them
+    "#);
+    insta::assert_snapshot!(run(&cluster, "ssh wbe").await, @r#"
+    exit 1
+    ---
+    fleetctl: no machine that is present is called wbe
+    help: "fleetctl list-machines" shows those that are
+    help: there is no unit of that name either
+    "#);
+    insta::assert_snapshot!(run(&cluster, "ssh --unit all").await, @r#"
+    exit 1
+    ---
+    fleetctl: all.service is on many machines
+    help: choose one with --machine; "fleetctl list-units" shows them
+    "#);
+    insta::assert_snapshot!(run(&cluster, "ssh idle").await, @r#"
+    exit 1
+    ---
+    fleetctl: idle.service is on no machine
+    help: "fleetctl status idle.service" tells why
+    "#);
+    assert!(!cluster.folder().join("calls").exists(), "{}", calls(&cluster));
+    let mut without = command(cluster.folder(), &cluster.endpoint(), "ssh web");
+    let without: Fleetctl = without.env("PATH", "/none").output().await.unwrap().into();
+    insta::assert_snapshot!(without, @r"
+    exit 1
+    ---
+    fleetctl: cannot run ssh: No such file or directory (os error 2)
+    help: install OpenSSH's client
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fd_forward_connects_to_a_socket() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let endpoint = cluster.endpoint();
+    let socket = endpoint.trim_start_matches("unix://");
+    let mut command = command(cluster.folder(), "unix:///none", &format!("fd-forward {socket}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut fleetctl = command.spawn().unwrap();
+    // It ends with the connection, though it could be told more.
+    let mut stdin = fleetctl.stdin.take().unwrap();
+    let asked = "GET /fleet/v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stdin.write_all(asked.as_bytes()).await.unwrap();
+    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    let answer = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success() && answer.ends_with(r#"{"version":"1.2.3"}"#), "{answer}");
+    drop(stdin);
+    insta::assert_snapshot!(cluster.run("fd-forward /none/s").await, @r"
+    exit 1
+    ---
+    fleetctl: cannot connect to /none/s: No such file or directory (os error 2)
+    help: name the unix socket of a fleetd that runs here
+    ");
+}

@@ -1,0 +1,96 @@
+//! The live line on a real terminal: it fits also after a resize, and is gone in the end.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, command};
+use crate::puppet::Role;
+
+/// What takes a line away.
+const ERASE: &str = "\r\x1b[K";
+
+/// A terminal, and all that was written to it.
+struct Terminal {
+    master: OwnedFd,
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    /// With so many columns; the other result is what a program writes to.
+    fn open(columns: u16) -> (Self, File) {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        let written = Arc::default();
+        let terminal = Self { master, written: Arc::clone(&written) };
+        terminal.resize(columns);
+        let mut reader = File::from(terminal.master.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // It fails when nobody has the other end any more.
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                written.lock().unwrap().extend_from_slice(&bytes[..count]);
+            }
+        });
+        (terminal, slave)
+    }
+
+    fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until what was written is so.
+    async fn wait_until(&self, what: &str, reached: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + DEADLINE;
+        while !reached(&self.text()) {
+            assert!(Instant::now() < deadline, "waited in vain until {what}: {:?}", self.text());
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The columns that the last live line takes.
+fn last_width(text: &str) -> usize {
+    text.rsplit(ERASE).next().unwrap_or_default().chars().count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_live_line_follows_the_terminal_and_is_gone_after_ctrl_c() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.play.cast("web.service", Role::Starting);
+    let (terminal, slave) = Terminal::open(60);
+    let mut command = command(cluster.folder(), &cluster.endpoint(), "start web");
+    let fleetctl = command.stderr(slave).spawn().unwrap();
+    // The program has the other end alone, so that its end is the end of the terminal.
+    drop(command);
+    terminal.wait_until("there is a live line", |text| text.contains("waiting for web")).await;
+    assert!((21..60).contains(&last_width(&terminal.text())), "{:?}", terminal.text());
+    terminal.resize(20);
+    terminal.wait_until("the line fits again", |text| last_width(text) == 19).await;
+    terminal.resize(200);
+    terminal.wait_until("there is room again", |text| last_width(text) > 20).await;
+    let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    terminal.wait_until("the last word", |text| text.contains("stays asked for\r\n")).await;
+    let text = terminal.text();
+    let last = text.rsplit(ERASE).next().unwrap();
+    assert!(last.starts_with("fleetctl: interrupted"), "the line is still there: {text:?}");
+}
