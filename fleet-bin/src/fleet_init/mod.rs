@@ -7,9 +7,11 @@
 //! | check them | `check` |
 //! | say what would start (pure) | `waves`, `plan` |
 //! | draw the graph (pure) | `dot` |
+//! | convert units of other inits | `convert` |
 
 mod args;
 mod check;
+mod convert;
 mod dot;
 mod files;
 mod plan;
@@ -58,6 +60,7 @@ fn execute(cli: Cli) -> Result<(), CliError> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Graph(args)) => dot::run(&args),
+        Some(Command::Convert(args)) => convert::run(&args),
     }
 }
 
