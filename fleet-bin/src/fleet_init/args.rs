@@ -32,9 +32,9 @@ pub(crate) enum Command {
     ///
     /// The units of a wave wait for units of the waves before, and for nothing else.
     Plan(PlanArgs),
-    /// Draw the units and their dependencies, for dot of Graphviz.
+    /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
     ///
-    /// For example: fleet-init graph DIR | dot -Tsvg > units.svg
+    /// For example: fleet-init graph DIR -o svg > units.svg
     Graph(GraphArgs),
     /// Turn units of another init into stanzas, and say what is lost.
     ///
@@ -76,6 +76,9 @@ pub(crate) struct GraphArgs {
     /// The target to draw as the goal, instead of that in init.conf.
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
+    /// What the picture is written in.
+    #[arg(short, long, value_name = "FORMAT", default_value = "dot")]
+    pub(crate) output: Drawing,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +92,15 @@ pub(crate) struct ConvertArgs {
     /// How stanzas and losses are printed.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Text,
+}
+
+/// A language for pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Drawing {
+    /// That of Graphviz.
+    Dot,
+    /// What browsers show.
+    Svg,
 }
 
 /// An init that units are converted from.

@@ -6,7 +6,7 @@
 //! | read the files | `files` |
 //! | check them | `check` |
 //! | say what would start (pure) | `waves`, `plan` |
-//! | draw the graph (pure) | `dot` |
+//! | draw the graph (pure) | `dot`, `picture`, `layers` |
 //! | convert units of other inits | `convert` |
 
 mod args;
@@ -14,6 +14,8 @@ mod check;
 mod convert;
 mod dot;
 mod files;
+mod layers;
+mod picture;
 mod plan;
 mod waves;
 

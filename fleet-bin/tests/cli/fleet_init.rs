@@ -238,7 +238,7 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     Commands:
       check    Check files, and say all that is wrong in them
       plan     Say what would start for a goal, in which waves, and for whom
-      graph    Draw the units and their dependencies, for dot of Graphviz
+      graph    Draw the units and their dependencies, as SVG or for dot of Graphviz
       convert  Turn units of another init into stanzas, and say what is lost
       help     Print this message or the help of the given subcommand(s)
 
@@ -390,5 +390,52 @@ fn files_are_there_once_and_pipes_are_none() {
     ---
     fleet-init: pipe.unit is a pipe and no file
     help: name a file, or /dev/stdin
+    ");
+}
+
+#[test]
+fn a_small_system_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let stanza = |name: &str, more: &str| format!("unit: {name}\ntype: virtual\n{more}");
+    let source = stanza("web", "provides: web, http\ndepends-on: db\nwaits-for: dns\npulls: log\n")
+        + &stanza("db", "provides: db\ndepends-ms: disk\ndescription: <Data> & \"more\"\n")
+        + &stanza("dns", "provides: dns\nafter: disk\npulls: web\n")
+        + &stanza("disk", "provides: disk\n")
+        + &stanza("log", "provides: log\nwaits-for: disk\n")
+        + &stanza("alone", "provides: a-very-long-name-of-a-target-that-nobody-needs\n");
+    std::fs::write(folder.path().join("a.unit"), source).unwrap();
+    let told = run(folder.path(), "graph a.unit -o svg --goal web");
+    insta::assert_snapshot!("a_small_system_as_svg", told);
+    assert_eq!(run(folder.path(), "graph a.unit -o svg --goal web"), told);
+}
+
+#[test]
+fn sixty_units_are_drawn_apart_and_thousands_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let stanza = |at: usize| {
+        let text = format!("unit: u{at}\ntype: virtual\nprovides: u{at}\n");
+        let more = [at / 2, at / 3].map(|on| format!("waits-for: u{on}\n"));
+        if at == 0 { text } else { text + &more[0] + if at > 5 { &more[1] } else { "" } }
+    };
+    let write = |count: usize| {
+        let source: String = (0..count).map(stanza).collect();
+        std::fs::write(folder.path().join("a.unit"), source).unwrap();
+    };
+    write(60);
+    let told = run(folder.path(), "graph a.unit -o svg");
+    let boxes = told
+        .lines()
+        .filter_map(|line| line.split_once("<rect class=\"unit\" ")?.1.split_once(" width"));
+    let mut places: Vec<&str> = boxes.map(|(place, _)| place).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 60, "{told}");
+    assert_eq!(told.matches("<path class=\"edge waits-for\"").count(), 5 + 54 * 2 + 1, "{told}");
+    write(5001);
+    insta::assert_snapshot!(run(folder.path(), "graph a.unit -o svg"), @"
+    exit 1
+    ---
+    fleet-init: there are more than 5000 units or dependencies, which no picture shows
+    help: draw some of the files alone, or write -o dot and have another program lay it out
     ");
 }
