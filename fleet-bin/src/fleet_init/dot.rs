@@ -1,4 +1,4 @@
-//! `graph`: the units and their dependencies as a picture, in the language of Graphviz.
+//! `graph`: the units and their dependencies as a picture, as SVG or in the language of Graphviz.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,8 +6,9 @@ use std::io::{self, Write as _};
 
 use fleet_core::graph::{EdgeKind, Graph, Name, Target, Unit};
 
-use super::args::GraphArgs;
+use super::args::{Drawing, GraphArgs};
 use super::files;
+use super::picture::{MOST, picture};
 use super::waves::waves;
 use crate::fleetctl::error::CliError;
 
@@ -15,16 +16,28 @@ use crate::fleetctl::error::CliError;
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.whole(args.goal.as_ref())?;
-    Ok(io::stdout().write_all(draw(graph, goal.as_ref()).as_bytes())?)
+    let starts = goal.as_ref().map(|goal| waves(graph, goal, &BTreeSet::new()));
+    let needed: Option<BTreeSet<&Name>> =
+        starts.as_ref().map(|starts| starts.iter().map(|start| &start.unit.name).collect());
+    let (goal, needed) = (goal.as_ref(), needed.as_ref());
+    let text = match args.output {
+        Drawing::Dot => draw(graph, goal, needed),
+        Drawing::Svg => picture(graph, goal, needed).ok_or_else(too_large)?,
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn too_large() -> CliError {
+    let error = CliError::failed(format!(
+        "there are more than {MOST} units or dependencies, which no picture shows"
+    ));
+    error.help("draw some of the files alone, or write -o dot and have another program lay it out")
 }
 
 /// Each unit as a node, each dependency as an arrow to what is depended on. What the goal does not
 /// need is grey.
-fn draw(graph: &Graph, goal: Option<&Target>) -> String {
-    let starts = goal.map(|goal| waves(graph, goal, &BTreeSet::new()));
-    let needed: Option<BTreeSet<&Name>> =
-        starts.as_ref().map(|starts| starts.iter().map(|start| &start.unit.name).collect());
-    let is_needed = |unit: &Unit| needed.as_ref().is_none_or(|needed| needed.contains(&unit.name));
+fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) -> String {
+    let is_needed = |unit: &Unit| needed.is_none_or(|needed| needed.contains(&unit.name));
     let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
     for unit in graph.units() {
         let is_goal = goal.is_some_and(|goal| unit.provides.contains(goal));

@@ -1,7 +1,9 @@
 //! The files of a system on this computer.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources};
@@ -35,12 +37,10 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
             read_directory(path, &mut files, &mut others)?;
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            files.push(read_file(path, Role::of(name).unwrap_or(Role::Units))?);
+            files.push(file(path, Role::of(name).unwrap_or(Role::Units))?);
         }
     }
-    // A file that is named twice is there once.
-    files.sort_by(|one: &File, other| one.name.cmp(&other.name));
-    files.dedup_by(|one, other| one.name == other.name);
+    let files = once(files, |file| Path::new(&file.name));
     let mut sources = Sources::read(files);
     sources.check_programs(|program| is_executable(Path::new(program)));
     let graph = sources.graph();
@@ -109,7 +109,7 @@ fn read_directory(
         let path = entry.map_err(cannot)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         match name.and_then(Role::of).filter(|_| !path.is_dir()) {
-            Some(role) => files.push(read_file(&path, role)?),
+            Some(role) => files.push(file(&path, role)?),
             None if name.is_some_and(|name| name.starts_with('.')) => {}
             None => others.push(path),
         }
@@ -118,13 +118,42 @@ fn read_directory(
     Ok(())
 }
 
-fn read_file(path: &Path, role: Role) -> Result<File, CliError> {
+fn file(path: &Path, role: Role) -> Result<File, CliError> {
+    Ok(File { name: path.display().to_string(), role, source: read_file(path)? })
+}
+
+/// The bytes of a file, and one more than there may be if there are too many: enough to be refused.
+///
+/// # Errors
+///
+/// It cannot be read, or might never end.
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
-    let file = fs::File::open(path).map_err(cannot)?;
+    // A pipe that a shell made for this command ends. One with a name need not even begin.
+    let is_of_shell = path.starts_with("/dev") || path.starts_with("/proc");
+    if !is_of_shell && fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
+        let error = CliError::failed(format!("{} is a pipe and no file", path.display()));
+        return Err(error.help("name a file, or /dev/stdin"));
+    }
     let mut source = Vec::new();
-    // One byte more than there may be is enough to be refused.
+    let file = fs::File::open(path).map_err(cannot)?;
     file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut source).map_err(cannot)?;
-    Ok(File { name: path.display().to_string(), role, source })
+    Ok(source)
+}
+
+/// Files in the order of their names. One that was named twice, or in two spellings, is there once.
+pub(super) fn once<T>(mut files: Vec<T>, path: impl Fn(&T) -> &Path) -> Vec<T> {
+    files.sort_by(|one, other| path(one).cmp(path(other)));
+    let mut seen = BTreeSet::new();
+    // In a directory, a link to another file of it is a file of its own.
+    let spelt = |path: &Path| {
+        let name = path.file_name().map(ToOwned::to_owned);
+        let folder =
+            path.parent().map(|it| if it.as_os_str().is_empty() { ".".as_ref() } else { it });
+        (folder.and_then(|folder: &Path| fs::canonicalize(folder).ok()), name)
+    };
+    files.retain(|file| seen.insert(spelt(path(file))));
+    files
 }
 
 fn is_executable(path: &Path) -> bool {

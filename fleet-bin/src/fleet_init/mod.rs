@@ -6,12 +6,16 @@
 //! | read the files | `files` |
 //! | check them | `check` |
 //! | say what would start (pure) | `waves`, `plan` |
-//! | draw the graph (pure) | `dot` |
+//! | draw the graph (pure) | `dot`, `picture`, `layers` |
+//! | convert units of other inits | `convert` |
 
 mod args;
 mod check;
+mod convert;
 mod dot;
 mod files;
+mod layers;
+mod picture;
 mod plan;
 mod waves;
 
@@ -58,6 +62,7 @@ fn execute(cli: Cli) -> Result<(), CliError> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Graph(args)) => dot::run(&args),
+        Some(Command::Convert(args)) => convert::run(&args),
     }
 }
 

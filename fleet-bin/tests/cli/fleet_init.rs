@@ -236,15 +236,206 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     Usage: fleet-init [COMMAND]
 
     Commands:
-      check  Check files, and say all that is wrong in them
-      plan   Say what would start for a goal, in which waves, and for whom
-      graph  Draw the units and their dependencies, for dot of Graphviz
-      help   Print this message or the help of the given subcommand(s)
+      check    Check files, and say all that is wrong in them
+      plan     Say what would start for a goal, in which waves, and for whom
+      graph    Draw the units and their dependencies, as SVG or for dot of Graphviz
+      convert  Turn units of another init into stanzas, and say what is lost
+      help     Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')
       -V, --version  Print version
 
     Exit codes: 0 done, 1 could not be done or is wrong, 2 the command line is wrong.
+    ");
+}
+
+/// A folder with units of other inits.
+fn others() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("s/web.service", "[Service]\nExecStart=/bin/sh -c :\nProtectHome=yes\n"),
+        ("s/web.service.d/more.conf", "[Service]\nUser=www\n"),
+        ("s/README", "Read me\n"),
+        ("s/.hidden.service", "[Service]\n"),
+        ("o/web", "#!/sbin/openrc-run\ncommand=/bin/sh\npidfile=/run/web.pid\n"),
+        ("o/functions.sh", "#!/bin/sh\n"),
+        ("y/web", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n### END INIT INFO\n"),
+        ("y/web~", "#!/bin/sh\n"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn units_of_other_inits_become_stanzas() {
+    let folder = others();
+    let told = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
+    insta::assert_snapshot!(told, @"
+    exit 1
+    # from s/web.service
+    unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    exec-start: /bin/sh -c :
+    after-exit: rests
+    reload-timeout: 1min 30s
+    notify-access: none
+    restart: never
+    restart-delay: 100ms
+    restart-max-delay: 100ms
+    restart-factor: 1
+    restart-limit: 5 in 10s
+    ---
+    s/README: passed over: its name or its first line is none of such a unit
+    s/web.service:3:1: loss: Service.ProtectHome is not possible:
+    the native supervisor cannot confine processes in this way
+    help: take the option out or set it to what asks for nothing, or run the unit under systemd
+    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
+    help: write all of it into the unit file, as `systemctl cat` shows it
+    fleet-init: there are 2 losses
+    ");
+    insta::assert_snapshot!(run(folder.path(), "convert --from openrc o"), @"
+    exit 0
+    # from o/web
+    unit: web
+    type: background-pidfile
+    provides: web
+    pidfile: /run/web.pid
+    exec-start: /bin/sh
+    restart: never
+    ---
+    o/functions.sh: passed over: its name or its first line is none of such a unit
+    ");
+}
+
+#[test]
+fn units_of_other_inits_become_json() {
+    let folder = others();
+    let told = run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
+    insta::assert_snapshot!(told, @r#"
+    exit 0
+    {
+      "stanzas": [
+        {
+          "unit": "web",
+          "from": "from y/web",
+          "text": "unit: web
+              type: background-scripted
+              provides: www
+              exec-start: /etc/init.d/web start
+              exec-stop: /etc/init.d/web stop
+              restart: never
+              "
+        }
+      ],
+      "losses": [
+        {
+          "file": "y/web",
+          "line": 1,
+          "column": 1,
+          "weight": "remark",
+          "message": "whether the script can be reloaded, or asked for its state, is not known",
+          "help": "write an exec-reload, if it can be reloaded"
+        }
+      ]
+    }
+    ---
+    y/web~: passed over: its name or its first line is none of such a unit
+    "#);
+    insta::assert_snapshot!(run(folder.path(), "convert --from upstart y"), @"
+    exit 2
+    ---
+    error: invalid value 'upstart' for '--from <INIT>'
+      [possible values: systemd, openrc, sysv]
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn what_is_converted_can_be_checked() {
+    let folder = others();
+    for (from, path, expected) in [
+        ("systemd", "s/web.service", "exit 1\n"),
+        ("openrc", "o/web", "exit 0\n"),
+        ("sysv", "y/web", "exit 0\n"),
+    ] {
+        let told = run(folder.path(), &format!("convert --from {from} {path}"));
+        assert!(told.starts_with(expected), "{told}");
+        let text = told.split("---").next().unwrap().split_once('\n').unwrap().1;
+        std::fs::write(folder.path().join("a.unit"), text).unwrap();
+        let told = run(folder.path(), "check a.unit");
+        assert!(told.starts_with("exit 0\n") && told.ends_with("ok: 1 unit\n"), "{told}");
+    }
+}
+
+#[test]
+fn files_are_there_once_and_pipes_are_none() {
+    let folder = folder();
+    let text = "unit: a\ntype: virtual\nprovides: a\n";
+    std::fs::write(folder.path().join("a.unit"), text).unwrap();
+    for paths in ["a.unit ./a.unit", "home home/ ./home home/home.unit", "a.unit home/../a.unit"] {
+        let told = run(folder.path(), &format!("check {paths}"));
+        assert!(told.starts_with("exit 0\n"), "{told}");
+        assert!(told.ends_with("ok: 1 unit\n") || told.ends_with("ok: 7 units\n"), "{told}");
+    }
+    let made = Command::new("mkfifo").arg(folder.path().join("pipe.unit")).status().unwrap();
+    assert!(made.success());
+    insta::assert_snapshot!(run(folder.path(), "check pipe.unit"), @"
+    exit 1
+    ---
+    fleet-init: pipe.unit is a pipe and no file
+    help: name a file, or /dev/stdin
+    ");
+}
+
+#[test]
+fn a_small_system_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let stanza = |name: &str, more: &str| format!("unit: {name}\ntype: virtual\n{more}");
+    let source = stanza("web", "provides: web, http\ndepends-on: db\nwaits-for: dns\npulls: log\n")
+        + &stanza("db", "provides: db\ndepends-ms: disk\ndescription: <Data> & \"more\"\n")
+        + &stanza("dns", "provides: dns\nafter: disk\npulls: web\n")
+        + &stanza("disk", "provides: disk\n")
+        + &stanza("log", "provides: log\nwaits-for: disk\n")
+        + &stanza("alone", "provides: a-very-long-name-of-a-target-that-nobody-needs\n");
+    std::fs::write(folder.path().join("a.unit"), source).unwrap();
+    let told = run(folder.path(), "graph a.unit -o svg --goal web");
+    insta::assert_snapshot!("a_small_system_as_svg", told);
+    assert_eq!(run(folder.path(), "graph a.unit -o svg --goal web"), told);
+}
+
+#[test]
+fn sixty_units_are_drawn_apart_and_thousands_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let stanza = |at: usize| {
+        let text = format!("unit: u{at}\ntype: virtual\nprovides: u{at}\n");
+        let more = [at / 2, at / 3].map(|on| format!("waits-for: u{on}\n"));
+        if at == 0 { text } else { text + &more[0] + if at > 5 { &more[1] } else { "" } }
+    };
+    let write = |count: usize| {
+        let source: String = (0..count).map(stanza).collect();
+        std::fs::write(folder.path().join("a.unit"), source).unwrap();
+    };
+    write(60);
+    let told = run(folder.path(), "graph a.unit -o svg");
+    let boxes = told
+        .lines()
+        .filter_map(|line| line.split_once("<rect class=\"unit\" ")?.1.split_once(" width"));
+    let mut places: Vec<&str> = boxes.map(|(place, _)| place).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 60, "{told}");
+    assert_eq!(told.matches("<path class=\"edge waits-for\"").count(), 5 + 54 * 2 + 1, "{told}");
+    write(5001);
+    insta::assert_snapshot!(run(folder.path(), "graph a.unit -o svg"), @"
+    exit 1
+    ---
+    fleet-init: there are more than 5000 units or dependencies, which no picture shows
+    help: draw some of the files alone, or write -o dot and have another program lay it out
     ");
 }

@@ -40,11 +40,10 @@ pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<Unit>]) -> Circle
             break;
         }
     }
-    let mut steps = best.unwrap_or_default();
-    // Nodes are numbered in the order of their names.
-    let smallest = (0..steps.len()).min_by_key(|&at| steps[at].0).unwrap_or_default();
-    steps.rotate_left(smallest);
-    let named = steps.into_iter().map(|(node, kind)| (units[node as usize].name.clone(), kind));
+    // It begins with its smallest name: nodes are numbered in the order of their names, and no later
+    // one found a shorter way through this circle.
+    let steps = best.unwrap_or_default().into_iter();
+    let named = steps.map(|(node, kind)| (units[node as usize].name.clone(), kind));
     Circle { steps: named.collect() }
 }
 

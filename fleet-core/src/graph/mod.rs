@@ -9,6 +9,7 @@ mod build;
 mod circle;
 mod command;
 mod condition;
+pub mod convert;
 mod edge;
 mod event;
 mod flaw;

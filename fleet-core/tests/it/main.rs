@@ -1,6 +1,7 @@
 //! Tests of the crate as its users see it.
 
 mod convergence;
+mod convert;
 mod cycles;
 mod documents;
 mod expression_laws;

@@ -81,4 +81,7 @@ fn each_policy_follows_the_ends_that_it_names() {
     assert_eq!(followed(&never), "status");
     let always = Restart { when: RestartWhen::Always, prevent: one(), ..Restart::default() };
     assert_eq!(followed(&always), "well signal late watchdog pidfile");
+    // What is named in both is prevented.
+    let both = Restart { prevent: one(), force: one(), ..Restart::default() };
+    assert_eq!(followed(&both), "signal late watchdog pidfile");
 }

@@ -41,6 +41,12 @@ fn turn(letter: char) -> char {
     }
 }
 
+/// Whether a unit of an earlier graph has not gone yet.
+fn something_is_left(world: &World) -> bool {
+    let graph = world.system.graph();
+    world.system.observation().units.keys().any(|name| graph.unit(name).is_none())
+}
+
 proptest! {
     #![proptest_config(cases(10))]
 
@@ -76,9 +82,12 @@ proptest! {
         mut before in moves(10),
         after in moves(8),
     ) {
-        // What is left of an earlier graph keeps its order by what runs at the moment of reading.
-        before.retain(|it| !matches!(it, Move::Reload(_)));
         let mut first = World::after(&units, &before);
+        if something_is_left(&first) {
+            // It keeps its order by what ran at the moment of reading, which nobody knows any more.
+            before.retain(|it| !matches!(it, Move::Reload(_)));
+            first = World::after(&units, &before);
+        }
         let mut second = first.clone();
         second.restore();
         prop_assert_eq!(first.system.due(), second.system.due());

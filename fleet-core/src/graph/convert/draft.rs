@@ -1,0 +1,82 @@
+//! A unit on its way from a file of another init to a stanza.
+
+use super::loss::Report;
+use crate::graph::text::{print, read_stanzas};
+use crate::graph::{EdgeKind, Name, Restart, Target, TimeOuts, Unit};
+
+/// A unit, and what its file says of others.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// The file, by its index.
+    pub(super) file: usize,
+    /// Where it comes from, for a comment.
+    pub(super) from: String,
+    /// The unit.
+    pub(super) unit: Unit,
+    /// What it says of others, which is no edge yet.
+    pub(super) wishes: Vec<Wish>,
+}
+
+/// What a unit says of a target.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    /// The edge that it makes.
+    pub(super) kind: EdgeKind,
+    /// The target.
+    pub(super) target: Target,
+    /// Whether the edge leads the other way: this unit comes before.
+    pub(super) before: bool,
+    /// The line that says so.
+    pub(super) line: usize,
+}
+
+impl Draft {
+    /// The draft of a file's unit.
+    pub(super) fn new(file: usize, report: &Report<'_>, unit: Unit) -> Self {
+        let from = format!("from {}", report.path(file));
+        Self { file, from, unit, wishes: Vec::new() }
+    }
+}
+
+/// The name of the unit that a file describes; nothing if it can have none, which is told.
+pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
+    let path = report.path(file);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match Name::new(name) {
+        Ok(name) => Some(name),
+        Err(problem) => {
+            let why = format!("`{name}` is no name for a unit: {problem}");
+            report.left_out(file, 1, why, "give the file a name of letters, digits and `_-.@:`");
+            None
+        }
+    }
+}
+
+/// The unit as its stanza has it; nothing if no stanza can have it. What is lost is told, at the
+/// line where `place` knows a key to come from.
+pub(super) fn as_stanza(
+    unit: &Unit,
+    file: usize,
+    report: &mut Report<'_>,
+    place: impl Fn(&str) -> Option<(usize, usize)>,
+) -> Option<Unit> {
+    let mut unit = unit.clone();
+    if unit.is_virtual() {
+        // What never ends is never started again.
+        unit.restart = Restart::default();
+    }
+    let printed = print(&unit, &TimeOuts::default());
+    for loss in &printed.losses {
+        let (line, column) = place(loss.key).unwrap_or((1, 1));
+        let message = format!("`{}: {}` cannot be said: {}", loss.key, loss.value, loss.why);
+        let help = format!("write another value for {} into the stanza", loss.key);
+        report.loss((file, line, column), message, help);
+    }
+    let mut read = read_stanzas(printed.text.as_bytes(), &TimeOuts::default());
+    let unit = read.stanzas.pop().and_then(|stanza| stanza.unit);
+    if unit.is_none() {
+        let why = read.diagnostics.first().map_or("it has no stanza", |it| it.message.as_str());
+        report.left_out(file, 1, why, "write its stanza by hand");
+    }
+    unit
+}

@@ -1,0 +1,128 @@
+//! What is lost when units of another init become stanzas.
+
+use std::fmt;
+
+use super::Source;
+
+/// Something that files of another init say and stanzas do not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// The file.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column, counted from 1.
+    pub column: usize,
+    /// How much it weighs.
+    pub weight: Weight,
+    /// What is lost.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+/// How much a loss weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// What the stanzas make is not the same.
+    Loss,
+    /// It is the same as far as these files are concerned; a person may want to know.
+    Remark,
+}
+
+impl Weight {
+    /// `loss` or `remark`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Remark => "remark",
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    /// `FILE:LINE:COLUMN: loss: …`, and `help: …` in a second line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message, help, .. } = self;
+        write!(f, "{file}:{line}:{column}: {}: {message}\nhelp: {help}", self.weight.as_str())
+    }
+}
+
+/// Where a loss is: the index of the file, the line, the column.
+pub(super) type Place = (usize, usize, usize);
+
+/// All losses of a conversion.
+pub(super) struct Report<'a> {
+    sources: &'a [Source],
+    losses: Vec<(Place, Loss)>,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(sources: &'a [Source]) -> Self {
+        Self { sources, losses: Vec::new() }
+    }
+
+    /// The path of a file.
+    pub(super) fn path(&self, file: usize) -> &'a str {
+        self.sources.get(file).map_or("", |source| source.path.as_str())
+    }
+
+    /// Something is not the same.
+    pub(super) fn loss(
+        &mut self,
+        place: impl Into<At>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(place.into(), Weight::Loss, message.into(), help.into());
+    }
+
+    /// Something is to be known.
+    pub(super) fn remark(
+        &mut self,
+        place: impl Into<At>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(place.into(), Weight::Remark, message.into(), help.into());
+    }
+
+    /// A whole file becomes no stanza.
+    pub(super) fn left_out(
+        &mut self,
+        file: usize,
+        line: usize,
+        why: impl fmt::Display,
+        help: impl Into<String>,
+    ) {
+        self.loss((file, line), format!("the unit is left out: {why}"), help);
+    }
+
+    fn add(&mut self, At(place): At, weight: Weight, message: String, help: String) {
+        let (file, line, column) = place;
+        let file = self.path(file).to_owned();
+        self.losses.push((place, Loss { file, line, column, weight, message, help }));
+    }
+
+    /// In the order of the files and their lines.
+    pub(super) fn into_losses(mut self) -> Vec<Loss> {
+        self.losses.sort_by_key(|(place, loss)| (*place, loss.weight));
+        self.losses.into_iter().map(|(_, loss)| loss).collect()
+    }
+}
+
+/// A place, whose column is 1 where it is not given.
+pub(super) struct At(Place);
+
+impl From<(usize, usize)> for At {
+    fn from((file, line): (usize, usize)) -> Self {
+        Self((file, line, 1))
+    }
+}
+
+impl From<Place> for At {
+    fn from(place: Place) -> Self {
+        Self(place)
+    }
+}

@@ -1,0 +1,223 @@
+//! A service script as far as it can be known without running it.
+
+use std::collections::BTreeMap;
+
+use super::words::{Piece, Token, plain, tokens};
+
+/// What a script says.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    /// Its variables, each with the line of its last assignment.
+    pub(super) variables: BTreeMap<String, (usize, Value)>,
+    /// Those among them that its processes see.
+    pub(super) exported: Vec<String>,
+    /// Its functions, with their lines.
+    pub(super) functions: BTreeMap<String, usize>,
+    /// The commands of `depend`.
+    pub(super) depend: Vec<Command>,
+    /// Lines outside of functions that do something else than to set variables.
+    pub(super) others: Vec<usize>,
+    /// Defaults that a file in conf.d may replace, by the names of the variables.
+    pub(super) defaults: BTreeMap<String, usize>,
+}
+
+/// A command, with its line.
+#[derive(Debug, Clone)]
+pub(super) struct Command {
+    pub(super) line: usize,
+    pub(super) words: Vec<Vec<Piece>>,
+    /// Whether its words are all that there is to it.
+    pub(super) simple: bool,
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    /// This text, in which `${NAME}` stands for a variable that is set elsewhere.
+    Text(String),
+    /// What only a shell can know.
+    Unknown,
+}
+
+impl Script {
+    /// Reads a script of the service of this name.
+    pub(super) fn read(text: &str, name: &str) -> Self {
+        let mut script = Self::default();
+        for own in ["RC_SVCNAME", "SVCNAME"] {
+            let value = (1, Value::Text(name.to_owned()));
+            script.variables.insert(own.to_owned(), value);
+        }
+        let mut inside: Option<(String, usize)> = None;
+        for command in commands(text) {
+            match &mut inside {
+                None => inside = script.outside(&command),
+                Some((function, depth)) => {
+                    let first = command.words.first().and_then(|word| plain(word));
+                    *depth += usize::from(first.as_deref() == Some("{"));
+                    if first.as_deref() == Some("}") {
+                        *depth -= 1;
+                        if *depth == 0 {
+                            inside = None;
+                        }
+                    } else if function == "depend" && first.as_deref() != Some("{") {
+                        script.depend.push(command);
+                    }
+                }
+            }
+        }
+        script
+    }
+
+    /// Takes a command that stands in no function; says if one begins.
+    fn outside(&mut self, command: &Command) -> Option<(String, usize)> {
+        let texts: Vec<Option<String>> = command.words.iter().map(|word| plain(word)).collect();
+        let first = texts.first()?.as_deref();
+        if let Some(name) = first.and_then(|word| function(word, &texts)) {
+            self.functions.insert(name.clone(), command.line);
+            let opens = texts.iter().any(|it| it.as_deref().is_some_and(|it| it.ends_with('{')));
+            return Some((name, usize::from(opens)));
+        }
+        let (export, words) = match first {
+            Some("export") => (true, &command.words[1..]),
+            Some(":") => {
+                let mut known = |word| self.evaluate(word, command.line) != Value::Unknown;
+                if !command.words[1..].iter().all(|word| known(word)) {
+                    self.others.push(command.line);
+                }
+                return None;
+            }
+            _ => (false, &command.words[..]),
+        };
+        let sets = words.iter().all(|word| Self::assigns(word, export));
+        if !command.simple || !sets {
+            self.others.push(command.line);
+            return None;
+        }
+        for word in words {
+            self.assign(word, command.line, export);
+        }
+        None
+    }
+
+    fn assigns(word: &[Piece], export: bool) -> bool {
+        let Some(Piece::Text(text)) = word.first() else { return false };
+        let (name, has_value) = match text.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (text.as_str(), false),
+        };
+        let is_name = !name.is_empty()
+            && !name.starts_with(|it: char| it.is_ascii_digit())
+            && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+        is_name && (has_value || export && word.len() == 1)
+    }
+
+    fn assign(&mut self, word: &[Piece], line: usize, export: bool) {
+        let Some(Piece::Text(text)) = word.first() else { return };
+        let Some((name, rest)) = text.split_once('=') else {
+            return self.exported.push(text.clone());
+        };
+        let mut value = vec![Piece::Text(rest.to_owned())];
+        value.extend(word[1..].iter().cloned());
+        let value = self.evaluate(&value, line);
+        self.variables.insert(name.to_owned(), (line, value));
+        if export {
+            self.exported.push(name.to_owned());
+        }
+    }
+
+    /// The text of a word, once variables are put in.
+    pub(super) fn evaluate(&mut self, word: &[Piece], line: usize) -> Value {
+        let mut text = String::new();
+        for piece in word {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Unknown => return Value::Unknown,
+                Piece::Variable { name, default, sets, .. } => {
+                    let value = match (self.variables.get(name), default) {
+                        (Some((_, Value::Text(value))), Some(default)) if value.is_empty() => {
+                            self.default_of(default, line)
+                        }
+                        (Some((_, value)), _) => value.clone(),
+                        (None, Some(default)) => {
+                            self.defaults.insert(name.clone(), line);
+                            let value = self.default_of(default, line);
+                            if *sets {
+                                self.variables.insert(name.clone(), (line, value.clone()));
+                            }
+                            value
+                        }
+                        (None, None) => Value::Text(format!("${{{name}}}")),
+                    };
+                    match value {
+                        Value::Text(value) => text.push_str(&value),
+                        Value::Unknown => return Value::Unknown,
+                    }
+                }
+            }
+        }
+        Value::Text(text)
+    }
+
+    fn default_of(&mut self, text: &str, line: usize) -> Value {
+        match tokens(&format!("\"{text}\"")).as_slice() {
+            [(_, Token::Word(word))] => self.evaluate(&word.clone(), line),
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The value of a variable, with its line.
+    pub(super) fn value(&self, name: &str) -> Option<(usize, &Value)> {
+        self.variables.get(name).map(|(line, value)| (*line, value))
+    }
+}
+
+/// The name of the function that begins with these words.
+fn function(first: &str, texts: &[Option<String>]) -> Option<String> {
+    let second = texts.get(1).and_then(|it| it.as_deref());
+    let name = match first.split_once("()") {
+        Some((name, "" | "{")) => name,
+        None if second.is_some_and(|it| it == "()" || it == "(){") => first,
+        _ => return None,
+    };
+    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    (!name.is_empty() && name.chars().all(is_name)).then(|| name.to_owned())
+}
+
+/// All commands of a text. A function's `{` may stand in the line of its name, or below.
+fn commands(text: &str) -> Vec<Command> {
+    let mut commands: Vec<Command> = Vec::new();
+    let mut open: Option<Command> = None;
+    let mut joined = false;
+    for (line, token) in tokens(text) {
+        match token {
+            Token::Word(word) => {
+                let new = || Command { line, words: Vec::new(), simple: !joined };
+                let command = open.get_or_insert_with(new);
+                // `f() { a; }` in one line: what follows the brace is a command of its own.
+                let begins = command.words.last().and_then(|it| plain(it));
+                if begins.is_some_and(|it| it == "{" || it.ends_with("(){")) {
+                    commands.extend(open.replace(Command {
+                        line,
+                        words: vec![word],
+                        simple: true,
+                    }));
+                } else {
+                    command.words.push(word);
+                }
+            }
+            Token::End => {
+                commands.extend(open.take());
+                joined = false;
+            }
+            Token::Operator => {
+                if let Some(command) = &mut open {
+                    command.simple = false;
+                }
+                commands.extend(open.take());
+                joined = true;
+            }
+        }
+    }
+    commands.extend(open);
+    commands
+}

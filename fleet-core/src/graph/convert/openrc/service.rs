@@ -1,0 +1,367 @@
+//! What a service script runs.
+
+use std::time::Duration;
+
+use super::script::{Script, Value};
+use super::words::{Piece, Token, tokens};
+use crate::graph::convert::loss::Report;
+use crate::graph::{
+    Command, Condition, Directory, EnvironmentFile, Growth, Kind, Limit, Name, Output, Place,
+    Readiness, Restart, RestartWhen, Signal, Target, Test, Unit,
+};
+
+/// Functions that change how a service is started or stopped.
+const STEPS: [&str; 6] = ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
+
+/// Variables that OpenRC goes by and nothing here does. What is confined by them is not any more.
+const UNKNOWN: [&str; 24] = [
+    "capabilities",
+    "chroot",
+    "command_progress",
+    "error_logger",
+    "extra_commands",
+    "extra_started_commands",
+    "extra_stopped_commands",
+    "healthcheck_delay",
+    "healthcheck_timer",
+    "in_background_fake",
+    "input_file",
+    "merge_stderr",
+    "no_new_privs",
+    "notify",
+    "oom_score_adj",
+    "output_logger",
+    "procname",
+    "ready",
+    "secbits",
+    "ssd_ionice",
+    "ssd_nice",
+    "start_inactive",
+    "start_stop_daemon_args",
+    "supervise_daemon_args",
+];
+
+/// Why what a script runs cannot be known: the line, and what is there.
+type Why = (usize, String);
+
+/// The unit of a script: what its variables say, or else a call of the script.
+pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Report<'_>) -> Unit {
+    let provides = [Target::from(&name)];
+    let mut unit = Unit::new_virtual(name, provides);
+    if let Some((_, Value::Text(text))) = script.value("description") {
+        unit.description = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
+    unit.restart = Restart::never();
+    let mut own = Own { script, file, report, unit };
+    let native = own.refusal().map_or_else(|| own.native(), Err);
+    match native {
+        Ok(unit) => {
+            own.not_known();
+            unit
+        }
+        Err((line, why)) => own.called(line, &why),
+    }
+}
+
+struct Own<'r, 'a> {
+    script: &'r mut Script,
+    file: usize,
+    report: &'r mut Report<'a>,
+    unit: Unit,
+}
+
+impl Own<'_, '_> {
+    /// What speaks against knowing what the script runs.
+    fn refusal(&self) -> Option<Why> {
+        if let Some(line) = self.script.others.first() {
+            let why = "a line outside of functions does more than to set variables";
+            return Some((*line, why.to_owned()));
+        }
+        let step = STEPS.iter().find_map(|step| self.script.functions.get(*step).zip(Some(step)));
+        step.map(|(line, step)| (*line, format!("`{step}` is a function")))
+    }
+
+    /// The unit that calls the script.
+    fn called(&mut self, line: usize, why: &str) -> Unit {
+        let path = script_path(self.report.path(self.file));
+        let message = format!("{why}, which only OpenRC can run: the unit calls {path}");
+        let help = "keep OpenRC installed; or write what it runs into the stanza, as \
+                    exec-start-pre, exec-start and exec-stop";
+        self.report.loss((self.file, line), message, help);
+        let call = |what: &str| {
+            let arguments = ["--nodeps", what].map(str::to_owned);
+            vec![Command::new(path.clone(), arguments)]
+        };
+        let mut unit = self.unit.clone();
+        unit.kind = Kind::BackgroundScripted;
+        unit.run.start = call("start");
+        unit.run.stop = call("stop");
+        if self.script.functions.contains_key("reload") {
+            unit.run.reload = call("reload");
+        }
+        unit
+    }
+
+    fn native(&mut self) -> Result<Unit, Why> {
+        let Some((line, command)) = self.words("command")? else {
+            let message = "there is no `command`, so the unit is virtual";
+            let help = "give the stanza another type and an exec-start, if it is to run something";
+            self.report.remark((self.file, 1), message, help);
+            return Ok(self.unit.clone());
+        };
+        let supervised = match self.text("supervisor")? {
+            None => false,
+            Some((_, name)) if name == "supervise-daemon" => true,
+            Some((line, name)) => return Err((line, format!("its supervisor is `{name}`"))),
+        };
+        let background = self.flag("command_background")?;
+        let pidfile = self.text("pidfile")?;
+        let more = if supervised { "command_args_foreground" } else { "command_args_background" };
+        let mut arguments = command.into_iter();
+        let program = arguments.next().unwrap_or_default();
+        let mut arguments: Vec<String> = arguments.collect();
+        for name in ["command_args", more] {
+            arguments.extend(self.words(name)?.map(|(_, words)| words).unwrap_or_default());
+        }
+        if program.contains('$') {
+            return Err((line, "`command` has a variable that is set elsewhere".to_owned()));
+        }
+        self.unit.kind = match pidfile {
+            _ if supervised => Kind::ForegroundSupervised(Readiness::Executed),
+            Some((line, path)) if background => {
+                let message = format!("nobody writes the process id to {path} any more");
+                let help = "see `fleet-init status` for it";
+                self.report.remark((self.file, line), message, help);
+                Kind::ForegroundSupervised(Readiness::Executed)
+            }
+            Some((_, path)) => Kind::BackgroundPidfile { path },
+            None => {
+                let why = "without `pidfile` and `supervisor` nobody can tell which process it is";
+                return Err((line, why.to_owned()));
+            }
+        };
+        self.unit.run.start = vec![Command::new(program, arguments)];
+        self.surroundings()?;
+        self.ends(supervised)?;
+        self.required()?;
+        Ok(self.unit.clone())
+    }
+
+    fn surroundings(&mut self) -> Result<(), Why> {
+        let user = self.text("command_user")?;
+        let directory = self.text("directory")?;
+        let (output, error) = (self.text("output_log")?, self.text("error_log")?);
+        let umask = self.text("umask")?;
+        let exported = std::mem::take(&mut self.script.exported);
+        let around = &mut self.unit.run.surroundings;
+        if let Some((_, user)) = user {
+            let (user, group) = user.split_once(':').unwrap_or((user.as_str(), ""));
+            around.user = Some(user.to_owned()).filter(|it| !it.is_empty());
+            around.group = Some(group.to_owned()).filter(|it| !it.is_empty());
+        }
+        if let Some((_, path)) = directory {
+            around.directory = Directory { place: Place::At(path), optional: false };
+        }
+        around.output = output.map(|(_, path)| Output::Append(path)).unwrap_or_default();
+        around.error = error.map(|(_, path)| Output::Append(path));
+        if let Some((line, text)) = umask {
+            let umask = u32::from_str_radix(&text, 8).map_err(|_| not_read(line, "umask"))?;
+            around.umask = Some(umask);
+        }
+        for name in exported {
+            match self.script.value(&name) {
+                Some((_, Value::Text(text))) if !text.contains("${") => {
+                    self.unit.run.surroundings.environment.push((name, text.clone()));
+                }
+                Some((line, _)) => return Err(not_read(line, &name)),
+                None => self.unit.run.surroundings.pass_environment.push(name),
+            }
+        }
+        Ok(())
+    }
+
+    /// How it is stopped, and started again.
+    fn ends(&mut self, supervised: bool) -> Result<(), Why> {
+        if let Some((line, text)) = self.text("stopsig")? {
+            let signal = Signal::parse(&text).ok_or_else(|| not_read(line, "stopsig"))?;
+            self.unit.run.kill.signal = signal;
+        }
+        if let Some((line, text)) = self.text("retry")? {
+            let (signal, seconds) = retry(&text).ok_or_else(|| not_read(line, "retry"))?;
+            self.unit.run.kill.signal = signal.unwrap_or(self.unit.run.kill.signal);
+            self.unit.time_outs.stop = Some(Duration::from_secs(seconds));
+        }
+        if !supervised {
+            return Ok(());
+        }
+        self.unit.restart = Restart { when: RestartWhen::Always, ..Restart::default() };
+        let delay = self.number("respawn_delay")?;
+        let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
+        let restart = &mut self.unit.restart;
+        if let Some(delay) = delay {
+            let delay = Duration::from_secs(delay);
+            (restart.delay, restart.max_delay, restart.growth) = (delay, delay, Growth::Factor(1));
+        }
+        match (most, period) {
+            (Some(most), Some(period)) if most > 0 => {
+                let burst = u32::try_from(most).unwrap_or(u32::MAX);
+                restart.limit = Limit::Starts { burst, interval: Duration::from_secs(period) };
+            }
+            (Some(0), _) => {}
+            _ => {
+                let message = "how often supervise-daemon would start it again is its own matter";
+                let help = "write restart-delay and restart-limit into the stanza";
+                self.report.remark((self.file, 1), message, help);
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to be there before it starts.
+    fn required(&mut self) -> Result<(), Why> {
+        type Make = fn(String) -> Test;
+        let tests: [(&str, Make); 2] =
+            [("required_dirs", Test::PathIsDirectory), ("required_files", Test::PathExists)];
+        for (name, test) in tests {
+            for path in self.words(name)?.map(|(_, words)| words).unwrap_or_default() {
+                let test = test(path);
+                let condition = Condition { test, negated: false, any: false, assert: true };
+                self.unit.run.conditions.push(condition);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what else is said that OpenRC would go by.
+    fn not_known(&mut self) {
+        let variables = self.script.variables.iter();
+        let known = variables
+            .filter(|(name, _)| UNKNOWN.contains(&name.as_str()) || name.starts_with("rc_"));
+        for (name, (line, _)) in known {
+            let message = format!("`{name}` is not honoured");
+            let help = "write what does the same into the stanza, if there is something";
+            self.report.loss((self.file, *line), message, help);
+        }
+        for (name, line) in &self.script.functions {
+            if name != "depend" {
+                let message = format!("the function `{name}` cannot be called any more");
+                let help = "make it a script of its own; what is to be done for a reload is an \
+                            exec-reload";
+                self.report.loss((self.file, *line), message, help);
+            }
+        }
+        for (name, line) in &self.script.defaults {
+            let message = format!("`{name}` has its default, whatever is in conf.d");
+            let help = "if it is set there, write that value into the stanza";
+            self.report.loss((self.file, *line), message, help);
+        }
+    }
+
+    /// A variable as one text without others in it.
+    fn text(&self, name: &str) -> Result<Option<(usize, String)>, Why> {
+        match self.script.value(name) {
+            None => Ok(None),
+            Some((_, Value::Text(text))) if text.is_empty() => Ok(None),
+            Some((line, Value::Text(text))) if !text.contains('$') => {
+                Ok(Some((line, text.clone())))
+            }
+            Some((line, _)) => Err(not_read(line, name)),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, Why> {
+        let Some((line, text)) = self.text(name)? else { return Ok(false) };
+        match text.to_ascii_lowercase().as_str() {
+            "yes" | "true" | "on" | "1" => Ok(true),
+            "no" | "false" | "off" | "0" => Ok(false),
+            _ => Err(not_read(line, name)),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Why> {
+        let Some((line, text)) = self.text(name)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| not_read(line, name))
+    }
+
+    /// A variable as words, which a shell reads once more.
+    fn words(&mut self, name: &str) -> Result<Option<(usize, Vec<String>)>, Why> {
+        let Some((line, value)) = self.script.value(name) else { return Ok(None) };
+        let Value::Text(text) = value else { return Err(not_read(line, name)) };
+        let mut words = Vec::new();
+        for (_, token) in tokens(text) {
+            match token {
+                Token::Word(word) => words.push(word),
+                // A value goes over several lines.
+                Token::End if !text.contains(';') => {}
+                _ => return Err(not_read(line, name)),
+            }
+        }
+        let words: Option<Vec<String>> =
+            words.iter().map(|word| self.argument(word, line)).collect();
+        match words {
+            Some(words) if words.is_empty() => Ok(None),
+            Some(words) => Ok(Some((line, words))),
+            None => Err(not_read(line, name)),
+        }
+    }
+
+    /// A word as commands of stanzas have it: its variables are those that conf.d may set.
+    fn argument(&mut self, word: &[Piece], line: usize) -> Option<String> {
+        let mut text = String::new();
+        for piece in word {
+            match piece {
+                Piece::Text(piece) => text.push_str(&piece.replace('$', "$$")),
+                Piece::Variable { name, default: None, quoted, .. } => {
+                    let whole = word.len() == 1 && !quoted;
+                    let spelt = if whole { format!("${name}") } else { format!("${{{name}}}") };
+                    text.push_str(&spelt);
+                    self.take_from_conf_d(name, line);
+                }
+                _ => return None,
+            }
+        }
+        Some(text)
+    }
+
+    fn take_from_conf_d(&mut self, name: &str, line: usize) {
+        let path = format!("/etc/conf.d/{}", self.unit.name);
+        let message = format!("`{name}` comes from {path}, which no shell reads any more");
+        let help = "write its assignments without variables and commands in them";
+        self.report.loss((self.file, line), message, help);
+        let file = EnvironmentFile { path, optional: true };
+        let files = &mut self.unit.run.surroundings.environment_files;
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+}
+
+fn not_read(line: usize, name: &str) -> Why {
+    (line, format!("`{name}` has a value that cannot be told from the script"))
+}
+
+/// The signal and the seconds of `TERM/30/KILL/5`, whose end is what is done here anyway, or of a
+/// number by itself.
+fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
+    if let Ok(seconds) = text.parse() {
+        return Some((Some(Signal::TERM), seconds));
+    }
+    let parts: Vec<&str> = text.split('/').collect();
+    let (first, seconds) = match parts.as_slice() {
+        [first, seconds] => (first, seconds),
+        [first, seconds, last] | [first, seconds, last, _] => {
+            (Signal::parse(last)? == Signal::KILL).then_some((first, seconds))?
+        }
+        _ => return None,
+    };
+    Some((Some(Signal::parse(first)?), seconds.parse().ok()?))
+}
+
+/// Where the script is on a machine that runs it.
+pub(in crate::graph::convert) fn script_path(path: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if path.starts_with('/') && folder.ends_with("/init.d") {
+        return path.to_owned();
+    }
+    format!("/etc/init.d/{name}")
+}

@@ -1,0 +1,298 @@
+//! Words of a shell, as far as they can be known without running it.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// A piece of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// These characters.
+    Text(String),
+    /// The value of a variable.
+    Variable {
+        /// Its name.
+        name: String,
+        /// What stands for it where it has none, as in `${NAME:-text}`.
+        default: Option<String>,
+        /// Whether it has the default from there on (`${NAME:=text}`).
+        sets: bool,
+        /// Whether it is in quotes, so that its value is not parted into words.
+        quoted: bool,
+    },
+    /// What only a shell can know: `$(…)`, `${NAME%…}` and the like.
+    Unknown,
+}
+
+/// A word, or a piece of a command's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    /// A word; an empty one was quoted.
+    Word(Vec<Piece>),
+    /// A new line or a semicolon: the end of a command.
+    End,
+    /// `&&`, `|`, a redirection and the like: the command is more than its words.
+    Operator,
+}
+
+/// The tokens of a text, each with its line.
+pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
+    let mut lexer = Lexer { chars: text.chars().peekable(), line: 1 };
+    let mut tokens = Vec::new();
+    while let Some(token) = lexer.next_token() {
+        tokens.push(token);
+    }
+    tokens
+}
+
+/// The text of a word that is all known.
+pub(super) fn plain(word: &[Piece]) -> Option<String> {
+    let texts = word.iter().map(|piece| match piece {
+        Piece::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+struct Lexer<'a> {
+    chars: Peekable<Chars<'a>>,
+    line: usize,
+}
+
+impl Lexer<'_> {
+    fn bump(&mut self) -> Option<char> {
+        let next = self.chars.next();
+        self.line += usize::from(next == Some('\n'));
+        next
+    }
+
+    fn next_token(&mut self) -> Option<(usize, Token)> {
+        loop {
+            let line = self.line;
+            let next = *self.chars.peek()?;
+            match next {
+                ' ' | '\t' | '\r' => {
+                    self.bump();
+                }
+                '#' => {
+                    while self.chars.peek().is_some_and(|it| *it != '\n') {
+                        self.bump();
+                    }
+                }
+                '\\' if self.is_joined() => {}
+                '\n' | ';' => {
+                    self.bump();
+                    return Some((line, Token::End));
+                }
+                '&' | '|' | '<' | '>' => {
+                    self.bump();
+                    return Some((line, Token::Operator));
+                }
+                _ => return Some((line, Token::Word(self.word()))),
+            }
+        }
+    }
+
+    /// Passes over a backslash before a line end, which joins the lines.
+    fn is_joined(&mut self) -> bool {
+        let mut ahead = self.chars.clone();
+        let joined = ahead.next() == Some('\\') && ahead.next() == Some('\n');
+        if joined {
+            self.bump();
+            self.bump();
+        }
+        joined
+    }
+
+    fn word(&mut self) -> Vec<Piece> {
+        let mut word = Vec::new();
+        while let Some(&next) = self.chars.peek() {
+            match next {
+                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' => break,
+                '\'' => {
+                    self.bump();
+                    let text = self.until('\'');
+                    push(&mut word, text);
+                }
+                '"' => {
+                    self.bump();
+                    self.double(&mut word);
+                }
+                _ => self.piece(&mut word, false),
+            }
+        }
+        word
+    }
+
+    fn double(&mut self, word: &mut Vec<Piece>) {
+        push(word, String::new());
+        while let Some(&next) = self.chars.peek() {
+            if next == '"' {
+                self.bump();
+                return;
+            }
+            self.piece(word, true);
+        }
+        word.push(Piece::Unknown);
+    }
+
+    /// One character, variable or substitution.
+    fn piece(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.bump() {
+            Some('\\') => self.escape(word, quoted),
+            Some('$') => self.dollar(word, quoted),
+            Some('`') => {
+                self.until('`');
+                word.push(Piece::Unknown);
+            }
+            // What may stand for names of files.
+            Some('*' | '?' | '[') if !quoted => word.push(Piece::Unknown),
+            Some(other) => push(word, other.to_string()),
+            None => {}
+        }
+    }
+
+    fn escape(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.bump() {
+            Some('\n') => {}
+            Some(next) if quoted && !"$`\"\\".contains(next) => push(word, format!("\\{next}")),
+            Some(next) => push(word, next.to_string()),
+            None => word.push(Piece::Unknown),
+        }
+    }
+
+    fn dollar(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.chars.peek() {
+            Some('{') => {
+                self.bump();
+                let inside = self.braced();
+                word.push(in_braces(&inside, quoted));
+            }
+            Some('(') => {
+                self.bump();
+                self.parenthesised();
+                word.push(Piece::Unknown);
+            }
+            Some(next) if next.is_ascii_alphabetic() || *next == '_' => {
+                let mut name = String::new();
+                let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
+                while self.chars.peek().is_some_and(is_part) {
+                    name.extend(self.bump());
+                }
+                word.push(Piece::Variable { name, default: None, sets: false, quoted });
+            }
+            Some(next) if next.is_ascii_digit() || "@*#?-$!".contains(*next) => {
+                self.bump();
+                word.push(Piece::Unknown);
+            }
+            _ => push(word, "$".to_owned()),
+        }
+    }
+
+    fn until(&mut self, end: char) -> String {
+        let mut text = String::new();
+        while let Some(next) = self.bump() {
+            if next == end {
+                break;
+            }
+            text.push(next);
+        }
+        text
+    }
+
+    fn braced(&mut self) -> String {
+        let mut text = String::new();
+        let mut depth = 1;
+        while let Some(next) = self.bump() {
+            depth += i32::from(next == '{') - i32::from(next == '}');
+            if depth == 0 {
+                break;
+            }
+            text.push(next);
+        }
+        text
+    }
+
+    fn parenthesised(&mut self) {
+        let mut depth = 1;
+        while let Some(next) = self.bump() {
+            depth += i32::from(next == '(') - i32::from(next == ')');
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+}
+
+fn push(word: &mut Vec<Piece>, text: String) {
+    match word.last_mut() {
+        Some(Piece::Text(before)) => before.push_str(&text),
+        _ => word.push(Piece::Text(text)),
+    }
+}
+
+/// What stands in `${…}`.
+fn in_braces(inside: &str, quoted: bool) -> Piece {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let end = inside.find(|it| !is_part(it)).unwrap_or(inside.len());
+    let (name, rest) = inside.split_at(end);
+    let is_name = name.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
+    let (default, sets) = match rest.strip_prefix(':').unwrap_or(rest) {
+        "" if rest.is_empty() => (None, false),
+        text => match (text.strip_prefix('-'), text.strip_prefix('=')) {
+            (Some(default), _) => (Some(default), false),
+            (_, Some(default)) => (Some(default), true),
+            _ => return Piece::Unknown,
+        },
+    };
+    let is_simple = |text: &&str| !text.contains(['`', '\\', '"', '\'']) && !text.contains("$(");
+    if !is_name || default.is_some_and(|text| !is_simple(&text)) {
+        return Piece::Unknown;
+    }
+    Piece::Variable { name: name.to_owned(), default: default.map(str::to_owned), sets, quoted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words with `|` between them, variables in `<>`, `?` for what nobody knows.
+    fn told(text: &str) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Variable { name, default, sets, quoted } => {
+                let default = default.as_ref().map_or(String::new(), |it| format!("={it}"));
+                let marks = [(*sets, "!"), (*quoted, "\"")];
+                let marks: String =
+                    marks.iter().filter(|(it, _)| *it).map(|(_, mark)| *mark).collect();
+                format!("<{name}{default}{marks}>")
+            }
+            Piece::Unknown => "?".to_owned(),
+        };
+        let tokens = tokens(text).into_iter().map(|(line, token)| match token {
+            Token::Word(word) => word.iter().map(piece).collect(),
+            Token::End => format!(";{line}"),
+            Token::Operator => "&".to_owned(),
+        });
+        tokens.collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        for (text, expected) in [
+            ("a b\tc", "a|b|c"),
+            ("a 'b c' \"d e\"f", "a|b c|d ef"),
+            ("a \\\n b # c\nd;e", "a|b|;2|d|;3|e"),
+            ("a#b ''", "a#b|"),
+            (r#""a\"b\x" \"c\ d"#, r#"a"b\x|"c d"#),
+            ("$A \"$A.b\" ${B}c", "<A>|<A\">.b|<B>c"),
+            ("${A:-x} ${A-y} \"${B:=z}\"", "<A=x>|<A=y>|<B=z!\">"),
+            ("$(a b) `c d` ${A%x} $1 $$ ${A:+b} a*", "?|?|?|?|?|?|a?"),
+            ("a=$ '$A'", "a=$|$A"),
+            ("a && b | c > d", "a|&|&|b|&|c|&|d"),
+            ("\"a", "a?"),
+            ("${A:-${B}} ${A:-$(b)}", "<A=${B}>|?"),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
+}

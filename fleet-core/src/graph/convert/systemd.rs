@@ -1,0 +1,207 @@
+//! Unit files of systemd: the compiler does the work, and what it refuses becomes a loss.
+
+use std::collections::BTreeSet;
+
+use fleet_unitfile::{Facts, UnitFile, UnitName};
+
+use super::draft::{Draft, as_stanza};
+use super::loss::Report;
+use crate::graph::systemd::{
+    Compiled, Outside, Position, Refusal, RelationKind, Site, Standing, compile, link, standing,
+};
+
+/// What to do about what has no words of its own for that.
+const BY_HAND: &str = "write what does the same into the stanza, if it is needed";
+
+/// A unit of a file.
+type Unit = (usize, Compiled);
+
+/// The units with their edges.
+pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
+    let mut units: Vec<Unit> = Vec::new();
+    for (file, text) in files {
+        units.extend(one(*file, text, &units, report).map(|unit| (*file, unit)));
+    }
+    drop_outside(&mut units, report);
+    loop {
+        let compiled: Vec<Compiled> = units.iter().map(|(_, unit)| unit.clone()).collect();
+        let linked = link(&compiled, &Outside::default());
+        if linked.refused.is_empty() {
+            return finish(&units, linked, report);
+        }
+        for (file, unit) in &units {
+            for refusal in linked.refused.get(&unit.unit.name).into_iter().flatten() {
+                refuse(*file, refusal, report);
+            }
+        }
+        units.retain(|(_, unit)| !linked.refused.contains_key(&unit.unit.name));
+        drop_outside(&mut units, report);
+    }
+}
+
+fn finish(
+    units: &[Unit],
+    linked: crate::graph::systemd::Linked,
+    report: &mut Report<'_>,
+) -> Vec<Draft> {
+    for (file, unit) in units {
+        let remarks = linked.remarks.get(&unit.unit.name).into_iter().flatten();
+        for remark in unit.remarks.iter().chain(remarks) {
+            let message = format!("{} {}", remark.place.option, remark.text);
+            report.remark(at(*file, &remark.place), message, BY_HAND);
+        }
+    }
+    let mut drafts = Vec::new();
+    for unit in linked.units {
+        let found = units.iter().find(|(_, it)| it.unit.name == unit.name);
+        drafts.extend(found.map(|(file, _)| Draft::new(*file, report, unit)));
+    }
+    drafts
+}
+
+/// One file by itself.
+fn one(file: usize, text: &str, others: &[Unit], report: &mut Report<'_>) -> Option<Compiled> {
+    let path = report.path(file);
+    let base = path.rsplit('/').next().unwrap_or_default();
+    let name = match base.parse::<UnitName>() {
+        Ok(name) => name,
+        Err(error) => {
+            report.left_out(file, 1, error, "call the file as systemd calls units");
+            return None;
+        }
+    };
+    let (parsed, diagnostics) = UnitFile::parse_collecting(text.as_bytes());
+    if let Some(it) = diagnostics.iter().map(fleet_unitfile::Finding::from).next() {
+        report.left_out(file, it.location().line, it.message(), it.help());
+        return None;
+    }
+    if let Some((other, _)) = others.iter().find(|(_, it)| it.unit.name.as_str() == base) {
+        let why = format!("{} is the same unit", report.path(*other));
+        report.left_out(file, 1, why, "hand in the file alone that counts");
+        return None;
+    }
+    let mut compiled = accepted(file, &name, &parsed, report)?;
+    let places = |key: &str| {
+        let option: String = key.split('-').map(capital).collect();
+        let place = compiled.place_of("Service", &option);
+        place.or_else(|| compiled.place_of("Unit", &option)).map(|it| (it.line, it.column))
+    };
+    let unit = as_stanza(&compiled.unit, file, report, places)?;
+    compiled.unit = unit;
+    Some(compiled)
+}
+
+fn capital(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
+}
+
+/// The unit without the options that cannot be honoured. One with a value that cannot be read, or
+/// that lacks something as a whole, is left out: anything else would be a guess.
+fn accepted(
+    file: usize,
+    name: &UnitName,
+    parsed: &UnitFile,
+    report: &mut Report<'_>,
+) -> Option<Compiled> {
+    let mut site = Site { facts: Facts::system_manager(), accept: BTreeSet::new() };
+    loop {
+        let refusals = match compile(name, parsed, &site) {
+            Ok(mut compiled) => {
+                // What was accepted is told as a loss already.
+                compiled.remarks.retain(|it| !site.accept.contains(it.place.name()));
+                return Some(compiled);
+            }
+            Err(refusals) => refusals.all,
+        };
+        let known = site.accept.len();
+        let can_go = refusals.iter().all(can_do_without);
+        for refusal in &refusals {
+            match &refusal.place {
+                Some(place) if can_do_without(refusal) => {
+                    let (what, help) = in_two(&refusal.problem);
+                    let message = format!("{} {what}", place.option);
+                    report.loss(at(file, place), message, help);
+                    site.accept.insert(place.name().to_owned());
+                }
+                _ => refuse(file, refusal, report),
+            }
+        }
+        if !can_go || site.accept.len() == known {
+            return None;
+        }
+    }
+}
+
+/// Whether what is left of the unit means what it says.
+fn can_do_without(refusal: &Refusal) -> bool {
+    let Some(place) = &refusal.place else { return false };
+    let (section, name) = place.option.split_once('.').unwrap_or_default();
+    !matches!(standing(section, name), Some(Standing::Honoured | Standing::Aside))
+}
+
+fn refuse(file: usize, refusal: &Refusal, report: &mut Report<'_>) {
+    let (what, help) = in_two(&refusal.problem);
+    match &refusal.place {
+        Some(place) => {
+            let message = format!("the unit is left out: {} {what}", place.option);
+            report.loss(at(file, place), message, help);
+        }
+        None => report.left_out(file, 1, what, help),
+    }
+}
+
+fn at(file: usize, place: &Position) -> (usize, usize, usize) {
+    (file, place.line, place.column)
+}
+
+/// What is wrong, and what to do about it, which is what its last colon parts.
+fn in_two(problem: &str) -> (&str, &str) {
+    problem.rsplit_once(": ").unwrap_or((problem, BY_HAND))
+}
+
+/// Takes out, and tells, what units say of others that are not among the files.
+fn drop_outside(units: &mut [Unit], report: &mut Report<'_>) {
+    let names = units.iter().map(|(_, unit)| unit.unit.name.as_str().to_owned());
+    let aliases = units.iter().flat_map(|(_, unit)| unit.aliases.iter().map(ToString::to_string));
+    let known: BTreeSet<String> = names.chain(aliases).collect();
+    for (file, unit) in units.iter_mut() {
+        let name = unit.unit.name.clone();
+        let relations = std::mem::take(&mut unit.relations);
+        for relation in relations {
+            let inside = known.contains(relation.unit.as_str());
+            if inside && relation.kind != RelationKind::PartOf {
+                unit.relations.push(relation);
+                continue;
+            }
+            let place = at(*file, &relation.place);
+            let (other, option) = (&relation.unit, &relation.place.option);
+            match relation.kind {
+                RelationKind::After | RelationKind::Before => {
+                    let message = format!("{option} names {other}, which is not among the files");
+                    report.remark(place, message, "hand it in as well, if it is to run");
+                }
+                RelationKind::BindsTo | RelationKind::Requires | RelationKind::Wants => {
+                    let message = format!("{option} names {other}, which is not among the files");
+                    let help = format!(
+                        "hand it in as well; or write a stanza that provides `{other}`, and \
+                         `depends-ms: {other}` or `waits-for: {other}` in this one"
+                    );
+                    report.loss(place, message, help);
+                }
+                RelationKind::RequiredBy | RelationKind::WantedBy => {
+                    let message = format!(
+                        "{option}: {other} would have it started, which is not among the files"
+                    );
+                    let help = format!("name `{name}` in waits-for of the unit that is the goal");
+                    report.loss(place, message, help);
+                }
+                RelationKind::PartOf => {
+                    let message = format!("{option}: its stop would be that of {other}");
+                    let help = format!("write `depends-on: {other}`, if it is to end with it");
+                    report.loss(place, message, help);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Units of other inits as stanzas: each word of theirs with what becomes of it, and what is lost.
+
+mod laws;
+mod openrc;
+mod systemd;
+mod sysv;
+
+use fleet_core::graph::Graph;
+use fleet_core::graph::convert::{Converted, Origin, Source, Weight, convert};
+use fleet_core::graph::text::{File, Role, Sources};
+
+fn sources(files: &[(&str, &str)]) -> Vec<Source> {
+    let source =
+        |(path, text): &(&str, &str)| Source { path: (*path).to_owned(), source: (*text).into() };
+    files.iter().map(source).collect()
+}
+
+/// Converts files, whose stanzas have to be fit for a graph, and read back as what they are.
+fn converted(origin: Origin, files: Vec<Source>) -> Converted {
+    let converted = convert(origin, files);
+    let graph = graph(&converted.text());
+    let units: Vec<_> = graph.units().map(|unit| (**unit).clone()).collect();
+    let expected: Vec<_> = converted.stanzas.iter().map(|stanza| stanza.unit.clone()).collect();
+    assert_eq!(units, expected, "{}", converted.text());
+    converted
+}
+
+fn graph(text: &str) -> Graph {
+    let file = File { name: "a.unit".to_owned(), role: Role::Units, source: text.into() };
+    let mut sources = Sources::read(vec![file]);
+    let graph = sources.graph();
+    graph.unwrap_or_else(|| panic!("{:#?}\n{text}", sources.diagnostics))
+}
+
+/// The stanzas, and a line for each loss (`-`) and remark (`+`).
+fn told(origin: Origin, files: &[(&str, &str)]) -> String {
+    let converted = converted(origin, sources(files));
+    let losses = converted.losses.iter().map(|loss| {
+        let mark = if loss.weight == Weight::Loss { '-' } else { '+' };
+        let line = format!("{}:{}:{} {}", loss.file, loss.line, loss.column, loss.message);
+        format!("{mark} {}\n", folded(&line))
+    });
+    converted.text() + "---\n" + &losses.collect::<String>()
+}
+
+/// A text in lines that a snapshot can have.
+fn folded(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().unwrap();
+        if line.len() + word.len() > 80 {
+            lines.push(word.to_owned());
+        } else {
+            let blank = if line.is_empty() { "" } else { " " };
+            line.push_str(&format!("{blank}{word}"));
+        }
+    }
+    lines.join("\n    ")
+}

@@ -1,0 +1,257 @@
+//! Service scripts of OpenRC.
+
+use fleet_core::graph::convert::Origin;
+
+use super::told;
+
+fn script(body: &str) -> String {
+    let told = told(Origin::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
+    // Each begins with the same lines.
+    let told = told.replace("# from web\nunit: web\n", "").replace("provides: web\n", "");
+    told.replace(" web:", " ")
+}
+
+#[test]
+fn a_daemon_that_openrc_puts_into_the_background_stays_in_the_foreground() {
+    let body = r#"
+description="A web   server"
+command=/usr/sbin/web
+command_args="--log \"/var/log/${RC_SVCNAME} x.log\" '\$5'"
+command_background=yes
+pidfile="/run/${RC_SVCNAME}.pid"
+command_user="www:web"
+directory=/srv/www
+umask=027
+output_log=/var/log/out error_log=/var/log/err
+export LANG=C TZ
+retry="INT/20/KILL/5"
+required_files=/etc/web.conf
+"#;
+    insta::assert_snapshot!(script(body), @r#"
+    type: foreground-supervised
+    description: A web server
+    assert: path-exists /etc/web.conf
+    exec-start: /usr/sbin/web --log "/var/log/web x.log" $$5
+    stop-timeout: 20s
+    stop-signal: SIGINT
+    restart: never
+    user: www
+    group: web
+    directory: /srv/www
+    env: LANG=C
+    pass-env: TZ
+    umask: 0027
+    output: append:/var/log/out
+    error-output: append:/var/log/err
+    ---
+    + 7:1 nobody writes the process id to /run/web.pid any more
+    "#);
+}
+
+#[test]
+fn a_daemon_that_leaves_its_pidfile_does_so_here() {
+    let body = "command=/usr/sbin/web\npidfile=/run/web.pid\ncommand_args_background=-d\n\
+                command_args_foreground=-f\nstopsig=QUIT\n";
+    insta::assert_snapshot!(script(body), @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    exec-start: /usr/sbin/web -d
+    stop-signal: SIGQUIT
+    restart: never
+    ---
+    ");
+}
+
+#[test]
+fn supervised_daemons_are_started_again() {
+    let body = "supervisor=supervise-daemon\ncommand=/bin/web\ncommand_args=\"-a\n  -b\"\n\
+                command_args_foreground=-f\n";
+    let limits = "respawn_delay=2\nrespawn_max=3\nrespawn_period=60\n";
+    insta::assert_snapshot!(script(body), @"
+    type: foreground-supervised
+    exec-start: /bin/web -a -b -f
+    restart: always
+    ---
+    + 1:1 how often supervise-daemon would start it again is its own matter
+    ");
+    insta::assert_snapshot!(script(&format!("{body}{limits}")), @"
+    type: foreground-supervised
+    exec-start: /bin/web -a -b -f
+    restart: always
+    restart-delay: 2s
+    restart-max-delay: 2s
+    restart-factor: 1
+    restart-limit: 3 in 1min
+    ---
+    ");
+}
+
+#[test]
+fn what_conf_d_says_is_read_from_there() {
+    let body = r#"
+: ${WEB_USER:=www}
+pidfile=/run/web.pid
+command=/usr/sbin/web
+command_args="-p ${WEB_PORT:-80} $WEB_OPTIONS --home=$WEB_HOME"
+command_user=$WEB_USER
+"#;
+    insta::assert_snapshot!(script(body), @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    exec-start: /usr/sbin/web -p 80 $WEB_OPTIONS --home=${WEB_HOME}
+    restart: never
+    user: www
+    env-file: -/etc/conf.d/web
+    ---
+    - 3:1 `WEB_USER` has its default, whatever is in conf.d
+    - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which no shell reads any more
+    - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which no shell reads any more
+    - 6:1 `WEB_PORT` has its default, whatever is in conf.d
+    ");
+}
+
+#[test]
+fn what_only_a_shell_can_tell_is_left_to_the_script() {
+    let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
+    for (body, line, why) in [
+        ("start_pre() {\n\tcheckpath -d /run/web\n}\n", 4, "`start_pre` is a function"),
+        ("start () { :; }\n", 4, "`start` is a function"),
+        ("stop()\n{\n\ttrue\n}\n", 4, "`stop` is a function"),
+        ("if [ -e /x ]; then\n\tcommand=/bin/y\nfi\n", 4, "a line outside of functions does more"),
+        (". /lib/web\n", 4, "a line outside of functions does more"),
+        ("command_args=$(cat /x)\n", 4, "`command_args` has a value that cannot be told"),
+        ("command_args=\"${A#x}\"\n", 4, "`command_args` has a value that cannot be told"),
+        ("command_args='a; b'\n", 4, "`command_args` has a value that cannot be told"),
+        ("command=$WEB\n", 4, "`command` has a variable that is set elsewhere"),
+        ("command_background=$X\n", 4, "`command_background` has a value that cannot be told"),
+        ("command_background=maybe\n", 4, "`command_background` has a value that cannot be told"),
+        ("supervisor=s6\n", 4, "its supervisor is `s6`"),
+        ("pidfile=\n", 4, "without `pidfile` and `supervisor` nobody can tell"),
+        ("retry=often\n", 4, "`retry` has a value that cannot be told"),
+        ("umask=9\n", 4, "`umask` has a value that cannot be told"),
+        ("export A=$B\n", 4, "`A` has a value that cannot be told"),
+    ] {
+        let line = if body.starts_with("pidfile") { 2 } else { line };
+        let told = script(&format!("{daemon}{body}"));
+        let called = "exec-start: /etc/init.d/web --nodeps start\n\
+                      exec-stop: /etc/init.d/web --nodeps stop\n";
+        assert!(told.contains(called), "{body}\n{told}");
+        let told = told.replace("\n    ", " ");
+        assert!(told.contains(&format!("- {line}:1 {why}")), "{body}\n{told}");
+        assert!(told.contains("which only OpenRC can run"), "{body}\n{told}");
+    }
+}
+
+#[test]
+fn what_openrc_would_do_besides_is_told() {
+    let body = "command=/bin/web\npidfile=/run/web.pid\nextra_started_commands=reload\n\
+                rc_ulimit=-n\nno_new_privs=yes\nhelper=x\nreload() {\n\tif true; then\n\
+                \t\t{ kill; }\n\tfi\n}\nchroot=/srv\n";
+    insta::assert_snapshot!(script(body), @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    exec-start: /bin/web
+    restart: never
+    ---
+    - 4:1 `extra_started_commands` is not honoured
+    - 5:1 `rc_ulimit` is not honoured
+    - 6:1 `no_new_privs` is not honoured
+    - 8:1 the function `reload` cannot be called any more
+    - 13:1 `chroot` is not honoured
+    ");
+}
+
+#[test]
+fn a_script_without_a_command_is_virtual() {
+    insta::assert_snapshot!(script("depend() {\n\tprovide http\n}\n"), @"
+    type: virtual
+    provides: web, http
+    ---
+    + 1:1 there is no `command`, so the unit is virtual
+    ");
+}
+
+#[test]
+fn words_of_depend_become_edges() {
+    let service = |name: &str, depend: &str| {
+        let text = format!("#!/sbin/openrc-run\ndepend() {{\n{depend}}}\n");
+        (name.to_owned(), text)
+    };
+    let web = "\tneed net db\n\tuse dns\n\twant cache\n\tbefore proxy\n\tafter firewall \\\n\
+               \t\tclock\n\tprovide http web\n";
+    let mut files = vec![service("web", web), service("db", "need net\nneed db\n")];
+    for name in ["net", "dns", "cache", "proxy", "firewall"] {
+        files.push(service(name, ""));
+    }
+    let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let told = told(Origin::Openrc, &files);
+    let edges = told.lines().filter(|line| {
+        ["unit:", "depends", "waits", "after", "provides", "- ", "+ "]
+            .iter()
+            .any(|it| line.starts_with(it) && !line.contains("so the unit is virtual"))
+    });
+    insta::assert_snapshot!(edges.collect::<Vec<_>>().join("\n"), @"
+    unit: cache
+    provides: cache
+    unit: db
+    provides: db
+    depends-ms: net
+    unit: dns
+    provides: dns
+    unit: firewall
+    provides: firewall
+    unit: net
+    provides: net
+    unit: proxy
+    provides: proxy
+    after: web
+    unit: web
+    provides: web, http
+    depends-ms: db, net
+    waits-for: cache
+    after: dns, firewall
+    + db:4:1 it depends on `db` itself
+    + web:7:1 `clock` is provided by no file, so it is not waited for
+    ");
+}
+
+#[test]
+fn what_depend_says_and_nobody_can_tell_is_lost() {
+    let body = "depend() {\n\tkeyword -jail\n\t[ -e /x ] && need x\n\tneed -y !z \"*\"\n\
+                \tneed $DBS ${LIST%x}\n\tif true; then\n\t\tneed w\n\tfi\n\tafter *\n}\n";
+    insta::assert_snapshot!(script(body), @"
+    type: virtual
+    ---
+    + 1:1 there is no `command`, so the unit is virtual
+    - 3:1 keywords say where and how OpenRC runs the service
+    - 4:1 in `depend` something is done that only a shell can do
+    - 4:1 whether `need` counts here, only a shell can tell
+    - 5:1 `need -y` names no single service
+    - 5:1 `need !z` names no single service
+    - 5:1 `need *` names no single service
+    - 6:1 what is behind `need`, only a shell can tell
+    - 6:1 what is behind `need`, only a shell can tell
+    - 7:1 in `depend` something is done that only a shell can do
+    - 7:1 in `depend` something is done that only a shell can do
+    - 8:1 whether `need` counts here, only a shell can tell
+    - 10:1 what is behind `after`, only a shell can tell
+    ");
+}
+
+#[test]
+fn what_is_no_such_script_is_left_out() {
+    let files =
+        [("a", "#!/bin/sh\n"), ("b c", "#!/sbin/openrc-run\n"), ("d", "#!/sbin/runscript\n")];
+    insta::assert_snapshot!(told(Origin::Openrc, &files), @r"
+    # from d
+    unit: d
+    type: virtual
+    provides: d
+    ---
+    - a:1:1 the unit is left out: the first line names no openrc-run, so it is no
+        service script of OpenRC
+    - b c:1:1 the unit is left out: `b c` is no name for a unit: ` ` is not allowed in
+        it, only ASCII letters, digits and _ - . @ : \
+    + d:1:1 there is no `command`, so the unit is virtual
+    ");
+}

@@ -1,0 +1,156 @@
+//! Init scripts with an LSB header.
+
+use fleet_core::graph::convert::Origin;
+
+use super::told;
+
+fn script(header: &str) -> String {
+    format!("#!/bin/sh\n### BEGIN INIT INFO\n{header}### END INIT INFO\n# X-More: not read\n")
+}
+
+#[test]
+fn a_header_becomes_edges() {
+    let web = script(
+        "# Provides:          web http\n# Required-Start:    $network $syslog\n#\tdb\n\
+         # Required-Stop:     $network db\n# Should-Start:      cache\n\
+         # X-Start-Before:    proxy\n# Default-Start:     2 3 4 5\n# Default-Stop:      0 1 6\n\
+         # Short-Description: A web server\n# Description:       A web\n#  server\n",
+    );
+    let db = script("# Provides: db $network\n# Description: Data\n#  base\n");
+    let (more, proxy) = (script("# Provides: cache\n"), script("# Provides: proxy\n"));
+    let (web, db) = (("/etc/rc.d/init.d/web", web.as_str()), ("/etc/rc.d/init.d/db", db.as_str()));
+    let files = [web, db, ("cache.sh", &more), ("etc/init.d/proxy", &proxy)];
+    insta::assert_snapshot!(told(Origin::Sysv, &files), @"
+    # from cache.sh
+    unit: cache.sh
+    type: background-scripted
+    provides: cache
+    exec-start: /etc/init.d/cache.sh start
+    exec-stop: /etc/init.d/cache.sh stop
+    restart: never
+
+    # from /etc/rc.d/init.d/db
+    unit: db
+    type: background-scripted
+    description: Data base
+    provides: db, facility-network
+    exec-start: /etc/rc.d/init.d/db start
+    exec-stop: /etc/rc.d/init.d/db stop
+    restart: never
+
+    # for $syslog
+    unit: facility-syslog
+    type: virtual
+    description: What $syslog stands for on this machine
+    provides: facility-syslog
+
+    # from etc/init.d/proxy
+    unit: proxy
+    type: background-scripted
+    provides: proxy
+    after: web
+    exec-start: /etc/init.d/proxy start
+    exec-stop: /etc/init.d/proxy stop
+    restart: never
+
+    # from /etc/rc.d/init.d/web
+    unit: web
+    type: background-scripted
+    description: A web server
+    provides: web, http
+    depends-ms: db, facility-network, facility-syslog
+    waits-for: cache
+    exec-start: /etc/rc.d/init.d/web start
+    exec-stop: /etc/rc.d/init.d/web stop
+    restart: never
+    ---
+    + /etc/rc.d/init.d/db:1:1 whether the script can be reloaded, or asked for its
+        state, is not known
+    + /etc/rc.d/init.d/web:1:1 whether the script can be reloaded, or asked for its
+        state, is not known
+    - /etc/rc.d/init.d/web:4:1 nothing stands for $syslog yet: `facility-syslog` is
+        always there
+    - /etc/rc.d/init.d/web:9:1 it would be started in the runlevels 2 3 4 5
+    + cache.sh:1:1 whether the script can be reloaded, or asked for its state, is not
+        known
+    + etc/init.d/proxy:1:1 whether the script can be reloaded, or asked for its state,
+        is not known
+    ");
+}
+
+#[test]
+fn what_has_no_place_in_a_stanza_is_told() {
+    let web = script(
+        "# Provides: web ~\n# Required-Start: $all db\n# Should-Start: cache\n\
+         # Required-Stop: web $local_fs\n# X-Stop-After: late\n# X-Interactive: true\n\
+         # Default-Start:\n# X-Odd: 1\n",
+    );
+    let files = [("web", web.as_str()), ("old", "#!/bin/sh\n"), ("README", "Read me\n")];
+    insta::assert_snapshot!(told(Origin::Sysv, &files), @r"
+    # from old
+    unit: old
+    type: background-scripted
+    provides: old
+    exec-start: /etc/init.d/old start
+    exec-stop: /etc/init.d/old stop
+    restart: never
+
+    # from web
+    unit: web
+    type: background-scripted
+    provides: web
+    exec-start: /etc/init.d/web start
+    exec-stop: /etc/init.d/web stop
+    restart: never
+    ---
+    - README:1:1 the unit is left out: the first line names no shell, so it is no init
+        script
+    - old:1:1 there is no LSB header, so what it comes after is not known
+    + old:1:1 whether the script can be reloaded, or asked for its state, is not known
+    + web:1:1 whether the script can be reloaded, or asked for its state, is not known
+    - web:3:1 `~` is no name for a target: `~` is not allowed in it, only ASCII
+        letters, digits and _ - . @ : \
+    - web:4:1 it comes after all others, which are not known here
+    - web:4:1 `db` is provided by no file, so it is not waited for
+    - web:5:1 `cache` is provided by no file, so it is not waited for
+    - web:6:1 its stop has an order with `web` that its start lacks
+    - web:6:1 its stop has an order with `facility-local_fs` that its start lacks
+    - web:7:1 its stop has an order with `late` that its start lacks
+    - web:8:1 it asks whoever sits at the machine, and nothing here does
+    - web:10:1 the field `x-odd` is none of a header that is known
+    ");
+}
+
+#[test]
+fn a_target_has_one_provider_and_circles_are_opened() {
+    let web = script("# Provides: web mail\n# Required-Start: db\n");
+    let db = script("# Provides: db mail\n# Should-Start: web db\n");
+    let files = [("web", web.as_str()), ("db", &db), ("x/db", &db)];
+    insta::assert_snapshot!(told(Origin::Sysv, &files), @"
+    # from db
+    unit: db
+    type: background-scripted
+    provides: db, mail
+    pulls: web
+    exec-start: /etc/init.d/db start
+    exec-stop: /etc/init.d/db stop
+    restart: never
+
+    # from web
+    unit: web
+    type: background-scripted
+    provides: web
+    depends-ms: db
+    exec-start: /etc/init.d/web start
+    exec-stop: /etc/init.d/web stop
+    restart: never
+    ---
+    - db:1:1 the units wait for one another, so db does not for web
+    + db:1:1 whether the script can be reloaded, or asked for its state, is not known
+    + db:4:1 it depends on `db` itself
+    - web:1:1 it provides `mail`, which is left to db
+    + web:1:1 whether the script can be reloaded, or asked for its state, is not known
+    - x/db:1:1 the unit is left out: db has one of this name
+    + x/db:1:1 whether the script can be reloaded, or asked for its state, is not known
+    ");
+}
