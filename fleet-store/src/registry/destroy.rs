@@ -57,7 +57,7 @@ impl Registry {
         name: &UnitName,
         destroying: Transaction,
     ) -> Result<Option<Revision>, RegistryError> {
-        match self.store.commit(destroying).await? {
+        match self.commit_together(destroying).await? {
             Commit::Applied(revision) => Ok(Some(revision)),
             Commit::Refused { condition: THERE, .. } => {
                 Err(RegistryError::NotFound { name: name.clone() })
