@@ -10,9 +10,9 @@ use futures_util::{StreamExt as _, stream};
 
 use super::error::CliError;
 
-/// How many questions may have no answer yet: enough for a store to write them together, and few
-/// beside what a daemon answers at a time.
-const AT_ONCE: usize = 16;
+/// How many questions may have no answer yet: enough for a daemon to write what they ask together,
+/// and few beside what it answers at a time.
+const AT_ONCE: usize = 64;
 
 /// Asks everything.
 pub(crate) async fn at_once<T, F>(questions: impl IntoIterator<Item = F>) -> Vec<T>

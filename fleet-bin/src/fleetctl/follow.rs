@@ -21,6 +21,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// How many times as long as a look the pause after it is at least: to show many units is work for
+/// the machines that have them to start. It is a second at most.
+const REST: u32 = 4;
+
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// How many journal lines are shown of a unit that failed.
 const LAST_LINES: u32 = 10;
 
@@ -131,13 +137,16 @@ impl<'a> Following<'a> {
         self.machines = self.context.session.machines().await?;
         let mut pause = FIRST_PAUSE;
         loop {
-            let is_late = deadline.is_some_and(|deadline| self.context.clock.now() >= deadline);
+            let begin = self.context.clock.now();
+            let is_late = deadline.is_some_and(|deadline| begin >= deadline);
             self.round(is_late).await?;
             if self.left.is_empty() {
                 return Ok(self.missed);
             }
             self.context.progress.show(&self.summary());
-            let wake = self.context.clock.now().after(pause);
+            let now = self.context.clock.now();
+            let rest = LONGEST_REST.min(now.since(begin) * REST);
+            let wake = now.after(pause.max(rest));
             let wake = deadline.map_or(wake, |deadline| wake.min(deadline));
             self.context.clock.sleep_until(wake).await;
             pause = LONGEST_PAUSE.min(pause * 3 / 2);

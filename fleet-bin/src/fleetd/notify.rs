@@ -37,12 +37,21 @@ pub(crate) fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
-/// How often there is something to say; nothing where nobody listens. systemd is to miss two words
-/// before it takes the daemon for hung.
-pub(crate) fn pace() -> Option<Duration> {
+/// Has systemd take a daemon for hung that is silent for that long, if that is less than its unit
+/// says. Returns how often there is something to say; nothing where nobody listens.
+pub(crate) fn guard(longest: Duration) -> Option<Duration> {
     std::env::var_os("NOTIFY_SOCKET")?;
-    let watchdog = sd_notify::watchdog_enabled().map_or(LONGEST, |limit| limit / 3);
-    Some(watchdog.clamp(Duration::from_millis(10), LONGEST))
+    let limit = sd_notify::watchdog_enabled();
+    if limit.is_some_and(|limit| longest < limit) {
+        let micros = u32::try_from(longest.as_micros()).unwrap_or(u32::MAX);
+        tell(&[NotifyState::WatchdogUsec(micros)]);
+    }
+    Some(pace(limit.map(|limit| limit.min(longest))))
+}
+
+/// systemd is to miss two words before it takes the daemon for hung.
+fn pace(limit: Option<Duration>) -> Duration {
+    limit.map_or(LONGEST, |limit| limit / 3).clamp(Duration::from_millis(10), LONGEST)
 }
 
 fn tell(state: &[NotifyState<'_>]) {

@@ -49,7 +49,9 @@ pub(crate) async fn run(
     let wiring = wiring(&config, &doors).await?;
     let machine = wiring.machines[0].machine.clone();
     let mut running = wiring.start().await?;
-    let mut told = Told::default();
+    // One that hangs is to be replaced before its machine counts as gone.
+    let pace = notify::guard(config.agent_ttl / 2);
+    let mut told = Told { pace, ..Told::default() };
     let clock = SystemClock::start();
     // A daemon that does not reach its cluster is as ready as it can be: its units run, and it
     // answers what it knows.
@@ -82,15 +84,17 @@ pub(crate) async fn run(
 /// What systemd was told.
 #[derive(Default)]
 struct Told {
+    /// How often there may be something to tell; never where nobody listens.
+    pace: Option<Duration>,
     status: String,
     /// What came of the last reload, if that is worth a word.
     reload: String,
 }
 
 impl Told {
-    /// Returns when there may be something to tell; never where nobody listens.
+    /// Returns when there may be something to tell.
     async fn pause(&self, clock: &SystemClock) {
-        match notify::pace() {
+        match self.pace {
             Some(pace) => clock.sleep(pace).await,
             None => std::future::pending().await,
         }

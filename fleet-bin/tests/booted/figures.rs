@@ -13,7 +13,7 @@ use fleet_http::{Client, Endpoint, UnitUpload};
 use fleet_unitfile::UnitFile;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::cluster::{Cluster, MACHINES, SLEEP, tell};
+use crate::cluster::{Cluster, MACHINES, SLEEP, STORE, tell};
 use crate::look::{wait_for, wait_while};
 
 /// How many times many units are measured.
@@ -123,23 +123,57 @@ fn one_by_systemctl(cluster: &Cluster) -> Duration {
 }
 
 fn many_units(cluster: &Cluster) {
-    let mut percents = Vec::new();
+    let (mut percents, mut of_processors) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let floor = many_by_systemctl(cluster, round);
         let names: Vec<_> = (0..MANY).map(|it| format!("many-{round}-{it}.service")).collect();
+        let before = spent(cluster);
         let (begin, told) = start(cluster, &names, SLEEP);
+        let spent = spent(cluster).saturating_sub(before);
         let took = until_all_up(cluster, &format!("many-{round}-*"), MANY, begin);
         figure(&format!(
-            "{MANY} units, PUT to all running: {took:.2?} (fleetctl told so after {told:.2?}); \
-             by systemctl on each machine: {floor:.2?}"
+            "{MANY} units, PUT to all running: {took:.2?} (fleetctl told so after {told:.2?}), \
+             {spent:.2?} of processors; by systemctl on each machine: {:.2?}, {:.2?} of processors",
+            floor.took, floor.spent
         ));
-        percents.push(took.as_millis() * 100 / floor.as_millis().max(1));
+        percents.push(percent(took, floor.took));
+        of_processors.push(percent(spent, floor.spent));
         if round + 1 < ROUNDS {
             destroy(cluster, &names);
         }
     }
-    let percent = median(percents);
-    figure(&format!("{MANY} units, of what systemctl takes, median of {ROUNDS}: {percent} %"));
+    let (time, processors) = (median(percents), median(of_processors));
+    figure(&format!(
+        "{MANY} units, of what systemctl takes, median of {ROUNDS}: {time} % of the time, \
+         {processors} % of the time of processors, which other programs do not change as much"
+    ));
+}
+
+fn percent(took: Duration, floor: Duration) -> u128 {
+    took.as_millis() * 100 / floor.as_millis().max(1)
+}
+
+/// What something took until the last unit was up, and of all processors together.
+struct Cost {
+    took: Duration,
+    spent: Duration,
+}
+
+/// How much of the processors the machines have had, the store among them, and what was run here.
+fn spent(cluster: &Cluster) -> Duration {
+    let script = "sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat";
+    let of = |machine| cluster.kit.exec(machine, script).parse::<u64>().expect("it is a number");
+    let machines: u64 = MACHINES.into_iter().chain([STORE]).map(of).sum();
+    Duration::from_micros(machines) + spent_by_children()
+}
+
+fn spent_by_children() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("a process can look at itself");
+    // The name before them may have spaces, too.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(13).take(2).map(|it| it.parse::<u64>().expect("it is a number"));
+    // Linux counts hundredths of a second for programs.
+    Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
 /// Starts units with `fleetctl`: when that began, and how long it took to say that all are up.
@@ -158,19 +192,20 @@ fn destroy(cluster: &Cluster, names: &[String]) {
     cluster.succeed(&args);
 }
 
-/// How long `systemctl start` takes for a third of the units on each machine, on all at once.
-fn many_by_systemctl(cluster: &Cluster, round: usize) -> Duration {
+/// What `systemctl start` takes for a third of the units on each machine, on all at once.
+fn many_by_systemctl(cluster: &Cluster, round: usize) -> Cost {
     let names = format!("$(printf 'floor-{round}-%s.service ' $(seq {}))", MANY / MACHINES.len());
     let write = format!(
         "cd /run/systemd/system; for i in {names}; do printf '{}' >$i; done",
         SLEEP.escape_default()
     );
     on_all(cluster, &write);
-    let begin = now();
+    let (before, begin) = (spent(cluster), now());
     on_all(cluster, &format!("systemctl start {names}"));
+    let spent = spent(cluster).saturating_sub(before);
     let took = until_all_up(cluster, &format!("floor-{round}-*"), MANY, begin);
     on_all(cluster, &format!("systemctl stop {names}; cd /run/systemd/system; rm {names}"));
-    took
+    Cost { took, spent }
 }
 
 fn on_all(cluster: &Cluster, script: &str) {

@@ -17,6 +17,8 @@ pub(crate) struct Machine {
     home: TempDir,
     /// Where systemd would listen, for a daemon that is a service.
     pub(crate) notify: Option<PathBuf>,
+    /// How long systemd would let the daemon be silent, in microseconds.
+    pub(crate) watchdog: u32,
     daemon: Option<Child>,
 }
 
@@ -30,7 +32,7 @@ impl Machine {
              public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
-        Self { home, notify: None, daemon: None }
+        Self { home, notify: None, watchdog: 300_000, daemon: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -40,7 +42,7 @@ impl Machine {
     pub(crate) fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fleetd"));
         if let Some(socket) = &self.notify {
-            command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "300000");
+            command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", self.watchdog.to_string());
         }
         let daemon = command
             .arg("--config")

@@ -69,6 +69,19 @@ fn systemd_hears_when_the_daemon_is_ready_alive_and_about_to_end() {
 }
 
 #[test]
+fn a_daemon_whose_machine_counts_as_gone_before_systemd_misses_it_says_so() {
+    let mut machine = Machine::new();
+    let systemd = Systemd::of(&mut machine);
+    machine.watchdog = 15_000_000;
+    machine.start();
+    let half_of_its_ttl = systemd.wait_word("WATCHDOG_USEC=");
+    assert_eq!(half_of_its_ttl, "WATCHDOG_USEC=1500000");
+    systemd.wait_word("READY=1");
+    systemd.wait_word("WATCHDOG=1");
+    machine.notify = None;
+}
+
+#[test]
 fn a_reload_changes_what_can_be_changed_and_names_the_rest() {
     let mut machine = Machine::new();
     let systemd = Systemd::of(&mut machine);

@@ -98,7 +98,7 @@ impl Registry {
         destroying: Transaction,
         is_unchanged: bool,
     ) -> Result<Option<Revision>, RegistryError> {
-        match self.store.commit(destroying).await? {
+        match self.commit_together(destroying).await? {
             Commit::Applied(revision) => Ok(Some(revision)),
             // Of one that was to be unchanged it has to be seen whether it is gone.
             Commit::Refused { condition: THERE, .. } if !is_unchanged => {

@@ -2,7 +2,8 @@
 //!
 //! Every operation is one transaction with the conditions that make it safe beside all others, so
 //! any number of daemons may use one store. What an operation needs to know beforehand it reads,
-//! and what it has read is then a condition.
+//! and what it has read is then a condition. Operations about units that come together share a
+//! transaction, and are each refused by themselves.
 
 mod batch;
 mod destroy;
@@ -14,6 +15,7 @@ mod metadata;
 #[cfg(feature = "embedded")]
 mod new_life;
 mod presence;
+mod together;
 mod units;
 
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use std::time::Duration;
 
 use fleet_core::Revision;
 
-use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, Transaction};
+use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, StoreError, Transaction};
+use together::Together;
 
 pub use error::RegistryError;
 #[cfg(feature = "embedded")]
@@ -42,13 +45,16 @@ pub use units::{ExpectUnit, NewUnit, UnusedContent};
 pub struct Registry {
     store: Arc<dyn Store>,
     layout: Arc<Layout>,
+    /// The writes of units that are made together.
+    together: Arc<Together>,
 }
 
 impl Registry {
     /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self { store, layout: Arc::new(Layout::new(prefix)) }
+        let layout = Arc::new(Layout::new(prefix));
+        Self { store, layout, together: Arc::default() }
     }
 
     /// The store below.
@@ -74,6 +80,11 @@ impl Registry {
             Some(last) => Condition::modified_at(key, last),
             None => Condition::absent(key),
         }
+    }
+
+    /// Commits a transaction about units, together with others that come at the same time.
+    async fn commit_together(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.together.commit(&self.store, transaction).await
     }
 
     /// The entry of one key, and the revision at which it was looked for.

@@ -82,7 +82,7 @@ impl Registry {
                 _ => {}
             }
             let transaction = self.putting(&unit, entry.as_ref())?;
-            if let Commit::Applied(revision) = self.store.commit(transaction).await? {
+            if let Commit::Applied(revision) = self.commit_together(transaction).await? {
                 return Ok(revision);
             }
         }
@@ -91,7 +91,7 @@ impl Registry {
 
     /// Nothing has to be read for it: the refusal tells that there is one.
     async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
-        match self.store.commit(self.putting(&unit, None)?).await? {
+        match self.commit_together(self.putting(&unit, None)?).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { .. } => Err(RegistryError::AlreadyExists { name: unit.name }),
         }
@@ -115,7 +115,7 @@ impl Registry {
             let after = UnitRecord { desired, ..before };
             let same = Condition::value(&key, encode_unit(&before));
             let put = Transaction::new().when(same).put(key, encode_unit(&after));
-            if let Commit::Applied(revision) = self.store.commit(put).await? {
+            if let Commit::Applied(revision) = self.commit_together(put).await? {
                 return Ok(revision);
             }
         }
@@ -209,7 +209,7 @@ impl Registry {
             }
             let same = Condition::modified_at(&entry.key, entry.modified);
             let put = Transaction::new().when(same).put(entry.key, encode_unit(&record));
-            if let Commit::Applied(revision) = self.store.commit(put).await? {
+            if let Commit::Applied(revision) = self.commit_together(put).await? {
                 return Ok((revision, record));
             }
         }

@@ -24,4 +24,5 @@ mod places;
 mod presence;
 mod registry;
 mod support;
+mod together;
 mod transfer;

@@ -5,5 +5,6 @@ mod failures;
 mod machines;
 mod outages;
 mod rules;
+mod types;
 mod units;
 mod verbs;

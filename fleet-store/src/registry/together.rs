@@ -1,0 +1,274 @@
+//! Commits that come together, as one.
+//!
+//! Whoever commits while nobody does commits at once. What comes until that is done waits, and is
+//! then committed as a whole. So one write loses no time, and a hundred are two revisions, which
+//! the store keeps and every mirror takes over, instead of a hundred.
+//!
+//! Each is told what it would have been told alone: one whose condition does not hold is refused
+//! by itself, and the others are committed without it. What waits is bounded by who waits for it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::{Commit, Entry, Store, StoreError, Transaction, Write};
+
+type Answer = Result<Commit, StoreError>;
+
+/// The commits of one process that wait to be made together.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    is_served: bool,
+}
+
+/// A transaction, and who waits for what becomes of it.
+#[derive(Debug)]
+struct Waiting {
+    transaction: Transaction,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Together {
+    /// Commits a transaction that binds no key to a lease.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::commit`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        transaction: Transaction,
+    ) -> Answer {
+        transaction.check()?;
+        let (answer, told) = oneshot::channel();
+        if self.lock().push(Waiting { transaction, answer }) {
+            // Whoever began this may be dropped while others wait: so it is a task of its own.
+            drop(tokio::spawn(serve(self.clone(), store.clone())));
+        }
+        told.await.unwrap_or_else(|_ended| Err(lost()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Commits until nothing waits any more.
+async fn serve(together: Arc<Together>, store: Arc<dyn Store>) {
+    let mut serving = Serving { together: &together, is_over: false };
+    loop {
+        let batch = together.lock().next();
+        if batch.is_empty() {
+            serving.is_over = true;
+            return;
+        }
+        commit_all(&*store, batch).await;
+    }
+}
+
+/// However the serving ends, be it by a panic: nobody may wait for ever after that.
+struct Serving<'a> {
+    together: &'a Together,
+    is_over: bool,
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.together.lock() = Queue::default();
+        }
+    }
+}
+
+impl Queue {
+    /// Adds one that waits; whether there is nobody yet who serves it.
+    fn push(&mut self, waiting: Waiting) -> bool {
+        self.waiting.push_back(waiting);
+        !std::mem::replace(&mut self.is_served, true)
+    }
+
+    /// Takes those that have waited longest, as far as they fit into one transaction. When there
+    /// are none, nobody serves any more.
+    fn next(&mut self) -> Vec<Waiting> {
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        let mut room = Room::default();
+        for waiting in self.waiting.drain(..) {
+            if room.take(&waiting.transaction) {
+                taken.push(waiting);
+            } else {
+                room.pass_over(&waiting.transaction);
+                left.push_back(waiting);
+            }
+        }
+        self.waiting = left;
+        self.is_served = !taken.is_empty();
+        taken
+    }
+}
+
+/// What a transaction holds that others are to join. It lives no longer than a look at the queue.
+#[derive(Debug, Default)]
+struct Room {
+    conditions: usize,
+    size: usize,
+    expected: BTreeSet<String>,
+    written: BTreeMap<String, Write>,
+    /// What those have to do with that wait on: no later one goes before them.
+    kept: Kept,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    expected: BTreeSet<String>,
+    written: BTreeSet<String>,
+}
+
+impl Room {
+    /// Lets a transaction join, unless it would be too large then, or mean something else.
+    fn take(&mut self, transaction: &Transaction) -> bool {
+        let is_first = self.conditions == 0 && self.written.is_empty();
+        let joins = is_first || (self.is_apart(transaction) && self.fits(transaction));
+        if !joins {
+            return false;
+        }
+        let Transaction { conditions, writes } = transaction;
+        self.conditions += conditions.len();
+        self.size += transaction.size();
+        self.expected.extend(conditions.iter().map(|it| it.key.clone()));
+        self.written.extend(writes.iter().map(|it| (it.key().to_owned(), it.clone())));
+        true
+    }
+
+    fn pass_over(&mut self, Transaction { conditions, writes }: &Transaction) {
+        self.kept.expected.extend(conditions.iter().map(|it| it.key.clone()));
+        self.kept.written.extend(writes.iter().map(|it| it.key().to_owned()));
+    }
+
+    /// Whether it comes to the same if this one is committed with the others or after them: what
+    /// one writes, no other one writes in another way, or sets a condition on.
+    fn is_apart(&self, Transaction { conditions, writes }: &Transaction) -> bool {
+        let Self { expected, written, kept, .. } = self;
+        let meets = |write: &Write| {
+            let key = write.key();
+            expected.contains(key)
+                || written.get(key).is_some_and(|other| other != write)
+                || kept.expected.contains(key)
+                || kept.written.contains(key)
+        };
+        let rests = |key: &String| written.contains_key(key) || kept.written.contains(key);
+        !writes.iter().any(meets) && !conditions.iter().any(|it| rests(&it.key))
+    }
+
+    fn fits(&self, transaction: &Transaction) -> bool {
+        let new = transaction.writes.iter().filter(|it| !self.written.contains_key(it.key()));
+        self.conditions + transaction.conditions.len() <= Transaction::MAX_OPERATIONS
+            && self.written.len() + new.count() <= Transaction::MAX_OPERATIONS
+            && self.size + transaction.size() <= Transaction::MAX_BYTES
+    }
+}
+
+/// Commits a batch, without those that are refused, and tells each what became of it.
+async fn commit_all(store: &dyn Store, mut batch: Vec<Waiting>) {
+    while !batch.is_empty() {
+        let committed = store.commit(joined(&batch)).await;
+        match committed {
+            Ok(Commit::Refused { condition, found }) => refuse(&mut batch, condition, found),
+            Ok(applied) => return tell(batch, || Ok(applied.clone())),
+            Err(error) => return fail(batch, error),
+        }
+    }
+}
+
+/// All of a batch as one transaction. What several of them write alike is written once.
+fn joined(batch: &[Waiting]) -> Transaction {
+    let (mut all, mut written) = (Transaction::new(), BTreeSet::new());
+    for Waiting { transaction, .. } in batch {
+        all.conditions.extend(transaction.conditions.iter().cloned());
+        let new = transaction.writes.iter().filter(|write| written.insert(write.key()));
+        all.writes.extend(new.cloned());
+    }
+    all
+}
+
+/// Tells the one whose condition it is that it is refused, and takes it out.
+fn refuse(batch: &mut Vec<Waiting>, mut condition: usize, found: Option<Entry>) {
+    let counts = batch.iter().map(|waiting| waiting.transaction.conditions.len());
+    let at = counts.take_while(|count| {
+        let is_before = *count <= condition;
+        condition -= if is_before { *count } else { 0 };
+        is_before
+    });
+    let at = at.count().min(batch.len() - 1);
+    let refused = batch.remove(at);
+    // Who waited may have gone.
+    drop(refused.answer.send(Ok(Commit::Refused { condition, found })));
+}
+
+fn tell(batch: Vec<Waiting>, mut answer: impl FnMut() -> Answer) {
+    for waiting in batch {
+        // Who waited may have gone.
+        drop(waiting.answer.send(answer()));
+    }
+}
+
+fn fail(mut batch: Vec<Waiting>, error: StoreError) {
+    if batch.len() > 1 {
+        let copy = copies_of(error);
+        tell(batch, || Err(copy()));
+    } else if let Some(alone) = batch.pop() {
+        drop(alone.answer.send(Err(error)));
+    }
+}
+
+/// What one failure means for each of several.
+fn copies_of(error: StoreError) -> impl Fn() -> StoreError {
+    let (is_unknown, cause): (_, Arc<dyn Error + Send + Sync>) = match error {
+        StoreError::Unknown(cause) => (true, cause.into()),
+        StoreError::Unavailable(cause) => (false, cause.into()),
+        // Each was checked alone, so that the store has no reason for another error.
+        error => (false, Arc::new(error)),
+    };
+    move || match is_unknown {
+        true => StoreError::Unknown(Box::new(Shared(cause.clone()))),
+        false => StoreError::Unavailable(Box::new(Shared(cause.clone()))),
+    }
+}
+
+/// The one cause of what befell several.
+#[derive(Debug)]
+struct Shared(Arc<dyn Error + Send + Sync>);
+
+impl std::fmt::Display for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Shared {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon ends")]
+struct Ended;
+
+fn lost() -> StoreError {
+    StoreError::Unknown(Box::new(Ended))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Transactions that come together are told what they would be told one after the other.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Condition, MemoryStore};
+
+/// What becomes of each, as far as it is the same however many revisions are made.
+fn told(answer: Answer) -> Result<(), usize> {
+    match answer.expect("a store in memory does not fail") {
+        Commit::Applied(_) => Ok(()),
+        Commit::Refused { condition, .. } => Err(condition),
+    }
+}
+
+async fn contents(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
+    let entries = store.read("").await.expect("it can be read").entries;
+    entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
+}
+
+async fn one_after_the_other(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut answers = Vec::new();
+    for transaction in all {
+        answers.push(told(store.commit(transaction.clone()).await));
+    }
+    (answers, contents(&store).await)
+}
+
+type Contents = Vec<(String, Vec<u8>)>;
+
+/// All at once, and how many revisions that made.
+async fn at_once(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents, u64) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let together = Arc::new(Together::default());
+    let tasks = all.iter().map(|transaction| {
+        let (together, store, transaction) = (together.clone(), store.clone(), transaction.clone());
+        tokio::spawn(async move { together.commit(&store, transaction).await })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(told(task.await.expect("it does not panic")));
+    }
+    let revision = store.read("").await.expect("it can be read").revision;
+    (answers, contents(&store).await, revision.0)
+}
+
+fn key() -> impl Strategy<Value = String> {
+    (0..6_u8).prop_map(|number| format!("key-{number}"))
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    (key(), 0..4_u8).prop_map(|(key, kind)| match kind {
+        0 | 1 => Condition::absent(key),
+        2 => Condition::present(key),
+        _ => Condition::value(key, "0"),
+    })
+}
+
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let write = (key(), prop_oneof![Just(None), (0..2_u8).prop_map(Some)]);
+    let writes = prop::collection::btree_map(write.0, write.1, 0..3);
+    (prop::collection::vec(condition(), 0..3), writes).prop_map(|(conditions, writes)| {
+        let begin = conditions.into_iter().fold(Transaction::new(), Transaction::when);
+        writes.into_iter().fold(begin, |transaction, (key, value)| match value {
+            Some(value) => transaction.put(key, value.to_string()),
+            None => transaction.delete(key),
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn who_comes_together_is_told_as_one_after_the_other(
+        all in prop::collection::vec(transaction(), 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let (answers, contents, _) = at_once(&all).await;
+            let expected = one_after_the_other(&all).await;
+            prop_assert_eq!((answers, contents), expected);
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_writes_that_come_together_are_one_revision_and_what_they_share_is_written_once()
+{
+    let write = |number: usize| {
+        let key = format!("unit-{number}");
+        Transaction::new().when(Condition::absent(&key)).put("content", "same").put(key, "new")
+    };
+    let all: Vec<_> = (0..100).map(write).collect();
+    let (answers, contents, revisions) = at_once(&all).await;
+    assert_eq!((answers, contents.len(), revisions), (vec![Ok(()); 100], 101, 1));
+}
+
+#[tokio::test]
+async fn what_is_too_much_for_one_transaction_is_made_in_several() {
+    let most = Transaction::MAX_OPERATIONS;
+    let all: Vec<_> =
+        (0..=most).map(|number| Transaction::new().put(number.to_string(), "")).collect();
+    assert_eq!(at_once(&all).await.2, 2);
+    let large = |number: usize| Transaction::new().put(number.to_string(), vec![0; 600_000]);
+    let all: Vec<_> = (0..3).map(large).collect();
+    assert_eq!(at_once(&all).await.2, 3);
+}

@@ -1,0 +1,94 @@
+//! Writes of units that come at the same moment are made together, and are each told their own.
+
+use std::sync::Arc;
+
+use fleet_core::{Revision, TargetState};
+use fleet_store::testing::FaultyStore;
+use fleet_store::{ExpectUnit, Layout, Registry, RegistryError, StoreError};
+
+use crate::support::{memory, mirror, name, soon, unit};
+
+type Answer = Result<Revision, RegistryError>;
+
+fn registry() -> (Registry, FaultyStore) {
+    let store = FaultyStore::new(memory());
+    (Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX), store)
+}
+
+/// Creates all of them at the same moment.
+async fn create(registry: &Registry, names: &[&str]) -> Vec<Answer> {
+    let tasks: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let file = format!("[Unit]\nDescription={name}\n");
+            let (registry, unit) = (registry.clone(), unit(name, &file, TargetState::Inactive));
+            tokio::spawn(async move { registry.put_unit(unit, ExpectUnit::Absent).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(soon(task).await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_come_together_are_one_commit_and_one_that_exists_is_refused_alone() {
+    let (registry, store) = registry();
+    create(&registry, &["b.service"]).await.remove(0).unwrap();
+    assert_eq!(store.commits(), 1);
+    let answers = create(&registry, &["a.service", "b.service", "c.service"]).await;
+    let [Ok(a), Err(RegistryError::AlreadyExists { name: b }), Ok(c)] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    assert_eq!((b.as_str(), a, store.commits()), ("b.service", c, 3), "once more without it");
+    let mirror = mirror(&registry).await;
+    let wanted = ["a.service", "c.service"].map(|unit| {
+        let registry = registry.clone();
+        tokio::spawn(async move { registry.set_desired(&name(unit), TargetState::Launched).await })
+    });
+    let mut set = Vec::new();
+    for task in wanted {
+        set.push(soon(task).await.unwrap().unwrap());
+    }
+    let gone = soon(registry.destroy(&name("b.service"), &mirror)).await.unwrap();
+    let snapshot = soon(mirror.wait_for(gone)).await.unwrap();
+    let desired: Vec<_> = snapshot.units().map(|unit| (unit.name.as_str(), unit.desired)).collect();
+    let launched = TargetState::Launched;
+    assert_eq!(desired, [("a.service", launched), ("c.service", launched)]);
+    assert_eq!((set[0], store.commits()), (set[1], 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_to_all_whom_it_concerns() {
+    let names = ["a.service", "b.service"];
+    let (registry, store) = registry();
+    store.set_away(true);
+    for answer in create(&registry, &names).await {
+        assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unavailable(_)))));
+    }
+    store.set_away(false);
+    store.lose_answers(1);
+    for answer in create(&registry, &names).await {
+        assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unknown(_)))));
+    }
+    for answer in create(&registry, &names).await {
+        assert!(matches!(answer, Err(RegistryError::AlreadyExists { .. })), "it was done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_does_not_take_the_others_along() {
+    let (registry, store) = registry();
+    store.set_delay(std::time::Duration::from_secs(1));
+    let begin = |name: &'static str| {
+        let registry = registry.clone();
+        tokio::spawn(async move { create(&registry, &[name]).await.remove(0) })
+    };
+    let (first, second) = (begin("a.service"), begin("b.service"));
+    tokio::time::advance(std::time::Duration::from_millis(500)).await;
+    first.abort();
+    soon(second).await.unwrap().unwrap();
+    let again = create(&registry, &["a.service"]).await.remove(0);
+    assert!(matches!(again, Err(RegistryError::AlreadyExists { .. })), "{again:?}");
+}
