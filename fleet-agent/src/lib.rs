@@ -23,6 +23,7 @@ mod native;
 mod planner;
 mod pulse;
 mod readable;
+pub mod remote;
 mod service_manager;
 mod shutdown;
 #[cfg(feature = "systemd")]
