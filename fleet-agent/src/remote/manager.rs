@@ -28,8 +28,8 @@ pub struct RemoteConfig {
     /// The socket that is served.
     pub socket: PathBuf,
     /// A directory that one such manager at a time may use, so that not two daemons order the same
-    /// units about.
-    pub directory: PathBuf,
+    /// units about; nothing for one that only looks.
+    pub directory: Option<PathBuf>,
     /// Who asks, for people.
     pub program: String,
     /// The clock that attempts to connect go by.
@@ -46,7 +46,7 @@ pub struct RemoteConfig {
 pub struct RemoteManager {
     keeper: Arc<Keeper>,
     task: AbortHandle,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl RemoteManager {
@@ -57,7 +57,10 @@ impl RemoteManager {
     /// [`ServiceError::Unavailable`] when it cannot be reached, or another manager uses the
     /// directory; [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: RemoteConfig) -> Result<Arc<Self>, ServiceError> {
-        let lock = acquire(&config.directory, &*config.clock).await?;
+        let lock = match &config.directory {
+            Some(directory) => Some(acquire(directory, &*config.clock).await?),
+            None => None,
+        };
         let keeper = Arc::new(Keeper::new(config.socket, config.program, config.clock));
         let (link, watch) = keeper.connect().await.map_err(ServiceError::Unavailable)?;
         let task = tokio::spawn(Arc::clone(&keeper).run(link, watch)).abort_handle();

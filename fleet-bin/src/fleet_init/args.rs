@@ -1,9 +1,11 @@
 //! The command line as it is written.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use fleet_core::graph::Target;
+use fleet_unitfile::{Timespan, UnitName, parse_timespan};
 
 use crate::fleetctl::args::Format;
 
@@ -32,6 +34,18 @@ pub(crate) enum Command {
     ///
     /// The units of a wave wait for units of the waves before, and for nothing else.
     Plan(PlanArgs),
+    /// Run units until told to end, for the fleetd of this machine.
+    ///
+    /// TERM and INT end the units, then this program; a second one kills what is left. Killed
+    /// itself, it leaves the units running, and takes them back when it is started again.
+    ///
+    /// As the first process of a container it reaps every process that nobody else waits for, and
+    /// starts itself again should it break off.
+    Run(RunArgs),
+    /// Show the units of a fleet-init that runs.
+    Status(StatusArgs),
+    /// Show what a unit of a fleet-init that runs has written.
+    Logs(LogsArgs),
     /// Draw the units and their dependencies, for dot of Graphviz.
     ///
     /// For example: fleet-init graph DIR | dot -Tsvg > units.svg
@@ -59,6 +73,61 @@ pub(crate) struct PlanArgs {
     /// How results are printed.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Run what the fleetd of this machine asks for: `native_socket` in its configuration.
+    #[arg(long, required = true)]
+    pub(crate) fleet: bool,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// Where it keeps its files [default: /var/lib/fleet-init, or below the home directory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// How long the units may take to end, before what is left is killed.
+    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time)]
+    pub(crate) stop_limit: Duration,
+    /// Adopt and reap processes that lose their parent, as the first process of a container does.
+    #[arg(long)]
+    pub(crate) reap: bool,
+}
+
+/// Where a fleet-init listens.
+#[derive(Debug, Args)]
+pub(crate) struct SocketArgs {
+    /// Its socket [default: /run/fleet/init.sock, or in the user's runtime directory].
+    #[arg(long, value_name = "FILE", env = "FLEET_INIT_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The unit.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: UnitName,
+    /// How many of the latest lines come first [default: all that are kept].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) lines: Option<usize>,
+    /// Go on with new lines as they are written.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = parse_timespan(text).ok().and_then(Timespan::as_duration);
+    time.ok_or_else(|| "a time such as 30s or 2min is wanted".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -7,12 +7,23 @@
 //! | check them | `check` |
 //! | say what would start (pure) | `waves`, `plan` |
 //! | draw the graph (pure) | `dot` |
+//! | run units, and end them | `run`, `ending` |
+//! | be the first process of a container | `warden` |
+//! | where it listens and keeps files | `places` |
+//! | ask one that runs | `asking`, `status`, `logs` |
 
 mod args;
+mod asking;
 mod check;
 mod dot;
+mod ending;
 mod files;
+mod logs;
+mod places;
 mod plan;
+mod run;
+mod status;
+mod warden;
 mod waves;
 
 use std::ffi::OsString;
@@ -36,11 +47,10 @@ use args::{Cli, Command};
 /// Results go to standard output, everything else to standard error.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let exit = match Cli::try_parse_from(args) {
-        Ok(cli) => settle(execute(cli)),
-        Err(error) => usage(&error),
-    };
-    ExitCode::from(exit.code())
+    match Cli::try_parse_from(args) {
+        Ok(cli) => execute(cli),
+        Err(error) => ExitCode::from(usage(&error).code()),
+    }
 }
 
 /// Prints what clap has to say, which may be the help that was asked for.
@@ -49,20 +59,29 @@ fn usage(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         return Exit::Usage;
     }
-    settle(printed.map_err(CliError::from))
+    exit_of(printed.map_err(CliError::from))
 }
 
-fn execute(cli: Cli) -> Result<(), CliError> {
-    match cli.command {
-        None => Ok(Cli::command().print_help()?),
+fn execute(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        None => Cli::command().print_help().map_err(CliError::from),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Graph(args)) => dot::run(&args),
-    }
+        Some(Command::Run(args)) => return run::run(&args),
+        Some(Command::Status(args)) => status::run(&args),
+        Some(Command::Logs(args)) => logs::run(&args),
+    };
+    settle(done)
+}
+
+/// Prints an error, and ends the program in its way.
+fn settle(result: Result<(), CliError>) -> ExitCode {
+    ExitCode::from(exit_of(result).code())
 }
 
 /// Prints an error, and says how the program ends.
-fn settle(result: Result<(), CliError>) -> Exit {
+fn exit_of(result: Result<(), CliError>) -> Exit {
     let Err(error) = result else { return Exit::Success };
     // Where nobody reads errors, the exit code is all that is left to give.
     let _closed = error.print_as("fleet-init", &mut io::stderr());

@@ -5,6 +5,7 @@ mod daemon;
 mod dev;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod fleet_init;
 mod lineage;
 mod moving;
 mod refusals;

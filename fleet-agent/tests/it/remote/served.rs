@@ -44,7 +44,7 @@ impl Served {
     pub(super) async fn try_open(&self) -> Result<Arc<RemoteManager>, ServiceError> {
         let config = RemoteConfig {
             socket: self.socket(),
-            directory: self.directory.path().join("daemon"),
+            directory: Some(self.directory.path().join("daemon")),
             program: "test".to_owned(),
             clock: Arc::new(SystemClock::start()),
         };

@@ -68,6 +68,11 @@ pub(crate) const KEYS: &[Key] = &[
         "Reach systemd by its own socket, not the bus [default: false]",
     ),
     used("units_directory", "DIR", "Where systemd finds unit files [default: /run/fleet/units]"),
+    used(
+        "native_socket",
+        "FILE",
+        "Where the fleet-init listens that runs the units of native [default: none, fleetd does]",
+    ),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("machine_id", "ID", "This machine's identity [default: what /etc/machine-id holds]"),
     used("public_ip", "ADDRESS", "The address to publish [default: that of the default route]"),
