@@ -4,6 +4,7 @@ mod adoption;
 mod background;
 mod conforms;
 mod crash;
+mod graph;
 mod helper;
 mod lifecycle;
 mod limits;
