@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::frame::{Frame, How, WINDOW};
+use crate::Journal;
+
+/// How many bytes of lines one item holds, and a line more.
+const LINES: usize = 64 * 1024;
 
 /// Where a [`Service`](super::Service) puts the items of an answer.
 #[derive(Debug)]
@@ -32,6 +37,28 @@ impl Replies {
         // Something that cannot be written as JSON is nothing that the other side understands.
         let what = serde_json::to_value(item).unwrap_or(Value::Null);
         self.put(&Frame::Item { id: self.id, what }).await;
+    }
+
+    /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
+    /// the first one, which says that there is a journal, may be empty.
+    pub async fn send_journal(&mut self, mut journal: Journal) {
+        let mut lines: Vec<String> = Vec::new();
+        loop {
+            let mut bytes = 0;
+            while bytes < LINES {
+                match journal.next().now_or_never() {
+                    Some(Some(line)) => {
+                        bytes += line.len() + 1;
+                        lines.push(line);
+                    }
+                    Some(None) => return self.send(&lines).await,
+                    None => break,
+                }
+            }
+            self.send(&lines).await;
+            let Some(line) = journal.next().await else { return };
+            lines = vec![line];
+        }
     }
 
     /// Ends the answer.
@@ -73,8 +100,6 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
     use super::*;
 
     #[tokio::test]

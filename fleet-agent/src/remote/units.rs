@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitName;
-use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::net::UnixListener;
 
@@ -14,13 +13,10 @@ use super::errors::ErrorWire;
 use super::replies::Replies;
 use super::server::{Service, serve_with};
 use super::states::UnitWire;
-use crate::{Clock, Journal, ServiceError, ServiceManager};
+use crate::{Clock, ServiceError, ServiceManager};
 
 /// How many units one item tells of.
 const UNITS: usize = 256;
-
-/// How many bytes of lines one item holds, and a line more.
-const LINES: usize = 64 * 1024;
 
 /// Serves a service manager to the [`RemoteManager`](super::RemoteManager)s of other processes,
 /// until it is dropped. That leaves the units running, and so does the end of any client.
@@ -84,7 +80,7 @@ impl Units {
             Ask::Watch => self.watch(replies).await?,
             Ask::Journal { unit, query } => {
                 let journal = self.manager.journal(&name(&unit)?, query.into()).await?;
-                tell(journal, replies).await;
+                replies.send_journal(journal).await;
             }
             change => self.change(change).await?,
         }
@@ -150,27 +146,6 @@ impl Units {
             list.push(unit.to_string());
         }
         told
-    }
-}
-
-/// Hands lines on as they come, as many at a time as are there.
-async fn tell(mut journal: Journal, replies: &mut Replies) {
-    let mut lines: Vec<String> = Vec::new();
-    loop {
-        let mut bytes = 0;
-        while bytes < LINES {
-            match journal.next().now_or_never() {
-                Some(Some(line)) => {
-                    bytes += line.len() + 1;
-                    lines.push(line);
-                }
-                Some(None) => return replies.send(&lines).await,
-                None => break,
-            }
-        }
-        replies.send(&lines).await;
-        let Some(line) = journal.next().await else { return };
-        lines = vec![line];
     }
 }
 

@@ -8,21 +8,28 @@
 //! | say what would start (pure) | `waves`, `plan` |
 //! | draw the graph (pure) | `dot` |
 //! | run units, and end them | `run`, `ending` |
+//! | answer what is asked of it | `answers`; as it is sent: `asks`, `shown` |
 //! | be the first process of a container | `warden` |
 //! | where it listens and keeps files | `places` |
-//! | ask one that runs | `asking`, `status`, `logs` |
+//! | ask one that runs | `asking`, `status`, `tree`, `fleet`, `logs`, `verbs` |
 
+mod answers;
 mod args;
 mod asking;
+mod asks;
 mod check;
 mod dot;
 mod ending;
 mod files;
+mod fleet;
 mod logs;
 mod places;
 mod plan;
 mod run;
+mod shown;
 mod status;
+mod tree;
+mod verbs;
 mod warden;
 mod waves;
 
@@ -71,6 +78,9 @@ fn execute(cli: Cli) -> ExitCode {
         Some(Command::Run(args)) => return run::run(&args),
         Some(Command::Status(args)) => status::run(&args),
         Some(Command::Logs(args)) => logs::run(&args),
+        Some(Command::SetTarget(args)) => verbs::set_target(&args),
+        Some(Command::Reload(args)) => verbs::reload(&args),
+        Some(Command::Reset(args)) => verbs::reset(&args),
     };
     settle(done)
 }

@@ -16,9 +16,10 @@ pub(super) fn socket(given: Option<&Path>) -> PathBuf {
     given.map_or_else(|| default_socket(is_root(), &environment), Path::to_owned)
 }
 
-/// The directory of this user's fleet-init.
-pub(super) fn state_dir(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(|| default_state_dir(is_root(), &environment), Path::to_owned)
+/// The directory of this user's fleet-init that runs units of that kind.
+pub(super) fn state_dir(given: Option<&Path>, kind: &str) -> PathBuf {
+    let default = || default_state_dir(is_root(), &environment).join(kind);
+    given.map_or_else(default, Path::to_owned)
 }
 
 fn is_root() -> bool {

@@ -1,75 +1,46 @@
 //! `status`: the units of a fleet-init that runs.
 
-use serde::Serialize;
-
-use fleet_agent::{ManagedUnit, ServiceManager as _};
+use std::io::{self, Write as _};
 
 use super::args::StatusArgs;
-use super::asking::ask;
+use super::asking::{Asking, NoAnswer, ask, no_answer, read};
+use super::asks::{Ask, Head, Unit};
+use super::{fleet, tree};
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::{Output, Record};
-use crate::fleetctl::table::{cell, layout};
+use crate::fleetctl::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
-    let units = ask(&args.socket, async |manager| {
-        let cannot = |error| CliError::failed("cannot list the units").because(error);
-        manager.list().await.map_err(cannot)
-    })?;
-    let rows: Vec<Row> = units.iter().map(Row::new).collect();
-    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-    let table = layout(&["unit", "asked", "active", "sub", "pid", "result"], true, &cells);
-    Output::on_stdout(args.output).list(&rows, &table)
+    ask(&args.socket, async |init| match of_files(init).await {
+        Err(NoAnswer::RunsForFleet) => fleet::status(init, args.output).await,
+        Err(NoAnswer::Because(error)) => Err(error),
+        Ok((head, units)) => {
+            tell(&head);
+            Output::on_stdout(args.output).list(&units, &tree::tree(&head, &units))
+        }
+    })
 }
 
-/// A unit, as JSON.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row<'a> {
-    unit: &'a str,
-    /// What was last asked of it.
-    asked: &'a str,
-    load: &'a str,
-    active: &'a str,
-    sub: &'a str,
-    #[serde(rename = "mainPID")]
-    main_pid: Option<u32>,
-    /// Why its last run ended.
-    result: Option<&'a str>,
-    /// How its last main process ended.
-    exit: Option<String>,
-    restarts: u32,
-}
-
-impl<'a> Row<'a> {
-    fn new(managed: &'a ManagedUnit) -> Self {
-        let state = &managed.state;
-        Self {
-            unit: managed.unit.as_str(),
-            asked: managed.known.asked.as_str(),
-            load: state.load.as_str(),
-            active: state.active.as_str(),
-            sub: &state.sub,
-            main_pid: state.main_pid,
-            result: state.result.as_deref(),
-            exit: state.exit.map(|exit| exit.to_string()),
-            restarts: state.restarts,
+async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
+    let mut answer = init.begin(Ask::Status)?;
+    let (mut head, mut units) = (None, Vec::new());
+    while let Some(item) = answer.next().await.map_err(no_answer)? {
+        match head {
+            None => head = Some(read(item).map_err(NoAnswer::Because)?),
+            Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoAnswer::Because)?),
         }
     }
-
-    fn cells(&self) -> Vec<String> {
-        let pid = self.main_pid.map(|pid| pid.to_string());
-        let result = match (self.result, &self.exit) {
-            (Some(result), Some(exit)) => Some(format!("{result}, {exit}")),
-            (result, _) => result.map(str::to_owned),
-        };
-        let words = [self.unit, self.asked, self.active, self.sub].map(str::to_owned);
-        words.into_iter().chain([cell(pid), cell(result)]).collect()
-    }
+    Ok((head.unwrap_or_default(), units))
 }
 
-impl Record for Row<'_> {
-    fn name(&self) -> &str {
-        self.unit
+/// Says on standard error what is not about one unit.
+fn tell(head: &Head) {
+    let mut to = io::stderr();
+    if let Some(why) = &head.weak {
+        let text = "processes that leave their group, parent and environment are not found";
+        let _unread = writeln!(to, "{text}: {why}").is_err();
+    }
+    if head.goal.is_none() {
+        let _unread = writeln!(to, "there is no goal, so nothing is needed").is_err();
     }
 }

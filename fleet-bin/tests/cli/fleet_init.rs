@@ -64,6 +64,44 @@ fn a_sound_system_is_checked() {
 }
 
 #[test]
+fn a_unit_file_of_systemd_is_told_apart() {
+    let folder = folder();
+    std::fs::write(folder.path().join("web.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+    insta::assert_snapshot!(run(folder.path(), "check web.service"), @"
+    exit 2
+    ---
+    fleet-init: web.service is a unit file of systemd, and not of fleet-init
+    help: `fleet-init convert --from systemd web.service` writes it as stanzas
+    help: `fleetctl verify` checks it for a fleet cluster, which runs it as it is
+    ");
+    let told = run(folder.path(), "check .");
+    assert!(told.contains("web.service: passed over: it is a unit file of systemd"), "{told}");
+}
+
+#[test]
+fn what_runs_is_asked_for_in_one_way() {
+    let folder = folder();
+    for wrong in ["run", "run --fleet home", "run --fleet --target a", "reset", "logs -n x a"] {
+        let told = run(folder.path(), wrong);
+        assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
+    }
+    let told = run(folder.path(), "status --socket s");
+    insta::assert_snapshot!(told, @"
+    exit 1
+    ---
+    fleet-init: cannot ask a fleet-init: nobody listens at s: No such file or directory (os error 2)
+    help: start one with `fleet-init run`, or name its socket with --socket
+    ");
+    let told = run(folder.path(), "run bad --state-dir d --socket s");
+    assert!(told.starts_with("exit 1\n") && told.contains("bad/db.unit:5:1"), "{told}");
+    assert!(!folder.path().join("d").exists(), "nothing was begun");
+    let help = run(folder.path(), "--help");
+    for verb in ["check", "plan", "run", "status", "logs", "set-target", "reload", "reset"] {
+        assert!(help.contains(&format!("\n  {verb} ")), "{help}");
+    }
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "check bad"), @"

@@ -1,8 +1,10 @@
 //! `fleet-init run --fleet`: what it runs outlives the daemon that asks for it, and itself.
 
+mod files;
+
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
@@ -21,16 +23,20 @@ struct Init {
     program: Option<Child>,
     /// What runs it, and its arguments beside the usual.
     through: &'static [&'static str],
-    more: &'static [&'static str],
+    more: Vec<String>,
 }
 
 impl Init {
     fn start() -> Self {
-        Self::start_with(&[], &[])
+        Self::start_with(&[], &["--fleet"])
     }
 
-    fn start_with(through: &'static [&'static str], more: &'static [&'static str]) -> Self {
-        let home = tempfile::tempdir().unwrap();
+    fn start_with(through: &'static [&'static str], more: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), through, more)
+    }
+
+    fn start_in(home: TempDir, through: &'static [&'static str], more: &[&str]) -> Self {
+        let more = more.iter().map(ToString::to_string).collect();
         let mut init = Self { home, program: None, through, more };
         init.start_again();
         init
@@ -44,7 +50,7 @@ impl Init {
         let init = env!("CARGO_BIN_EXE_fleet-init");
         let words = self.through.iter().chain([&init]).collect::<Vec<_>>();
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).args(["run", "--fleet"]).args(self.more);
+        command.args(&words[1..]).arg("run").args(&self.more);
         command.arg("--socket").arg(self.socket());
         command.arg("--state-dir").arg(self.home.path().join("state"));
         let log = std::fs::File::create(self.home.path().join("log")).unwrap();
@@ -55,9 +61,13 @@ impl Init {
 
     /// What another fleet-init says of this one.
     fn ask(&self, args: &[&str]) -> (ExitStatus, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
-        let output = command.args(args).env("FLEET_INIT_SOCKET", self.socket()).output().unwrap();
+        let output = self.output(args);
         (output.status, told(&output))
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+        command.args(args).env("FLEET_INIT_SOCKET", self.socket()).output().unwrap()
     }
 
     fn pid(&self) -> Pid {
@@ -186,7 +196,7 @@ fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
 
 #[test]
 fn a_time_for_the_end_is_kept() {
-    let mut init = Init::start_with(&[], &["--stop-limit", "100ms"]);
+    let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
     let stubborn = init.run(
         "stubborn.service",
         "TimeoutStopSec=infinity\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 100; done'",
@@ -212,7 +222,7 @@ fn children(parent: Pid) -> Vec<(Pid, bool)> {
 
 #[test]
 fn the_first_process_reaps_orphans_and_starts_again_what_breaks_off() {
-    let init = Init::start_with(&[], &["--reap"]);
+    let init = Init::start_with(&[], &["--fleet", "--reap"]);
     // A child whose parent has ended by the time that it ends.
     let gate = init.home.path().join("gate");
     let orphan = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
@@ -242,7 +252,7 @@ fn it_can_be_the_first_process_of_a_container() {
         let _unread = writeln!(std::io::stderr(), "{text}").is_err();
         return;
     }
-    let init = Init::start_with(through, &[]);
+    let init = Init::start_with(through, &["--fleet"]);
     init.run("unit.service", "ExecStart=/bin/sleep infinity");
     let (_, status) = init.ask(&["status", "-o", "json"]);
     assert!(status.contains("\"active\": \"active\""), "{status}");
