@@ -34,7 +34,7 @@ pub(crate) enum Command {
     ///
     /// The units of a wave wait for units of the waves before, and for nothing else.
     Plan(PlanArgs),
-    /// Run units until told to end: those of files, or those of the fleetd of this machine.
+    /// Run units until told to end: those of files, or those of this machine's fleetd.
     ///
     /// Of files it runs what the goal needs, and keeps it so. HUP has them read again.
     ///

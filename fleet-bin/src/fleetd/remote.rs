@@ -38,7 +38,8 @@ pub(super) async fn open(
                 let what = || {
                     format!(
                         "cannot run units by fleet-init: start it with \"fleet-init run --fleet \
-                         --socket {}\", or leave native_socket out, so that fleetd runs them itself",
+                         --socket {}\", or leave native_socket out, so that fleetd runs them \
+                         itself",
                         socket.display()
                     )
                 };

@@ -95,10 +95,6 @@ fn what_runs_is_asked_for_in_one_way() {
     let told = run(folder.path(), "run bad --state-dir d --socket s");
     assert!(told.starts_with("exit 1\n") && told.contains("bad/db.unit:5:1"), "{told}");
     assert!(!folder.path().join("d").exists(), "nothing was begun");
-    let help = run(folder.path(), "--help");
-    for verb in ["check", "plan", "run", "status", "logs", "set-target", "reload", "reset"] {
-        assert!(help.contains(&format!("\n  {verb} ")), "{help}");
-    }
 }
 
 #[test]
@@ -274,10 +270,16 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     Usage: fleet-init [COMMAND]
 
     Commands:
-      check  Check files, and say all that is wrong in them
-      plan   Say what would start for a goal, in which waves, and for whom
-      graph  Draw the units and their dependencies, for dot of Graphviz
-      help   Print this message or the help of the given subcommand(s)
+      check       Check files, and say all that is wrong in them
+      plan        Say what would start for a goal, in which waves, and for whom
+      run         Run units until told to end: those of files, or those of this machine's fleetd
+      status      Show the units of a fleet-init that runs
+      logs        Show what a unit of a fleet-init that runs has written
+      set-target  Choose another goal for a fleet-init that runs
+      reload      Have a fleet-init that runs read its files again
+      reset       Have a unit that failed or ended tried again at once
+      graph       Draw the units and their dependencies, for dot of Graphviz
+      help        Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')

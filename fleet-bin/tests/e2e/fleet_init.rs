@@ -17,6 +17,10 @@ use tempfile::TempDir;
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 use crate::run::Machine;
 
+/// What does not mind being told to end, and may take its time.
+const STUBBORN: &str = "TimeoutStopSec=infinity\n\
+    ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 100; done'";
+
 /// A fleet-init in a directory of its own. Its end ends its units.
 struct Init {
     home: TempDir,
@@ -181,10 +185,7 @@ fn where_no_fleet_init_listens_the_daemon_says_how_to_start_one() {
 fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
     let mut init = Init::start();
     let quick = init.run("quick.service", "ExecStart=/bin/sleep infinity");
-    let stubborn = init.run(
-        "stubborn.service",
-        "TimeoutStopSec=infinity\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 100; done'",
-    );
+    let stubborn = init.run("stubborn.service", STUBBORN);
     init.signal(Signal::TERM);
     wait_for("one ends by itself", || (!is_alive(quick)).then_some(()));
     assert!(is_alive(stubborn), "it may take its time");
@@ -197,10 +198,7 @@ fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
 #[test]
 fn a_time_for_the_end_is_kept() {
     let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
-    let stubborn = init.run(
-        "stubborn.service",
-        "TimeoutStopSec=infinity\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 100; done'",
-    );
+    let stubborn = init.run("stubborn.service", STUBBORN);
     init.signal(Signal::TERM);
     assert!(init.wait().success(), "all is ended");
     assert!(!is_alive(stubborn), "it is killed");
