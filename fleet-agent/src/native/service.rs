@@ -15,6 +15,7 @@
 
 mod ending;
 mod notices;
+mod processes;
 mod reload;
 mod starting;
 mod telling;
@@ -27,7 +28,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{Cause, Command, Happening, Kind, Unit};
 
 use super::life::{Action, Memory, Phase, ProcessId, Role};
-use super::outcome::{End, Outcome, is_oneshot, main_outcome};
+use super::outcome::{End, Outcome};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -59,6 +60,9 @@ pub(crate) struct Service {
     actions: VecDeque<Action>,
     /// What has happened and was not asked for yet.
     happenings: Vec<Happening>,
+    /// Whether it waits for ever for the end of what was killed: somebody else decides what follows
+    /// meanwhile.
+    waits: bool,
     /// The first thing that went wrong in this run.
     blamed: Option<Happening>,
 }
@@ -80,6 +84,7 @@ impl Service {
             limit: StartLimit::default(),
             actions: VecDeque::new(),
             happenings: Vec::new(),
+            waits: false,
             blamed: None,
         }
     }
@@ -263,8 +268,15 @@ impl Service {
         }
     }
 
+    /// From now on it never takes for gone what it cannot end.
+    pub(crate) fn wait_for_the_end(&mut self, now: Timestamp) {
+        self.waits = true;
+        self.deadline = self.deadline.and_then(|_| self.time_limit(now));
+    }
+
     /// Begins the one run that this is for. `before` is how the run ended that it follows from.
     pub(crate) fn begin_after(&mut self, before: Option<&Memory>, now: Timestamp) {
+        self.waits = true;
         if let Some(before) = before {
             self.now.restarts = before.restarts.saturating_add(1);
             (self.now.exit, self.now.exit_before) = (before.exit, before.exit_before);
@@ -352,73 +364,6 @@ impl Service {
         }
     }
 
-    fn main_ended(&mut self, end: End, what: Happening, now: Timestamp) {
-        self.now.exit = Some(end);
-        let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
-        // One that is to say when it is ready must live until then.
-        let breaks_off = self.now.phase == Phase::Start && self.promises();
-        let good = outcome == Outcome::Success;
-        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
-        if self.leaving && good {
-            self.tell_exit();
-        }
-        self.blame(outcome, what);
-        match self.now.phase {
-            Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
-            Phase::Start if is_oneshot(&self.spec) => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            Phase::Start => self.enter_list(Phase::StartPost, now),
-            Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
-            // The command of the reload ends with it.
-            Phase::Reload => self.signal(Phase::StopSigterm, now),
-            Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
-                self.signal(Phase::StopSigterm, now);
-            }
-            _ => self.end_if_gone(now),
-        }
-    }
-
-    fn control_ended(&mut self, end: End, now: Timestamp) {
-        let command = self.commands().get(self.now.step);
-        let ignored = command.is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { self.verdict_of(end) };
-        let good = outcome == Outcome::Success;
-        if self.now.phase == Phase::Reload && !good {
-            return self.end_reload(outcome, now);
-        }
-        if !self.is_ending() {
-            self.blame(outcome, Happening::Failed(Cause::Script(end.exit())));
-        }
-        match self.now.phase {
-            Phase::StopPost | Phase::Stop | Phase::Reload if good => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            phase if phase.is_starting() && good => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            phase if phase.is_starting() || phase == Phase::Stop => {
-                self.signal(Phase::StopSigterm, now);
-            }
-            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
-            _ => self.end_if_gone(now),
-        }
-    }
-
-    /// The first thing that went wrong in a run is its result.
-    fn blame(&mut self, outcome: Outcome, what: Happening) {
-        if matches!(self.now.outcome, None | Some(Outcome::Success)) {
-            self.now.outcome = Some(outcome);
-            if !matches!(outcome, Outcome::Success | Outcome::Condition) {
-                self.note_failure(what);
-            }
-        }
-    }
-
     fn commands(&self) -> &[Command] {
         let commands = &self.spec.run;
         match self.now.phase {
@@ -448,6 +393,7 @@ impl Service {
             Phase::AutoRestart => {
                 Some(self.spec.restart.delay_of(self.now.restarts.saturating_add(1)))
             }
+            Phase::StopSigkill | Phase::FinalSigkill if self.waits => None,
             Phase::StopSigkill | Phase::FinalSigkill => {
                 self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }

@@ -208,8 +208,8 @@ impl Runner {
             .map_err(RunnerError::Wanted)
     }
 
-    /// Forgets that the unit of a target failed or ended, so that it starts at once if it is needed.
-    /// Tells whether there was something to forget.
+    /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
+    /// needed. Tells whether there was something to forget.
     ///
     /// # Errors
     ///

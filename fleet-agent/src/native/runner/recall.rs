@@ -66,7 +66,8 @@ impl Recalled {
         if is_busy(&memory) {
             let spec = for_one_run(&definition);
             let (log, asked) = (Arc::clone(&member.log), run.asked);
-            let driver = resume(machine, name.as_str(), &directory, log, spec, asked, run)?;
+            let mut driver = resume(machine, name.as_str(), &directory, log, spec, asked, run)?;
+            driver.service.wait_for_the_end(now);
             self.runs.push((name.clone(), incarnation, driver));
         }
         self.members.insert(name.clone(), member);

@@ -42,8 +42,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whoever decides has it read its configuration again. What keeps it from that is a reload that
-    /// failed.
+    /// Whoever decides has it read its configuration again. What keeps it from that is a reload
+    /// that failed.
     pub(crate) fn obey_reload(&mut self, now: Timestamp) {
         if self.reload(now).is_err() {
             self.tell(Happening::ReloadEnded { well: false });

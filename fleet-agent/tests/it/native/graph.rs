@@ -9,58 +9,62 @@ use fleet_core::graph::{Activity, Graph, Settings, Shown, Target, TimeOuts};
 use crate::support::{Home, runs, signal, wait_until};
 
 /// A runner over a directory of its own, which must be left as empty as it was found.
-struct Stand {
-    runner: Runner,
-    home: Home,
+pub(super) struct Stand {
+    pub(super) runner: Runner,
+    pub(super) home: Home,
     settings: Settings,
 }
 
-const SLEEP: &str = "exec-start: /bin/sleep 1000\nrestart-delay: 10ms\n";
+pub(super) const SLEEP: &str = "exec-start: /bin/sleep 1000\nrestart-delay: 10ms\n";
 
-fn graph(stanzas: &str, settings: &Settings) -> Graph {
+pub(super) fn graph(stanzas: &str, settings: &Settings) -> Graph {
     let read = read_stanzas(stanzas.as_bytes(), &TimeOuts::default());
     assert_eq!(read.diagnostics, [], "{stanzas}");
     let units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
     Graph::strict(units, settings).expect("they fit together")
 }
 
-fn supervised(name: &str, more: &str) -> String {
+pub(super) fn supervised(name: &str, more: &str) -> String {
     format!("unit: {name}\ntype: foreground-supervised\nprovides: {name}\n{more}\n")
 }
 
-fn target(name: &str) -> Target {
+pub(super) fn target(name: &str) -> Target {
     name.parse().expect("it is a name")
 }
 
 impl Stand {
-    async fn new(stanzas: &str, goal: &str) -> Self {
+    pub(super) async fn new(stanzas: &str, goal: &str) -> Self {
         let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
         let home = Home::new();
         let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
         Self { runner, home, settings }
     }
 
-    async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
+    pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
         let mut config = RunnerConfig::new(home.path("native"));
         config.environment.push(("BENCH".to_owned(), home.mark()));
         Runner::start(config, graph, settings).await.expect("it starts")
     }
 
     /// Ends the runner as its sudden end would, and begins the next one.
-    async fn again(self, stanzas: &str) -> Self {
+    pub(super) async fn again(self, stanzas: &str) -> Self {
         let Self { runner, home, settings } = self;
         drop(runner);
         let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
         Self { runner, home, settings }
     }
 
-    async fn unit(&self, name: &str) -> UnitStatus {
+    pub(super) async fn unit(&self, name: &str) -> UnitStatus {
         let Snapshot { units, .. } = self.runner.snapshot().await.expect("it answers");
         let found = units.into_iter().find(|unit| unit.unit.as_str() == name);
         found.unwrap_or_else(|| panic!("there is no {name}"))
     }
 
-    async fn wait_for(&self, name: &str, good: impl Fn(&UnitStatus) -> bool) -> UnitStatus {
+    pub(super) async fn wait_for(
+        &self,
+        name: &str,
+        good: impl Fn(&UnitStatus) -> bool,
+    ) -> UnitStatus {
         let mut found = self.unit(name).await;
         wait_until(&format!("{name} is as it should be"), async || {
             found = self.unit(name).await;
@@ -70,14 +74,14 @@ impl Stand {
         found
     }
 
-    async fn running(&self, name: &str) -> u32 {
+    pub(super) async fn running(&self, name: &str) -> u32 {
         let is_up = |unit: &UnitStatus| {
             unit.state.what == Shown::Active(Activity::Running) && unit.main_pid.is_some()
         };
         self.wait_for(name, is_up).await.main_pid.expect("it was looked for")
     }
 
-    async fn clean_up(self) {
+    pub(super) async fn clean_up(self) {
         self.runner.shutdown().await.expect("all units stop");
         assert_eq!(self.home.processes(), [0; 0], "processes were left behind");
     }

@@ -87,8 +87,8 @@ impl System {
         true
     }
 
-    /// Something went wrong while it stops. What somebody asked for is not a failure by that, unless
-    /// it had to be killed.
+    /// Something went wrong while it stops. What somebody asked for is not a failure by that,
+    /// unless it had to be killed.
     fn on_failing_end(&mut self, at: u32, cause: Cause, now: Timestamp) -> bool {
         if cause == Cause::StopTimeOut {
             let heeded = !self.node(at).seen.killed;

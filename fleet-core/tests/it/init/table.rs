@@ -118,6 +118,13 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         ("a oneshot", &[exits(1), GONE], "failed: its main process ended with status 1"),
         ("a passing", &[exits(0)], "stopping: Well"),
         ("a passing", &[exits(0), GONE], "ended"),
+    ];
+    check(rows);
+}
+
+#[test]
+fn what_fails_at_its_end_has_failed() {
+    check(&[
         ("a passing", &[exits(0), SCRIPT], "stopping: a command of it ended with status 2"),
         ("a passing", &[exits(0), SCRIPT, GONE], "failed: a command of it ended with status 2"),
         ("a passing", &[exits(0), LATE, GONE], "failed: it did not end in time"),
@@ -131,7 +138,10 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
             &[Happening::Failed(Cause::Assertion), GONE],
             "failed: an assertion of it does not hold",
         ),
-    ];
+    ]);
+}
+
+fn check(rows: &[(&str, &[Happening], &str)]) {
     for (text, events, expected) in rows {
         let mut unit = unit(text);
         unit.run.success.codes = [3].into();
