@@ -38,10 +38,13 @@ async fn what_is_away_is_not_absent() {
 
     machine.unload(&goes).await.expect("it unloads");
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
-    let mut told = changes.next().await;
-    while !(told.contains(&stays) && told.contains(&goes)) {
-        told.extend(changes.next().await);
-    }
+    let both = async {
+        let mut told = changes.next().await;
+        while !(told.contains(&stays) && told.contains(&goes)) {
+            told.extend(changes.next().await);
+        }
+    };
+    tokio::time::timeout(crate::wait::DEADLINE, both).await.expect("both are told of in time");
     let listed = manager.list().await.expect("it is back");
     let listed: Vec<_> = listed.iter().map(|it| &it.unit).collect();
     assert_eq!(listed, [&stays]);
