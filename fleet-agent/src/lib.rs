@@ -23,6 +23,7 @@ mod native;
 mod planner;
 mod pulse;
 mod readable;
+pub mod remote;
 mod service_manager;
 mod shutdown;
 #[cfg(feature = "systemd")]
@@ -36,7 +37,10 @@ pub mod testing;
 pub use agent::{Agent, AgentConfig, Note, Notes, NotesInMemory, NotesOnDisk};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
-pub use native::{NativeConfig, NativeManager, Tracking};
+pub use native::{
+    NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError, Snapshot, Tracking, UnitStatus,
+    Wanted,
+};
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{
     Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,

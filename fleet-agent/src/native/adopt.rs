@@ -25,6 +25,7 @@ use super::compile::{Compiled, compile};
 use super::drive::Driver;
 use super::identity::Host;
 use super::life::ProcessId;
+use super::log::Log;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
@@ -51,7 +52,8 @@ pub(crate) fn adopt(
         },
         |Compiled { spec, .. }| spec,
     ));
-    let driver = resume(machine, unit, directory, spec, asked, run)?;
+    let log = machine.open_log(directory.log())?;
+    let driver = resume(machine, unit.as_str(), directory, log, spec, asked, run)?;
     Ok(Some(Loaded { driver, hash: file.hash(), asked }))
 }
 
@@ -73,13 +75,13 @@ fn only_to_stop(unit: &UnitName) -> Unit {
 /// Goes on with a run that was begun by another daemon, as is asked by now.
 pub(crate) fn resume(
     machine: &Arc<Machine>,
-    unit: &UnitName,
+    unit: &str,
     directory: &UnitDirectory,
+    log: Arc<Log>,
     spec: Arc<Unit>,
     asked: Asked,
     run: Run,
 ) -> io::Result<Driver> {
-    let log = machine.open_log(directory.log())?;
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
     let (mut service, running) = take_back(machine, spec, &run)?;
     catch_up(&mut service, asked, run.asked, machine.now());

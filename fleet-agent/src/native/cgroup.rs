@@ -16,7 +16,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
@@ -84,9 +83,9 @@ impl Groups {
     }
 
     /// The group for a run of a unit. It is made when the first process enters it.
-    pub(crate) fn of_run(&self, unit: &UnitName, invocation: &str) -> Group {
+    pub(crate) fn of_run(&self, unit: &str, invocation: &str) -> Group {
         // With the invocation it may be no longer than a file's name.
-        let unit: String = unit.as_str().chars().take(200).collect();
+        let unit: String = unit.chars().take(200).collect();
         Group(self.base.join(format!("{unit}.{invocation}")))
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::Timestamp;
 use fleet_core::graph::{Command, Kind, Unit};
-use fleet_unitfile::UnitName;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
@@ -35,7 +35,7 @@ pub(crate) struct Driver {
     pub(crate) service: Service,
     spec: Arc<Unit>,
     machine: Arc<Machine>,
-    unit: UnitName,
+    unit: String,
     directory: UnitDirectory,
     log: Arc<Log>,
     invocation: String,
@@ -68,7 +68,7 @@ impl Driver {
     /// A unit that never ran.
     pub(crate) fn new(
         machine: &Arc<Machine>,
-        unit: &UnitName,
+        unit: &str,
         directory: &UnitDirectory,
         log: Arc<Log>,
         spec: Arc<Unit>,
@@ -77,7 +77,7 @@ impl Driver {
             service: Service::new(Arc::clone(&spec)),
             spec,
             machine: Arc::clone(machine),
-            unit: unit.clone(),
+            unit: unit.to_owned(),
             directory: directory.clone(),
             log,
             invocation: String::new(),
@@ -131,6 +131,11 @@ impl Driver {
     /// The log of the unit.
     pub(crate) fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.machine.now()
     }
 
     /// The number of the present run; it grows with each.

@@ -2,18 +2,18 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_unitfile::UnitName;
 use tokio::sync::Notify;
 
+use super::adopt::is_stale;
 use super::cgroup::{Group, Groups};
 use super::log::Log;
-use super::proc::Census;
+use super::proc::{Census, boot_id};
 use super::record::UnitDirectory;
 use super::tracking::Tracking;
 use crate::{Clock, StateFeed};
@@ -76,13 +76,18 @@ impl Machine {
     }
 
     /// The control group for a run of a unit, where there are any.
-    pub(crate) fn group(&self, unit: &UnitName, invocation: &str) -> Option<Group> {
+    pub(crate) fn group(&self, unit: &str, invocation: &str) -> Option<Group> {
         self.groups.as_ref().ok().map(|groups| groups.of_run(unit, invocation))
     }
 
+    /// Where the directories of units are.
+    pub(crate) fn units(&self) -> &Path {
+        &self.units
+    }
+
     /// The directory of a unit.
-    pub(crate) fn directory(&self, unit: &UnitName) -> UnitDirectory {
-        UnitDirectory::new(self.units.join(unit.as_str()))
+    pub(crate) fn directory(&self, unit: &str) -> UnitDirectory {
+        UnitDirectory::new(self.units.join(file_name(unit)))
     }
 
     /// Opens the log of a unit, and sees to its limit from now on.
@@ -124,6 +129,37 @@ impl Machine {
             }
         }
     }
+}
+
+/// After the machine was booted nothing runs, so every unit is forgotten, to be loaded anew. Tells
+/// whether it was.
+pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<bool> {
+    let (file, boot) = (directory.join("boot"), boot_id()?);
+    std::fs::create_dir_all(units)?;
+    let memory = match std::fs::read_to_string(&file) {
+        Ok(memory) => Some(memory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let is_new = is_stale(memory.as_deref(), &boot);
+    if is_new {
+        std::fs::remove_dir_all(units)?;
+        std::fs::create_dir_all(units)?;
+    }
+    if memory.as_deref() != Some(&boot) {
+        std::fs::write(file, boot)?;
+    }
+    Ok(is_new)
+}
+
+/// A name of a file for each name of a unit: `.` and `..` are none.
+fn file_name(unit: &str) -> String {
+    if unit.starts_with(['.', '\\']) { format!("\\{unit}") } else { unit.to_owned() }
+}
+
+/// The name of the unit whose file is called so.
+pub(crate) fn unit_of(file: &str) -> &str {
+    file.strip_prefix('\\').unwrap_or(file)
 }
 
 impl Drop for Machine {

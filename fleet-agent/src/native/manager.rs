@@ -12,13 +12,12 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::adopt::{adopt, is_stale};
+use super::adopt::adopt;
 use super::cgroup::Groups;
 use super::compile::compile;
 use super::identity::{Host, host};
 use super::journal;
-use super::machine::Machine;
-use super::proc::boot_id;
+use super::machine::{Machine, forget_old_boot, unit_of};
 use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
 use super::tracking::Tracking;
 use crate::lock::acquire;
@@ -185,10 +184,11 @@ impl NativeManager {
     fn take_back(&self, units: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(units)? {
             let name = entry?.file_name();
-            let Some(unit) = name.to_str().and_then(|name| UnitName::parse(name).ok()) else {
+            let Some(unit) = name.to_str().and_then(|name| UnitName::parse(unit_of(name)).ok())
+            else {
                 continue;
             };
-            let directory = self.machine.directory(&unit);
+            let directory = self.machine.directory(unit.as_str());
             match adopt(&self.machine, &unit, &directory, &self.host) {
                 Ok(Some(loaded)) => {
                     task_of(&self.machine, &self.handles, &unit, Some(loaded));
@@ -322,22 +322,6 @@ impl ServiceManager for NativeManager {
         let log = log.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         journal::read(&log, query).map_err(io_error(format!("read the log of {unit}")))
     }
-}
-
-/// After the machine was booted nothing runs, so every unit is forgotten, to be loaded anew.
-fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
-    let (file, boot) = (directory.join("boot"), boot_id()?);
-    std::fs::create_dir_all(units)?;
-    let memory = match std::fs::read_to_string(&file) {
-        Ok(memory) => Some(memory),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    if is_stale(memory.as_deref(), &boot) {
-        std::fs::remove_dir_all(units)?;
-        std::fs::create_dir_all(units)?;
-    }
-    if memory.as_deref() == Some(&boot) { Ok(()) } else { std::fs::write(file, boot) }
 }
 
 fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {

@@ -43,6 +43,7 @@ mod readiness_tests;
 mod ready;
 mod record;
 mod resources;
+mod runner;
 mod service;
 #[cfg(test)]
 mod service_tests;
@@ -57,4 +58,5 @@ mod words;
 
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
+pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, UnitStatus, Wanted};
 pub use tracking::Tracking;

@@ -2,7 +2,7 @@
 //! started again.
 
 use fleet_core::ExitStatus;
-use fleet_core::graph::{Kind, RestartWhen, Signal, StatusSet, Unit};
+use fleet_core::graph::{Exit, Kind, RestartWhen, Signal, StatusSet, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::signals::Sig;
@@ -87,6 +87,17 @@ impl End {
         }
     }
 
+    /// The same in the graph's words.
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            Self::Code(code) => u8::try_from(code).map_or(Exit::Unknown, Exit::Status),
+            Self::Signal(number) | Self::Dumped(number) => {
+                Sig::usual_number(number).map_or(Exit::Unknown, Exit::Signal)
+            }
+            Self::Unseen | Self::NeverWas => Exit::Unknown,
+        }
+    }
+
     fn is_in(self, set: &StatusSet) -> bool {
         match self {
             Self::Code(code) => u8::try_from(code).is_ok_and(|code| set.codes.contains(&code)),
@@ -95,12 +106,6 @@ impl End {
             }
             Self::Unseen | Self::NeverWas => false,
         }
-    }
-
-    /// A long-lived process that is asked to go may let the signal end it.
-    fn is_polite(self) -> bool {
-        let polite = ["HUP", "INT", "TERM", "PIPE"].into_iter().filter_map(Signal::parse);
-        matches!(self, Self::Signal(number) if is_among(number, polite))
     }
 }
 
@@ -115,8 +120,12 @@ pub(crate) fn is_oneshot(spec: &Unit) -> bool {
 
 /// What the end of the main process means.
 pub(crate) fn main_outcome(spec: &Unit, end: End) -> Outcome {
-    let clean = end.is_in(&spec.run.success) || (!is_oneshot(spec) && end.is_polite());
-    if clean { Outcome::Success } else { end.as_command() }
+    match end.as_command() {
+        _ if spec.is_success(end.exit()) => Outcome::Success,
+        // It ended well, and should not have ended.
+        Outcome::Success => Outcome::ExitCode,
+        outcome => outcome,
+    }
 }
 
 /// Whether a service that ended by itself is started again.

@@ -38,8 +38,8 @@ fn one_that_has_to_live_for_a_while() {
     main Signal(15): => deactivating stop-sigterm success
     gone: => inactive dead success
     start: new-run main => activating start success
-    main Code(0): signal-15-All => deactivating stop-sigterm protocol
-    gone: => failed failed protocol
+    main Code(0): signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
     ");
 }
 
@@ -77,12 +77,12 @@ impl Stage {
         let groups = Err("none are needed".to_owned());
         let machine = Machine::new(clock, Vec::new(), units, 1 << 20, groups, lock);
         let machine = Arc::new(machine);
-        let name = "a.service".parse().expect("it is a name");
-        let place = machine.directory(&name);
+        let name = "a.service";
+        let place = machine.directory(name);
         let asked = super::record::Asked::default();
         place.write_unit(b"", asked).expect("it can be written");
         let log = machine.open_log(place.log()).expect("it can be made");
-        let driver = Driver::new(&machine, &name, &place, log, unit);
+        let driver = Driver::new(&machine, name, &place, log, unit);
         Self { driver, _directory: directory }
     }
 

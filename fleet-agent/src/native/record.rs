@@ -7,6 +7,7 @@
 //! | `unit` | the unit file, byte for byte |
 //! | `asked.json` | what was asked: epoch, generation, loaded or launched |
 //! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
+//! | `stanza` | where no unit file is the source: what the unit was started from |
 //! | `log` | what the unit writes |
 //!
 //! The first two are synced to the disk when something is asked; `run.json` is written before and
@@ -81,6 +82,24 @@ impl UnitDirectory {
         std::fs::create_dir_all(&self.path)?;
         write_whole(&self.path.join("unit"), source, true)?;
         self.write_asked(asked)
+    }
+
+    /// Makes the directory of a unit that is not written down as such.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.path)
+    }
+
+    /// Writes what the unit runs, as a stanza.
+    pub(crate) fn write_definition(&self, stanza: &[u8]) -> io::Result<()> {
+        write_whole(&self.path.join("stanza"), stanza, false)
+    }
+
+    /// Reads what the unit runs; `None` when it never did.
+    pub(crate) fn read_definition(&self) -> io::Result<Option<Vec<u8>>> {
+        match std::fs::read(self.path.join("stanza")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            stanza => stanza.map(Some),
+        }
     }
 
     /// Writes what was asked.

@@ -15,18 +15,20 @@
 
 mod ending;
 mod notices;
+mod processes;
 mod reload;
 mod starting;
+mod telling;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{AfterExit, Command, Kind, Unit};
+use fleet_core::graph::{Cause, Command, Happening, Kind, Unit};
 
 use super::life::{Action, Memory, Phase, ProcessId, Role};
-use super::outcome::{End, Outcome, is_oneshot, main_outcome};
+use super::outcome::{End, Outcome};
 use super::start_limit::StartLimit;
 
 /// How long at least the kernel is given to end what was killed. Only a process that hangs in the
@@ -56,6 +58,13 @@ pub(crate) struct Service {
     leaving: bool,
     limit: StartLimit,
     actions: VecDeque<Action>,
+    /// What has happened and was not asked for yet.
+    happenings: Vec<Happening>,
+    /// Whether it waits for ever for the end of what was killed: somebody else decides what follows
+    /// meanwhile.
+    waits: bool,
+    /// The first thing that went wrong in this run.
+    blamed: Option<Happening>,
 }
 
 impl Service {
@@ -74,6 +83,9 @@ impl Service {
             leaving: false,
             limit: StartLimit::default(),
             actions: VecDeque::new(),
+            happenings: Vec::new(),
+            waits: false,
+            blamed: None,
         }
     }
 
@@ -194,7 +206,7 @@ impl Service {
     /// The command that was to be run could not be, which counts as an end of that kind.
     pub(crate) fn on_spawn_failed(&mut self, end: End, now: Timestamp) {
         match self.now.spawning.take() {
-            Some(Role::Main) => self.main_ended(end, now),
+            Some(Role::Main) => self.main_ended(end, Happening::Failed(Cause::Spawn), now),
             Some(Role::Control) => self.control_ended(end, now),
             None => {}
         }
@@ -204,7 +216,7 @@ impl Service {
     pub(crate) fn on_exited(&mut self, process: ProcessId, end: End, now: Timestamp) {
         if self.now.main == Some(process) {
             self.now.main = None;
-            self.main_ended(end, now);
+            self.main_ended(end, Happening::MainExited(end.exit()), now);
         } else if self.now.control == Some(process) {
             self.now.control = None;
             self.control_ended(end, now);
@@ -236,10 +248,11 @@ impl Service {
         if self.now.phase.is_reloading() {
             return self.end_reload(Outcome::Timeout, now);
         }
-        self.blame(Outcome::Timeout);
+        self.blame(Outcome::Timeout, self.late());
         match self.now.phase {
             Phase::Running => self.enter_list(Phase::Stop, now),
             Phase::StopSigterm | Phase::StopWatchdog if self.spec.run.kill.send_sigkill => {
+                self.tell(Happening::Failed(Cause::StopTimeOut));
                 self.signal(Phase::StopSigkill, now);
             }
             Phase::StopWatchdog | Phase::StopSigterm | Phase::StopSigkill => {
@@ -247,11 +260,28 @@ impl Service {
             }
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             Phase::FinalSigterm if self.spec.run.kill.send_sigkill => {
+                self.tell(Happening::Failed(Cause::StopTimeOut));
                 self.signal(Phase::FinalSigkill, now);
             }
             Phase::FinalSigterm | Phase::FinalSigkill => self.finish(now),
             _ => self.signal(Phase::StopSigterm, now),
         }
+    }
+
+    /// From now on it never takes for gone what it cannot end.
+    pub(crate) fn wait_for_the_end(&mut self, now: Timestamp) {
+        self.waits = true;
+        self.deadline = self.deadline.and_then(|_| self.time_limit(now));
+    }
+
+    /// Begins the one run that this is for. `before` is how the run ended that it follows from.
+    pub(crate) fn begin_after(&mut self, before: Option<&Memory>, now: Timestamp) {
+        self.waits = true;
+        if let Some(before) = before {
+            self.now.restarts = before.restarts.saturating_add(1);
+            (self.now.exit, self.now.exit_before) = (before.exit, before.exit_before);
+        }
+        self.begin(now);
     }
 
     fn begin_fresh(&mut self, now: Timestamp) {
@@ -277,6 +307,7 @@ impl Service {
 
     /// Nothing that a run has said counts for the next.
     fn forget_run(&mut self) {
+        self.blamed = None;
         (self.runs_until, self.alive_until, self.watchdog) = (None, None, None);
         self.ready_at = None;
         (self.reloading, self.leaving, self.now.awaits_main) = (false, false, false);
@@ -284,9 +315,11 @@ impl Service {
     }
 
     fn enter(&mut self, phase: Phase, now: Timestamp) {
+        self.tell_step(phase);
         self.now.phase = phase;
         self.now.step = 0;
         self.deadline = self.time_limit(now);
+        self.tell_time();
     }
 
     fn enter_list(&mut self, phase: Phase, now: Timestamp) {
@@ -297,7 +330,8 @@ impl Service {
     /// Runs the next command of the phase, or goes on to what follows its last.
     fn run_next(&mut self, now: Timestamp) {
         if let Some(command) = self.commands().get(self.now.step) {
-            let is_main = self.now.phase == Phase::Start && !self.forks();
+            let by_itself = !self.forks() && !self.is_scripted();
+            let is_main = self.now.phase == Phase::Start && by_itself;
             let role = if is_main { Role::Main } else { Role::Control };
             let command = command.clone();
             self.now.spawning = Some(role);
@@ -320,74 +354,13 @@ impl Service {
     fn enter_running(&mut self, now: Timestamp) {
         if self.now.outcome != Some(Outcome::Success) {
             self.signal(Phase::StopSigterm, now);
-        } else if self.now.main.is_some() {
+        } else if self.now.main.is_some() || self.is_scripted() {
             self.watch(now);
             self.enter(Phase::Running, now);
         } else if self.remains() {
             self.enter(Phase::Exited, now);
         } else {
             self.enter_list(Phase::Stop, now);
-        }
-    }
-
-    fn main_ended(&mut self, end: End, now: Timestamp) {
-        self.now.exit = Some(end);
-        let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
-        // One that is to say when it is ready must live until then.
-        let breaks_off = self.now.phase == Phase::Start && self.promises();
-        let good = outcome == Outcome::Success;
-        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
-        self.blame(outcome);
-        match self.now.phase {
-            Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
-            Phase::Start if is_oneshot(&self.spec) => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            Phase::Start => self.enter_list(Phase::StartPost, now),
-            Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
-            // The command of the reload ends with it.
-            Phase::Reload => self.signal(Phase::StopSigterm, now),
-            Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
-                self.signal(Phase::StopSigterm, now);
-            }
-            _ => self.end_if_gone(now),
-        }
-    }
-
-    fn control_ended(&mut self, end: End, now: Timestamp) {
-        let command = self.commands().get(self.now.step);
-        let ignored = command.is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { self.verdict_of(end) };
-        let good = outcome == Outcome::Success;
-        if self.now.phase == Phase::Reload && !good {
-            return self.end_reload(outcome, now);
-        }
-        if !self.is_ending() {
-            self.blame(outcome);
-        }
-        match self.now.phase {
-            Phase::StopPost | Phase::Stop | Phase::Reload if good => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            phase if phase.is_starting() && good => {
-                self.now.step += 1;
-                self.run_next(now);
-            }
-            phase if phase.is_starting() || phase == Phase::Stop => {
-                self.signal(Phase::StopSigterm, now);
-            }
-            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
-            _ => self.end_if_gone(now),
-        }
-    }
-
-    /// The first thing that went wrong in a run is its result.
-    fn blame(&mut self, outcome: Outcome) {
-        if matches!(self.now.outcome, None | Some(Outcome::Success)) {
-            self.now.outcome = Some(outcome);
         }
     }
 
@@ -420,6 +393,7 @@ impl Service {
             Phase::AutoRestart => {
                 Some(self.spec.restart.delay_of(self.now.restarts.saturating_add(1)))
             }
+            Phase::StopSigkill | Phase::FinalSigkill if self.waits => None,
             Phase::StopSigkill | Phase::FinalSigkill => {
                 self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
             }
@@ -436,10 +410,7 @@ impl Service {
 
     /// Whether it is up with nothing running, once its main process has ended well.
     fn remains(&self) -> bool {
-        match self.spec.kind {
-            Kind::Oneshot { remain } => remain,
-            _ => self.spec.run.after_exit == AfterExit::Remains,
-        }
+        self.spec.stays_up()
     }
 
     /// Whether it does nothing, and will not by itself.

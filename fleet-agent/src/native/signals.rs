@@ -52,6 +52,13 @@ impl Sig {
     /// What tells a process that its terminal is gone.
     pub(crate) const HUP: Self = Self(Signal::HUP);
 
+    /// The number on x86 and ARM of a signal that has this number here.
+    pub(crate) fn usual_number(here: i32) -> Option<u8> {
+        let index = NAMES.iter().position(|(_, signal)| signal.as_raw() == here);
+        let number = index.and_then(|index| i32::try_from(index + 1).ok()).unwrap_or(here);
+        u8::try_from(number).ok()
+    }
+
     /// Its number on this machine.
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw()

@@ -112,7 +112,7 @@ pub(crate) fn task_of(
         machine: Arc::clone(machine),
         handles: Arc::clone(handles),
         shown: Arc::clone(&shown),
-        directory: machine.directory(unit),
+        directory: machine.directory(unit.as_str()),
         loaded,
         loads: Vec::new(),
         starters: Vec::new(),
@@ -217,11 +217,11 @@ impl Supervisor {
     /// not be read when this daemon began; then that run is ended first.
     fn driver(&self, spec: Arc<Unit>, asked: Asked) -> io::Result<Driver> {
         let (machine, unit, directory) = (&self.machine, &self.shown.unit, &self.directory);
-        if let Some(run) = directory.read_run()? {
-            return resume(machine, unit, directory, spec, asked, run);
-        }
         let log = machine.open_log(directory.log())?;
-        Ok(Driver::new(machine, unit, directory, log, spec))
+        if let Some(run) = directory.read_run()? {
+            return resume(machine, unit.as_str(), directory, log, spec, asked, run);
+        }
+        Ok(Driver::new(machine, unit.as_str(), directory, log, spec))
     }
 
     /// Records what is asked, and only then tells the state machine.
@@ -289,6 +289,8 @@ impl Supervisor {
     async fn settle(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             loaded.driver.act();
+            // This task decides by itself.
+            drop(loaded.driver.service.take_happenings());
         }
         if !self.unloaders.is_empty() && self.is_at_rest() {
             self.forget().await;

@@ -12,8 +12,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 use crate::support::name;
 
 /// A fake machine whose units are scripted when the suite asks for them.
-struct FakeHarness {
-    machine: Arc<FakeManager>,
+pub(crate) struct FakeHarness {
+    pub(crate) machine: Arc<FakeManager>,
 }
 
 #[async_trait]

@@ -3,5 +3,6 @@
 mod fake;
 mod native;
 mod pulse;
+mod remote;
 mod support;
 mod wait;

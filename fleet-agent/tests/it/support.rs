@@ -54,7 +54,7 @@ impl Bench {
     }
 
     pub(crate) async fn with(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
-        let directory = Home(tempfile::tempdir().expect("a directory can be made"));
+        let directory = Home::new();
         let mut config = NativeConfig::new(directory.0.path().join("native"));
         let mark = directory.0.path().display().to_string();
         config.environment.push(("BENCH".to_owned(), mark));
@@ -196,9 +196,23 @@ impl Bench {
 }
 
 /// The directory of a machine. Its end ends what a test that failed has left running.
-struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 impl Home {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory can be made"))
+    }
+
+    /// What the processes of its units are known by.
+    pub(crate) fn mark(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    /// A place below it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
     /// The control groups of the machine's units, if it has a place for them.
     fn groups(&self) -> Option<Vec<String>> {
         let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
@@ -216,7 +230,7 @@ impl Home {
     }
 
     /// The processes of the machine's units.
-    fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         processes_with(&format!("BENCH={}", self.0.path().display()))
     }
 }

@@ -1,9 +1,11 @@
 //! The command line as it is written.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fleet_core::graph::Target;
+use fleet_unitfile::{Timespan, parse_timespan};
 
 use crate::fleetctl::global_args::Format;
 
@@ -32,6 +34,30 @@ pub(crate) enum Command {
     ///
     /// The units of a wave wait for units of the waves before, and for nothing else.
     Plan(PlanArgs),
+    /// Run units until told to end: those of files, or those of this machine's fleetd.
+    ///
+    /// Of files it runs what the goal needs, and keeps it so. HUP has them read again.
+    ///
+    /// TERM and INT end the units, then this program; a second one kills what is left. Killed
+    /// itself, it leaves the units running, and takes them back when it is started again.
+    ///
+    /// As the first process of a container it reaps every process that nobody else waits for, and
+    /// starts itself again should it break off.
+    Run(RunArgs),
+    /// Show the units of a fleet-init that runs.
+    Status(StatusArgs),
+    /// Show what a unit of a fleet-init that runs has written.
+    Logs(LogsArgs),
+    /// Choose another goal for a fleet-init that runs.
+    ///
+    /// It holds until another one is chosen or the machine is booted.
+    SetTarget(SetTargetArgs),
+    /// Have a fleet-init that runs read its files again.
+    ///
+    /// If anything is wrong in them, nothing changes.
+    Reload(SocketArgs),
+    /// Have a unit that failed or ended tried again at once.
+    Reset(ResetArgs),
     /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg
@@ -66,6 +92,88 @@ pub(crate) struct PlanArgs {
     /// How results are printed.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Files, or directories.
+    #[arg(value_name = "PATH", required_unless_present = "fleet", conflicts_with = "fleet")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The target to run, instead of the goal in init.conf.
+    #[arg(long, value_name = "GOAL", conflicts_with = "fleet")]
+    pub(crate) target: Option<Target>,
+    /// Run what the fleetd of this machine asks for: `native_socket` in its configuration.
+    #[arg(long)]
+    pub(crate) fleet: bool,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// Where it keeps its files [default: in /var/lib/fleet-init, or below the home directory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// How long the units may take to end, before what is left is killed.
+    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time)]
+    pub(crate) stop_limit: Duration,
+    /// Adopt and reap processes that lose their parent, as the first process of a container does.
+    #[arg(long)]
+    pub(crate) reap: bool,
+}
+
+/// Where a fleet-init listens.
+#[derive(Debug, Args)]
+pub(crate) struct SocketArgs {
+    /// Its socket [default: /run/fleet/init.sock, or in the user's runtime directory].
+    #[arg(long, value_name = "FILE", env = "FLEET_INIT_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The unit.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+    /// How many of the latest lines come first [default: all that are kept].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) lines: Option<usize>,
+    /// Go on with new lines as they are written.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetTargetArgs {
+    /// The target that is the goal from now on.
+    #[arg(value_name = "GOAL")]
+    pub(crate) goal: Target,
+    /// Targets that are wanted beside it for the time being.
+    #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
+    pub(crate) with: Vec<Target>,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// The unit, or a target that it provides.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = parse_timespan(text).ok().and_then(Timespan::as_duration);
+    time.ok_or_else(|| "a time such as 30s or 2min is wanted".to_owned())
 }
 
 #[derive(Debug, Args)]

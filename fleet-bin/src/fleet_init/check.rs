@@ -40,7 +40,11 @@ fn tell(read: &Files) {
     let mut to = io::stderr();
     for other in &read.others {
         let name = other.display();
-        let text = "passed over: unit files end in .unit, and the settings are in init.conf";
+        let text = if files::is_of_systemd(other) {
+            "passed over: it is a unit file of systemd, which fleet-init convert writes as stanzas"
+        } else {
+            "passed over: unit files end in .unit, and the settings are in init.conf"
+        };
         let _unread = writeln!(to, "{name}: {text}").is_err();
     }
     if read.graph.is_some() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources};
 use fleet_core::graph::{Graph, Target};
-use fleet_unitfile::Severity;
+use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, access};
 
 use crate::findings::Finding;
@@ -37,7 +37,10 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
             read_directory(path, &mut files, &mut others)?;
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            files.push(file(path, Role::of(name).unwrap_or(Role::Units))?);
+            match Role::of(name) {
+                None if is_of_systemd(path) => return Err(of_systemd(path)),
+                role => files.push(file(path, role.unwrap_or(Role::Units))?),
+            }
         }
     }
     let files = once(files, |file| Path::new(&file.name));
@@ -91,6 +94,20 @@ impl Files {
         let goal = goal.or(self.sources.settings().goal.as_ref());
         Ok((graph, goal.cloned()))
     }
+}
+
+/// Whether a path is named as the unit files of systemd are.
+pub(super) fn is_of_systemd(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| UnitName::parse(name).is_ok())
+}
+
+fn of_systemd(path: &Path) -> CliError {
+    let path = path.display();
+    let error = CliError::usage(format!("{path} is a unit file of systemd, and not of fleet-init"));
+    error
+        .help(format!("`fleet-init convert --from systemd {path}` writes it as stanzas"))
+        .help("`fleetctl verify` checks it for a fleet cluster, which runs it as it is")
 }
 
 fn in_one(finding: &Finding) -> CliError {

@@ -8,15 +8,33 @@
 //! | say what would start (pure) | `waves`, `plan` |
 //! | draw the graph (pure) | `dot`, `picture`, `layers` |
 //! | convert units of other inits | `convert` |
+//! | run units, and end them | `run`, `ending` |
+//! | answer what is asked of it | `answers`; as it is sent: `asks`, `shown` |
+//! | be the first process of a container | `warden` |
+//! | where it listens and keeps files | `places` |
+//! | ask one that runs | `asking`, `status`, `tree`, `fleet`, `logs`, `verbs` |
 
+mod answers;
 mod args;
+mod asking;
+mod asks;
 mod check;
 mod convert;
 mod dot;
+mod ending;
 mod files;
+mod fleet;
 mod layers;
+mod logs;
 mod picture;
+mod places;
 mod plan;
+mod run;
+mod shown;
+mod status;
+mod tree;
+mod verbs;
+mod warden;
 mod waves;
 
 use std::ffi::OsString;
@@ -40,11 +58,10 @@ use args::{Cli, Command};
 /// Results go to standard output, everything else to standard error.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let exit = match Cli::try_parse_from(args) {
-        Ok(cli) => settle(execute(cli)),
-        Err(error) => usage(&error),
-    };
-    ExitCode::from(exit.code())
+    match Cli::try_parse_from(args) {
+        Ok(cli) => execute(cli),
+        Err(error) => ExitCode::from(usage(&error).code()),
+    }
 }
 
 /// Prints what clap has to say, which may be the help that was asked for.
@@ -53,21 +70,33 @@ fn usage(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         return Exit::Usage;
     }
-    settle(printed.map_err(CliError::from))
+    exit_of(printed.map_err(CliError::from))
 }
 
-fn execute(cli: Cli) -> Result<(), CliError> {
-    match cli.command {
-        None => Ok(Cli::command().print_help()?),
+fn execute(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        None => Cli::command().print_help().map_err(CliError::from),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Graph(args)) => dot::run(&args),
         Some(Command::Convert(args)) => convert::run(&args),
-    }
+        Some(Command::Run(args)) => return run::run(&args),
+        Some(Command::Status(args)) => status::run(&args),
+        Some(Command::Logs(args)) => logs::run(&args),
+        Some(Command::SetTarget(args)) => verbs::set_target(&args),
+        Some(Command::Reload(args)) => verbs::reload(&args),
+        Some(Command::Reset(args)) => verbs::reset(&args),
+    };
+    settle(done)
+}
+
+/// Prints an error, and ends the program in its way.
+fn settle(result: Result<(), CliError>) -> ExitCode {
+    ExitCode::from(exit_of(result).code())
 }
 
 /// Prints an error, and says how the program ends.
-fn settle(result: Result<(), CliError>) -> Exit {
+fn exit_of(result: Result<(), CliError>) -> Exit {
     let Err(error) = result else { return Exit::Success };
     // Where nobody reads errors, the exit code is all that is left to give.
     let _closed = error.print_as("fleet-init", &mut io::stderr());

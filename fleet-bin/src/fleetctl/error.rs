@@ -138,6 +138,17 @@ impl CliError {
         self.exit
     }
 
+    /// All messages with their causes, and all hints, for somebody else to print.
+    pub(crate) fn parts(&self) -> (String, Vec<String>) {
+        let (mut message, mut hints) = (self.in_one_line(), self.hints.clone());
+        for other in &self.others {
+            let (more, help) = other.parts();
+            message = format!("{message}\n{more}");
+            hints.extend(help);
+        }
+        (message, hints)
+    }
+
     /// The message and the chain of causes.
     fn in_one_line(&self) -> String {
         chain::in_one_line(&self.message, self.source())

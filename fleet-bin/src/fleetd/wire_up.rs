@@ -25,6 +25,7 @@ use super::error::{Context as _, StartError};
 use super::etcd;
 use super::identity;
 use super::journals::LocalJournals;
+use super::remote;
 use super::systemd;
 
 /// What a daemon consists of.
@@ -101,6 +102,9 @@ impl Wiring {
                 let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
                 let what = || format!("cannot take over {}", setup.directory.display());
                 Ok(Manager::Native(manager.context(what)?))
+            }
+            ServiceManagerKind::FleetInit(socket) => {
+                Ok(Manager::Other(remote::open(socket, &setup.directory).await?))
             }
             ServiceManagerKind::Systemd(settings) => {
                 let is_root = rustix::process::geteuid().is_root();

@@ -64,6 +64,40 @@ fn a_sound_system_is_checked() {
 }
 
 #[test]
+fn a_unit_file_of_systemd_is_told_apart() {
+    let folder = folder();
+    std::fs::write(folder.path().join("web.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+    insta::assert_snapshot!(run(folder.path(), "check web.service"), @"
+    exit 2
+    ---
+    fleet-init: web.service is a unit file of systemd, and not of fleet-init
+    help: `fleet-init convert --from systemd web.service` writes it as stanzas
+    help: `fleetctl verify` checks it for a fleet cluster, which runs it as it is
+    ");
+    let told = run(folder.path(), "check .");
+    assert!(told.contains("web.service: passed over: it is a unit file of systemd"), "{told}");
+}
+
+#[test]
+fn what_runs_is_asked_for_in_one_way() {
+    let folder = folder();
+    for wrong in ["run", "run --fleet home", "run --fleet --target a", "reset", "logs -n x a"] {
+        let told = run(folder.path(), wrong);
+        assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
+    }
+    let told = run(folder.path(), "status --socket s");
+    insta::assert_snapshot!(told, @"
+    exit 1
+    ---
+    fleet-init: cannot ask a fleet-init: nobody listens at s: No such file or directory (os error 2)
+    help: start one with `fleet-init run`, or name its socket with --socket
+    ");
+    let told = run(folder.path(), "run bad --state-dir d --socket s");
+    assert!(told.starts_with("exit 1\n") && told.contains("bad/db.unit:5:1"), "{told}");
+    assert!(!folder.path().join("d").exists(), "nothing was begun");
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "check bad"), @"
@@ -236,11 +270,17 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     Usage: fleet-init [COMMAND]
 
     Commands:
-      check    Check files, and say all that is wrong in them
-      plan     Say what would start for a goal, in which waves, and for whom
-      graph    Draw the units and their dependencies, as SVG or for dot of Graphviz
-      convert  Turn units of another init into stanzas, and say what is lost
-      help     Print this message or the help of the given subcommand(s)
+      check       Check files, and say all that is wrong in them
+      plan        Say what would start for a goal, in which waves, and for whom
+      run         Run units until told to end: those of files, or those of this machine's fleetd
+      status      Show the units of a fleet-init that runs
+      logs        Show what a unit of a fleet-init that runs has written
+      set-target  Choose another goal for a fleet-init that runs
+      reload      Have a fleet-init that runs read its files again
+      reset       Have a unit that failed or ended tried again at once
+      graph       Draw the units and their dependencies, as SVG or for dot of Graphviz
+      convert     Turn units of another init into stanzas, and say what is lost
+      help        Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')

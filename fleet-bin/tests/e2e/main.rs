@@ -6,6 +6,7 @@ mod dev;
 mod doors;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod fleet_init;
 mod lineage;
 mod moving;
 mod refusals;

@@ -82,6 +82,12 @@ impl Machine {
         assert!(status.success(), "the daemon ended with {status}");
     }
 
+    /// Kills the daemon.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.daemon.take().expect("the daemon runs").wait().unwrap();
+    }
+
     pub(crate) fn fleetctl(&self, args: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.path("fleet.sock").display());
         let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));

@@ -56,6 +56,8 @@ pub enum Cause {
     Exit(Exit),
     /// A command beside its main process failed: before the start, after it, or to start it.
     Script(Exit),
+    /// Something is not so that has to be so for it to start.
+    Assertion,
     /// It was not up in time.
     StartTimeOut,
     /// It did not end in time and was killed.
@@ -156,6 +158,7 @@ impl fmt::Display for Cause {
             Self::Spawn => f.write_str("its program could not be executed"),
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
             Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
+            Self::Assertion => f.write_str("an assertion of it does not hold"),
             Self::StartTimeOut => f.write_str("it was not up in time"),
             Self::StopTimeOut => f.write_str("it did not end in time"),
             Self::RuntimeMax => f.write_str("it ran for longer than it may"),

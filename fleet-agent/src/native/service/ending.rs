@@ -1,7 +1,7 @@
 //! Pure: no I/O, no clock. How the processes of a service are ended, and what follows.
 
 use fleet_core::Timestamp;
-use fleet_core::graph::KillMode;
+use fleet_core::graph::{Cause, Happening, KillMode, StopReason};
 
 use super::Service;
 use crate::native::life::{Action, Phase, Reach};
@@ -9,6 +9,45 @@ use crate::native::outcome::{Outcome, shall_restart};
 use crate::native::signals::Sig;
 
 impl Service {
+    /// Whoever decides wants the run to end, for this reason. One that ends already goes on so.
+    pub(crate) fn end(&mut self, reason: &StopReason, now: Timestamp) {
+        match reason {
+            StopReason::Failed(cause) if !self.now.phase.is_stopping() => {
+                self.blame(Outcome::Timeout, Happening::Failed(*cause));
+            }
+            StopReason::Failed(_) | StopReason::Ended | StopReason::Skipped => {}
+            _ => self.now.stop_asked |= !self.is_at_rest(),
+        }
+        match self.now.phase {
+            // Its own command may still run.
+            phase if phase.is_starting() || phase == Phase::Reload => {
+                self.signal(Phase::StopSigterm, now);
+            }
+            Phase::Running | Phase::Exited | Phase::ReloadSignal | Phase::ReloadNotify => {
+                self.enter_list(Phase::Stop, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whoever decides has lost patience: what is left ends by its last signal.
+    pub(crate) fn kill(&mut self, now: Timestamp) {
+        if self.is_at_rest() {
+            return;
+        }
+        self.blame(Outcome::Timeout, Happening::Failed(Cause::StopTimeOut));
+        let may_kill = self.spec.run.kill.send_sigkill;
+        match self.now.phase {
+            Phase::StopSigkill | Phase::FinalSigkill => {}
+            Phase::StopPost | Phase::FinalSigterm if may_kill => {
+                self.signal(Phase::FinalSigkill, now);
+            }
+            Phase::StopPost | Phase::FinalSigterm => self.finish(now),
+            _ if may_kill => self.signal(Phase::StopSigkill, now),
+            _ => self.enter_stop_post(now),
+        }
+    }
+
     /// Enters a phase whose whole work is a signal and the wait for its effect.
     pub(super) fn signal(&mut self, phase: Phase, now: Timestamp) {
         self.enter(phase, now);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::Kind;
+use fleet_core::graph::{Cause, Happening, Kind};
 
 use super::Service;
 use crate::native::life::{Action, Phase};
@@ -57,6 +57,9 @@ impl Service {
     fn on_reloading(&mut self, now: Timestamp) {
         match self.now.phase {
             Phase::Running | Phase::ReloadSignal => {
+                if self.now.phase == Phase::Running {
+                    self.tell(Happening::Reloading);
+                }
                 self.now.reloaded = None;
                 self.reloading = true;
                 self.enter(Phase::ReloadNotify, now);
@@ -70,9 +73,10 @@ impl Service {
     /// It ends by itself: nothing is sent to it as long as it does so in time.
     fn on_stopping(&mut self, now: Timestamp) {
         if self.is_up() && self.now.phase != Phase::Reload {
+            self.tell(Happening::Stopping);
+            self.leaving = true;
             self.enter(Phase::StopSigterm, now);
             self.swept = false;
-            self.leaving = true;
         }
     }
 
@@ -99,13 +103,14 @@ impl Service {
     }
 
     pub(super) fn miss_watchdog(&mut self, now: Timestamp) {
-        self.blame(Outcome::Watchdog);
+        self.blame(Outcome::Watchdog, Happening::Failed(Cause::Watchdog));
         self.signal(Phase::StopWatchdog, now);
     }
 
     fn extend(&mut self, span: Duration, now: Timestamp) {
         if self.now.phase != Phase::AutoRestart {
             self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
+            self.tell(Happening::Extend(span));
         }
     }
 }

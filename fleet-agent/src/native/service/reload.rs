@@ -10,6 +10,7 @@
 //! A reload that fails is told, and harms nothing: the service runs on as it was.
 
 use fleet_core::Timestamp;
+use fleet_core::graph::Happening;
 
 use super::Service;
 use crate::native::life::{Action, Phase};
@@ -41,6 +42,14 @@ impl Service {
         Ok(())
     }
 
+    /// Whoever decides has it read its configuration again. What keeps it from that is a reload
+    /// that failed.
+    pub(crate) fn obey_reload(&mut self, now: Timestamp) {
+        if self.reload(now).is_err() {
+            self.tell(Happening::ReloadEnded { well: false });
+        }
+    }
+
     /// The commands have ended well. The service may have said meanwhile that it goes on.
     pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
         if self.reloading {
@@ -57,7 +66,8 @@ impl Service {
         if let Some(process) = self.now.control.take() {
             self.actions.push_back(Action::Tell { process, signal: Sig::KILL });
         }
-        let next = if self.now.main.is_some() { Phase::Running } else { Phase::Exited };
+        let is_on = self.now.main.is_some() || self.is_scripted();
+        let next = if is_on { Phase::Running } else { Phase::Exited };
         self.enter(next, now);
     }
 }

@@ -2,7 +2,7 @@
 //! so itself.
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Kind, Readiness};
+use fleet_core::graph::{Cause, Happening, Kind, Readiness};
 
 use super::Service;
 use crate::native::life::{Action, Phase};
@@ -18,6 +18,9 @@ impl Service {
             false => (Outcome::Condition, Phase::Dead),
         };
         self.now.outcome = Some(outcome);
+        if is_failure {
+            self.blamed = Some(Happening::Failed(Cause::Assertion));
+        }
         self.enter(phase, now);
     }
 
@@ -59,10 +62,6 @@ impl Service {
 
     /// Whether its start is over by something else than the end of its command.
     pub(super) fn promises(&self) -> bool {
-        match &self.spec.kind {
-            Kind::BackgroundPidfile { .. } | Kind::ForegroundNotified => true,
-            Kind::ForegroundSupervised(readiness) => *readiness != Readiness::Executed,
-            _ => false,
-        }
+        matches!(self.spec.kind, Kind::BackgroundPidfile { .. } | Kind::ForegroundNotified)
     }
 }

@@ -25,7 +25,7 @@ const MARK: &str = "FLEET_TEST_MARK";
 const PLAIN: &str = "FLEET_TEST_PLAIN";
 
 /// How often the daemon is killed in each test; `FLEET_KILLS` says otherwise.
-const KILLS: u64 = 50;
+pub(super) const KILLS: u64 = 50;
 
 fn service(number: u64, directory: &Path) -> String {
     let pid = directory.join(format!("{number}.pid"));
@@ -53,10 +53,10 @@ fn service(number: u64, directory: &Path) -> String {
 }
 
 /// Small numbers that look random; the same seed gives the same.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
         (self.0 >> 33) % limit
     }
@@ -127,9 +127,9 @@ async fn wait_for_a_moment(dead: &Dead, seed: u64) {
 }
 
 /// While there is no daemon: the runs of each unit that have processes.
-fn runs_of_units(dead: &Dead) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn runs_of_units(processes: Vec<u32>) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for pid in dead.processes() {
+    for pid in processes {
         let text = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let value = |name: &str| {
@@ -154,7 +154,7 @@ async fn is_killed_again_and_again(plain: bool) {
         wait_for_a_moment(&dead, seed).await;
         daemon.kill().expect("it can be killed");
         daemon.wait().expect("it has ended");
-        for (unit, runs) in runs_of_units(&dead) {
+        for (unit, runs) in runs_of_units(dead.processes()) {
             assert_eq!(runs.len(), 1, "{unit} runs twice after {seed} kills: {runs:?}");
         }
     }

@@ -31,12 +31,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The lines of a `[Service]` section for a unit that does these steps.
 pub(crate) fn does(steps: &str) -> String {
+    format!("ExecStart={}\nEnvironment=\"HELPER={steps}\"\n", helper())
+}
+
+/// The lines of a stanza for a unit that does these steps.
+pub(crate) fn stanza_that_does(steps: &str) -> String {
+    format!("exec-start: {}\nenv: HELPER={steps}\n", helper())
+}
+
+fn helper() -> String {
     let program = std::env::current_exe().expect("it has a path");
-    let program = program.display();
-    format!(
-        "ExecStart={program} --exact native::helper::as_it_is_told --nocapture\n\
-         Environment=\"HELPER={steps}\"\n"
-    )
+    format!("{} --exact native::helper::as_it_is_told --nocapture", program.display())
 }
 
 /// The helper. Among the tests it does nothing.

@@ -68,6 +68,11 @@ pub(crate) const KEYS: &[Key] = &[
         "Reach systemd by its own socket, not the bus [default: false]",
     ),
     used("units_directory", "DIR", "Where systemd finds unit files [default: /run/fleet/units]"),
+    used(
+        "native_socket",
+        "FILE",
+        "Where the fleet-init listens that runs the units of native [default: none, fleetd does]",
+    ),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("tls_cert_file", "FILE", "The certificate that clients and daemons are shown, as PEM"),
     used("tls_key_file", "FILE", "The private key of that certificate"),

@@ -65,8 +65,10 @@ impl StoreKind {
 /// What runs units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceManagerKind {
-    /// fleet itself.
+    /// This daemon.
     Native,
+    /// The fleet-init that listens at this socket.
+    FleetInit(PathBuf),
     /// systemd.
     Systemd(SystemdSettings),
 }
@@ -233,8 +235,15 @@ fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigErro
             "a fake runs nothing and is for tests: write service_manager = \"native\" or \
              \"systemd\"",
         )),
-        _ => Ok(ServiceManagerKind::Native),
+        _ => native(values),
     }
+}
+
+fn native(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
+    let absolute = |text: &str| Some(PathBuf::from(text)).filter(|path| path.is_absolute());
+    let expected = "an absolute path such as /run/fleet/init.sock";
+    let socket = values.parsed("native_socket", expected, absolute)?;
+    Ok(socket.map_or(ServiceManagerKind::Native, ServiceManagerKind::FleetInit))
 }
 
 fn listen(values: &Values<'_>) -> Result<Vec<Listen>, ConfigError> {
@@ -276,12 +285,15 @@ fn strictness(text: &str) -> Option<Strictness> {
 fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<String> {
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
     let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
+    let by_systemd = matches!(manager, ServiceManagerKind::Systemd(_));
+    let is_of_other = |key: &Key| match key.name {
+        "native_socket" => by_systemd,
+        _ => of_systemd(key) && !by_systemd,
+    };
     let idle = |key: &Key| match key.standing {
         Standing::Inert(why) => Some(why),
         Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
-        Standing::Used if of_systemd(key) && *manager == ServiceManagerKind::Native => {
-            Some("another service manager is chosen")
-        }
+        Standing::Used if is_of_other(key) => Some("another service manager is chosen"),
         Standing::Used => None,
     };
     let remark = |key: &Key| {

@@ -119,6 +119,28 @@ fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
 }
 
 #[test]
+fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
+    use ServiceManagerKind::{FleetInit, Native};
+    let path = "/run/fleet/init.sock";
+    let rows = [
+        ("", Ok(Native)),
+        ("native_socket = \"/run/fleet/init.sock\"\n", Ok(FleetInit(path.into()))),
+        ("native_socket = \"init.sock\"\n", Err("an absolute path")),
+        ("native_socket = \"\"\n", Err("an absolute path")),
+    ];
+    for (text, expected) in rows {
+        match (resolve(text), expected) {
+            (Ok(config), Ok(expected)) => assert_eq!(config.service_manager, expected),
+            (Err(told), Err(expected)) => assert!(told.contains(expected), "{told}"),
+            (resolved, _) => panic!("{text}: {resolved:?}"),
+        }
+    }
+    let both = "service_manager = \"systemd\"\nnative_socket = \"/run/fleet/init.sock\"\n";
+    let remark = "fleet.conf:2:1: native_socket changes nothing: another service manager is chosen";
+    assert_eq!(resolve(both).unwrap().remarks, [remark]);
+}
+
+#[test]
 fn keys_of_etcd_beside_another_store_are_remarked_on() {
     let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
     let remark = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";

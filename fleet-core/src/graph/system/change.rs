@@ -124,6 +124,12 @@ impl System {
 
     /// Kills a unit that did not end in time.
     pub(super) fn kill(&mut self, at: u32, now: Timestamp) -> Action {
+        self.be_killed(at, now);
+        self.order(at, Order::Kill)
+    }
+
+    /// A unit that did not end in time is killed, by whom ever.
+    pub(super) fn be_killed(&mut self, at: u32, now: Timestamp) {
         let seen = &mut self.node_mut(at).seen;
         seen.killed = true;
         seen.deadline = Some(now.after(KILL_GRACE));
@@ -131,7 +137,6 @@ impl System {
             seen.ending = Some(Ending::Failed(Cause::StopTimeOut));
         }
         self.touch(at);
-        self.order(at, Order::Kill)
     }
 
     /// None of the processes of a unit is left.

@@ -78,12 +78,32 @@ impl System {
         match what {
             Happening::AllGone => self.be_gone(at, now),
             Happening::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
+            Happening::Failed(cause) => return self.on_failing_end(at, cause, now),
             Happening::Extend(more) if !self.node(at).seen.killed => {
                 return self.extend(at, now.after(more));
             }
             _ => return false,
         }
         true
+    }
+
+    /// Something went wrong while it stops. What somebody asked for is not a failure by that,
+    /// unless it had to be killed.
+    fn on_failing_end(&mut self, at: u32, cause: Cause, now: Timestamp) -> bool {
+        if cause == Cause::StopTimeOut {
+            let heeded = !self.node(at).seen.killed;
+            if heeded {
+                self.be_killed(at, now);
+            }
+            return heeded;
+        }
+        let seen = &mut self.node_mut(at).seen;
+        let heeded = matches!(seen.ending, Some(Ending::Well | Ending::ByItself));
+        if heeded {
+            seen.ending = Some(Ending::Failed(cause));
+            self.touch(at);
+        }
+        heeded
     }
 
     fn on_failed(&mut self, at: u32, what: Happening) -> bool {
@@ -171,7 +191,8 @@ impl Unit {
     }
 
     /// Whether it counts as up when its main process has ended well.
-    fn stays_up(&self) -> bool {
+    #[must_use]
+    pub fn stays_up(&self) -> bool {
         match self.kind {
             Kind::Oneshot { remain } => remain,
             _ => self.run.after_exit != AfterExit::Rests,

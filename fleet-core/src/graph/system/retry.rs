@@ -57,7 +57,7 @@ impl Restart {
     /// main process if that is what ended it.
     #[must_use]
     pub fn applies(&self, cause: Option<Cause>, exit: Option<Exit>) -> bool {
-        if exit.is_some_and(|exit| self.prevent.contains(exit)) {
+        if cause == Some(Cause::Assertion) || exit.is_some_and(|exit| self.prevent.contains(exit)) {
             return false;
         }
         if exit.is_some_and(|exit| self.force.contains(exit)) {

@@ -100,6 +100,7 @@ pub(super) fn happening() -> impl Strategy<Value = Happening> {
         Happening::Ready,
         Happening::Failed(Cause::Spawn),
         Happening::Failed(Cause::Watchdog),
+        Happening::Failed(Cause::StopTimeOut),
         Happening::Skipped,
         Happening::Reloading,
         Happening::ReloadEnded { well: true },

@@ -61,6 +61,8 @@ fn told(one: &One) -> String {
 
 const READY: Happening = Happening::Ready;
 const GONE: Happening = Happening::AllGone;
+const SCRIPT: Happening = Happening::Failed(Cause::Script(Exit::Status(2)));
+const LATE: Happening = Happening::Failed(Cause::StopTimeOut);
 const RELOADING: Happening = Happening::Reloading;
 
 fn exits(status: u8) -> Happening {
@@ -109,11 +111,7 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         ("a pidfile", &[exits(3)], "stopping: its main process ended with status 3"),
         ("a pidfile", &[READY, exits(3)], "exited"),
         ("a scripted", &[READY, GONE], "running"),
-        (
-            "a scripted",
-            &[Happening::Failed(Cause::Script(Exit::Status(2))), GONE],
-            "failed: a command of it ended with status 2",
-        ),
+        ("a scripted", &[SCRIPT, GONE], "failed: a command of it ended with status 2"),
         ("a oneshot", &[READY], "starting"),
         ("a oneshot", &[exits(0)], "exited"),
         ("a oneshot", &[exits(0), GONE], "exited"),
@@ -121,6 +119,29 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         ("a passing", &[exits(0)], "stopping: Well"),
         ("a passing", &[exits(0), GONE], "ended"),
     ];
+    check(rows);
+}
+
+#[test]
+fn what_fails_at_its_end_has_failed() {
+    check(&[
+        ("a passing", &[exits(0), SCRIPT], "stopping: a command of it ended with status 2"),
+        ("a passing", &[exits(0), SCRIPT, GONE], "failed: a command of it ended with status 2"),
+        ("a passing", &[exits(0), LATE, GONE], "failed: it did not end in time"),
+        (
+            "a passing",
+            &[exits(1), SCRIPT, LATE, GONE],
+            "failed: its main process ended with status 1",
+        ),
+        (
+            "a notified",
+            &[Happening::Failed(Cause::Assertion), GONE],
+            "failed: an assertion of it does not hold",
+        ),
+    ]);
+}
+
+fn check(rows: &[(&str, &[Happening], &str)]) {
     for (text, events, expected) in rows {
         let mut unit = unit(text);
         unit.run.success.codes = [3].into();
@@ -168,6 +189,19 @@ fn what_takes_too_long_is_ended_then_killed_then_given_up() {
     assert_eq!(one.pass(1000), "", "it is not started while it is there");
     one.tell(GONE);
     assert_eq!(one.plan(), "start a");
+}
+
+#[test]
+fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_asked_for() {
+    let mut one = One::new(&unit("a notified"));
+    one.tell(READY);
+    one.system.renew(&target("a"));
+    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert!(!one.tell(SCRIPT), "it was asked for");
+    assert!(one.tell(LATE) && !one.tell(LATE), "it is killed once");
+    assert_eq!(one.pass(9), "", "nobody else kills it");
+    one.pass(1);
+    assert_eq!(told(&one), "failed: it did not even end when it was killed");
 }
 
 #[test]

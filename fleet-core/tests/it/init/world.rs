@@ -214,7 +214,9 @@ impl World {
             Some(Ending::Skipped) => StopReason::Skipped,
             _ => return,
         };
-        if before.ending != after.ending {
+        let fails_at_its_end =
+            before.phase == Phase::Stopping && matches!(what, Happening::Failed(_));
+        if before.ending != after.ending && !fails_at_its_end {
             let was_up = before.phase.is_active();
             self.owed.push((name.clone(), Order::Stop { reason, was_up }));
         }

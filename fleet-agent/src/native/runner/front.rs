@@ -1,0 +1,378 @@
+//! What people and programs ask of a runner.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fleet_core::graph::{Flaw, Graph, Name, NotReloadable, Observation, Settings, System, Target};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use super::lead::{Lead, Logs, Request, lock};
+use super::recall::Recalled;
+use super::snapshot::Snapshot;
+use super::wanted::Wanted;
+use crate::lock::acquire;
+use crate::native::cgroup::Groups;
+use crate::native::journal;
+use crate::native::machine::{Machine, forget_old_boot};
+use crate::native::tracking::Tracking;
+use crate::{Clock, Journal, JournalQuery, ServiceError, SystemClock};
+
+/// How many requests wait for their turn; the next caller waits to hand its own in.
+const WAITING_REQUESTS: usize = 64;
+
+/// How many reports of runs wait; the next run waits to hand its own in.
+const WAITING_REPORTS: usize = 1024;
+
+/// How a [`Runner`] is set up.
+#[derive(Clone)]
+pub struct RunnerConfig {
+    /// Where records and logs are kept. One runner at a time may use it, and no
+    /// [`NativeManager`](crate::NativeManager).
+    pub directory: PathBuf,
+    /// Variables that every process of every unit is given, besides `PATH`.
+    pub environment: Vec<(String, String)>,
+    /// How many bytes of its output are kept of each unit.
+    pub log_limit: u64,
+    /// Whether each run of a unit gets a control group of its own where that is possible.
+    pub control_groups: bool,
+    /// The clock that time-outs and restarts go by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl RunnerConfig {
+    /// The usual set-up with everything in that directory, going by the real clock.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            environment: Vec::new(),
+            log_limit: crate::NativeConfig::DEFAULT_LOG_LIMIT,
+            control_groups: true,
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+}
+
+/// Why a runner does not do what it is asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunnerError {
+    /// It cannot be there for that.
+    #[error("it cannot be wanted")]
+    Wanted(#[source] Flaw),
+    /// A unit cannot read its configuration again.
+    #[error("{target} cannot be reloaded")]
+    NotReloadable {
+        /// The target of the unit.
+        target: Target,
+        /// Why.
+        #[source]
+        why: NotReloadable,
+    },
+    /// There is no unit of that name, or it never ran.
+    #[error("there is no log of {unit}")]
+    NoLog {
+        /// The name.
+        unit: Name,
+    },
+    /// The directory cannot be used, or not be read or written.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// What leads the units has ended by a defect. They go on running; start a runner anew.
+    #[error("the runner has ended by a defect: start it again")]
+    Ended,
+}
+
+/// Runs the units of a graph: starts what the goal needs, in order, and keeps it as the graph says.
+///
+/// Dropping it leaves the units running, as its sudden end does. The next runner of the same
+/// directory takes them back without a restart, and goes on with what was wanted last. After the
+/// machine was booted it begins with nothing.
+pub struct Runner {
+    machine: Arc<Machine>,
+    requests: mpsc::Sender<Request>,
+    logs: Logs,
+    changes: watch::Receiver<u64>,
+    lead: AbortHandle,
+    log_keeper: AbortHandle,
+}
+
+impl Runner {
+    /// Begins to run the units of a graph, and takes back what an earlier runner left running.
+    ///
+    /// The goal and the masks are those of the settings, unless others were chosen since the
+    /// machine was booted; these hold as long as the graph provides them.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Service`] when the directory is in use or cannot be used, and
+    /// [`RunnerError::Wanted`] when the graph does not provide the goal of the settings.
+    pub async fn start(
+        config: RunnerConfig,
+        graph: Graph,
+        settings: &Settings,
+    ) -> Result<Self, RunnerError> {
+        let machine = open(&config).await?;
+        let record = config.directory.join("wanted.json");
+        let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
+        let written = Wanted::read(&record).map_err(io_error("read what was wanted"))?;
+        let Recalled { seen, members, runs } = recalled;
+        let (system, wanted) = restored(graph, settings, seen, written)?;
+        let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
+        let (changed, changes) = watch::channel(0);
+        let logs = members.iter().map(|(unit, member)| (unit.clone(), Arc::clone(&member.log)));
+        let logs: Logs = Arc::new(std::sync::Mutex::new(logs.collect()));
+        let mut lead = Lead {
+            machine: Arc::clone(&machine),
+            system,
+            wanted,
+            members,
+            logs: Arc::clone(&logs),
+            record,
+            changes: changed,
+            until_rest: Vec::new(),
+            running: 0,
+            reports,
+            outbox,
+        };
+        for (unit, incarnation, driver) in runs {
+            lead.follow(&unit, incarnation, driver);
+        }
+        let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
+        Ok(Self {
+            log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
+            lead: tokio::spawn(lead.run(inbox)).abort_handle(),
+            machine,
+            requests,
+            logs,
+            changes,
+        })
+    }
+
+    /// Chooses the goal, and what is wanted beside it for the time being. It holds for the next
+    /// runner of the directory, too, until the machine is booted.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Wanted`] when no unit provides one of the targets, or the goal is masked.
+    pub async fn set_goal(
+        &self,
+        goal: Option<Target>,
+        beside: BTreeSet<Target>,
+    ) -> Result<(), RunnerError> {
+        self.ask(move |lead| {
+            let now = lead.machine.now();
+            lead.system.set_goal(goal.clone(), beside.clone(), now).map_err(RunnerError::Wanted)?;
+            (lead.wanted.goal, lead.wanted.beside) = (goal, beside);
+            lead.write_wanted()
+        })
+        .await?
+    }
+
+    /// Chooses which targets are masked; it holds as long as a goal does.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Wanted`] when the goal is.
+    pub async fn set_mask(&self, mask: BTreeSet<Target>) -> Result<(), RunnerError> {
+        self.ask(move |lead| {
+            let now = lead.machine.now();
+            lead.system.set_mask(mask.clone(), now).map_err(RunnerError::Wanted)?;
+            lead.wanted.mask = mask;
+            lead.write_wanted()
+        })
+        .await?
+    }
+
+    /// Chooses how many units may be starting at once; nothing is as many as there are.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn set_max_starting(&self, most: Option<NonZeroU32>) -> Result<(), RunnerError> {
+        self.ask(move |lead| lead.system.set_max_starting(most)).await
+    }
+
+    /// Takes another graph: units that would be run otherwise are started anew, units that are gone
+    /// are stopped, and all else stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Wanted`] when it does not provide the goal; then nothing has changed.
+    pub async fn reload(&self, graph: Graph) -> Result<(), RunnerError> {
+        self.ask(move |lead| lead.system.reload(graph, lead.machine.now()))
+            .await?
+            .map_err(RunnerError::Wanted)
+    }
+
+    /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
+    /// needed. Tells whether there was something to forget.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn reset(&self, target: &Target) -> Result<bool, RunnerError> {
+        let target = target.clone();
+        self.ask(move |lead| lead.reset(&target)).await
+    }
+
+    /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn renew(&self, target: &Target) -> Result<bool, RunnerError> {
+        let target = target.clone();
+        self.ask(move |lead| lead.system.renew(&target)).await
+    }
+
+    /// Has the unit of a target read its own configuration again. What comes of it is shown.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::NotReloadable`], with the reason.
+    pub async fn reload_unit(&self, target: &Target) -> Result<(), RunnerError> {
+        let asked = target.clone();
+        let done = self.ask(move |lead| lead.system.request_reload(&asked)).await?;
+        done.map_err(|why| RunnerError::NotReloadable { target: target.clone(), why })
+    }
+
+    /// How all units are now.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn snapshot(&self) -> Result<Snapshot, RunnerError> {
+        self.ask(|lead| lead.snapshot()).await
+    }
+
+    /// Counts on whenever something may be shown otherwise than before.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// What a unit wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::NoLog`] of one that never ran, and [`RunnerError::Service`] when its log
+    /// cannot be read.
+    pub fn journal(&self, unit: &Name, query: JournalQuery) -> Result<Journal, RunnerError> {
+        let log = lock(&self.logs).get(unit).cloned();
+        let log = log.ok_or_else(|| RunnerError::NoLog { unit: unit.clone() })?;
+        Ok(journal::read(&log, query).map_err(io_error("read a log"))?)
+    }
+
+    /// How the processes of units are found here.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        self.machine.tracking()
+    }
+
+    /// Stops all units in order, and returns when none runs but those that nothing can end. That
+    /// nothing is wanted is not written down: the next runner begins with what was.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn shutdown(&self) -> Result<(), RunnerError> {
+        let (waiter, rest) = oneshot::channel();
+        self.ask(move |lead| {
+            // Nothing can be wrong with wanting nothing.
+            drop(lead.system.set_goal(None, BTreeSet::new(), lead.machine.now()));
+            lead.until_rest.push(waiter);
+        })
+        .await?;
+        rest.await.map_err(|_| RunnerError::Ended)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Lead) -> T + Send + 'static,
+    ) -> Result<T, RunnerError> {
+        let (reply, answer) = oneshot::channel();
+        // Whoever asked may have gone away, which changes nothing.
+        let request: Request = Box::new(move |lead| drop(reply.send(what(lead))));
+        self.requests.send(request).await.map_err(|_| RunnerError::Ended)?;
+        answer.await.map_err(|_| RunnerError::Ended)
+    }
+}
+
+impl Lead {
+    fn write_wanted(&self) -> Result<(), RunnerError> {
+        let written = self.wanted.write(&self.record);
+        Ok(written.map_err(io_error("write down what is wanted"))?)
+    }
+
+    fn reset(&mut self, target: &Target) -> bool {
+        let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
+        if let Some(member) = unit.and_then(|unit| self.members.get_mut(&unit)) {
+            member.retries = false;
+        }
+        self.system.reset(target, self.machine.now())
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.log_keeper.abort();
+        self.lead.abort();
+    }
+}
+
+async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
+    let lock = acquire(&config.directory, &*config.clock).await?;
+    let units = config.directory.join("units");
+    let prepared = forget_old_boot(&config.directory, &units).and_then(|is_new| {
+        let wanted = config.directory.join("wanted.json");
+        if is_new && wanted.exists() { std::fs::remove_file(wanted) } else { Ok(()) }
+    });
+    prepared.map_err(io_error("read the boot that this machine is in"))?;
+    let groups = if config.control_groups {
+        Groups::find(&config.directory)
+    } else {
+        Err("they are turned off".to_owned())
+    };
+    Ok(Arc::new(Machine::new(
+        Arc::clone(&config.clock),
+        config.environment.clone(),
+        units,
+        config.log_limit,
+        groups,
+        lock,
+    )))
+}
+
+/// What decides, as it was, or as the settings say where that cannot be any more.
+fn restored(
+    graph: Graph,
+    settings: &Settings,
+    seen: Observation,
+    written: Option<Wanted>,
+) -> Result<(System, Wanted), RunnerError> {
+    if let Some(wanted) = written {
+        let before =
+            Settings { goal: wanted.goal.clone(), mask: wanted.mask.clone(), ..settings.clone() };
+        let seen = Observation { beside: wanted.beside.clone(), ..seen.clone() };
+        match System::restore(graph.clone(), &before, seen) {
+            Ok(system) => return Ok((system, wanted)),
+            Err(flaw) => tracing::warn!(%flaw, "what was wanted cannot be any more"),
+        }
+    }
+    let wanted = Wanted {
+        goal: settings.goal.clone(),
+        beside: BTreeSet::new(),
+        mask: settings.mask.clone(),
+    };
+    let system = System::restore(graph, settings, seen).map_err(RunnerError::Wanted)?;
+    Ok((system, wanted))
+}
+
+fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
+    let action = action.to_owned();
+    move |source| ServiceError::Io { action, source }
+}

@@ -1,0 +1,234 @@
+//! The one task that owns what decides, and has it carried out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Action, Cause, Event, Happening, Incarnation, Name, Order, Retry, Shown, System,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Wanted;
+use super::course::{Course, Errand, Report, WAITING_ORDERS};
+use super::member::{Live, Member, for_one_run};
+use crate::native::drive::Driver;
+use crate::native::log::Log;
+use crate::native::machine::Machine;
+
+/// How many reports and requests one turn takes before it looks at what is owed.
+const MOST_AT_ONCE: usize = 256;
+
+/// A request: it is carried out by the lead, between two turns.
+pub(super) type Request = Box<dyn FnOnce(&mut Lead) + Send>;
+
+/// The logs of all units that ran, for whoever reads them.
+pub(super) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
+
+/// Owns what decides, and all that it decides about.
+pub(super) struct Lead {
+    pub(super) machine: Arc<Machine>,
+    pub(super) system: System,
+    pub(super) wanted: Wanted,
+    pub(super) members: BTreeMap<Name, Member>,
+    pub(super) logs: Logs,
+    /// Where it is written down what is wanted.
+    pub(super) record: PathBuf,
+    pub(super) changes: watch::Sender<u64>,
+    /// Who waits for all runs to be over.
+    pub(super) until_rest: Vec<oneshot::Sender<()>>,
+    /// How many runs there are that are not over, but for those that nothing can end.
+    pub(super) running: usize,
+    pub(super) reports: mpsc::Receiver<Report>,
+    /// For the runs to come.
+    pub(super) outbox: mpsc::Sender<Report>,
+}
+
+impl Lead {
+    /// Leads until nobody can ask for anything any more.
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        loop {
+            self.turn();
+            let due = self.system.due();
+            let clock = Arc::clone(&self.machine.clock);
+            let timer = async { clock.sleep_until(due.unwrap_or_default()).await };
+            tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => request(&mut self),
+                    None => return,
+                },
+                Some(report) = self.reports.recv() => self.on_report(report),
+                () = timer, if due.is_some() => {}
+            }
+            // What is there already costs one turn together.
+            for _ in 0..MOST_AT_ONCE {
+                let Ok(report) = self.reports.try_recv() else { break };
+                self.on_report(report);
+            }
+        }
+    }
+
+    /// Has carried out what is owed, and tells everybody what is new.
+    pub(super) fn turn(&mut self) {
+        let now = self.machine.now();
+        // What cannot even be begun is told at once, and may make more owed.
+        loop {
+            let actions = self.system.next_actions(now);
+            if actions.is_empty() {
+                break;
+            }
+            actions.iter().for_each(|action| self.carry_out(action, now));
+        }
+        self.publish();
+        if self.running == 0 {
+            for waiter in self.until_rest.drain(..) {
+                // Whoever asked may have gone away, which changes nothing.
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: &Action, now: Timestamp) {
+        tracing::debug!(%action, incarnation = %action.incarnation, "decided");
+        if !action.is_start() {
+            return self.order(action);
+        }
+        if let Err(error) = self.begin(action) {
+            tracing::error!(unit = %action.unit, %error, "cannot begin a run");
+            if let Some(member) = self.members.get_mut(&action.unit) {
+                member.problem = Some(format!("cannot begin: {error}"));
+            }
+            self.fail_at_once(action, now);
+        }
+    }
+
+    fn begin(&mut self, action: &Action) -> std::io::Result<()> {
+        if !self.members.contains_key(&action.unit) {
+            let member = Member::new(&self.machine, &action.unit)?;
+            lock(&self.logs).insert(action.unit.clone(), Arc::clone(&member.log));
+            self.members.insert(action.unit.clone(), member);
+        }
+        let Some(member) = self.members.get_mut(&action.unit) else { return Ok(()) };
+        member.write_definition(&action.definition)?;
+        let (unit, spec) = (action.unit.as_str(), for_one_run(&action.definition));
+        let (directory, log) = (&member.directory, Arc::clone(&member.log));
+        let mut driver = Driver::new(&self.machine, unit, directory, log, spec);
+        let before = member.retries.then_some(&member.memory);
+        driver.service.begin_after(before, self.machine.now());
+        member.retries = false;
+        self.follow(&action.unit, action.incarnation, driver);
+        Ok(())
+    }
+
+    /// Follows a run from now on.
+    pub(super) fn follow(&mut self, unit: &Name, incarnation: Incarnation, driver: Driver) {
+        let (errands, inbox) = mpsc::channel(WAITING_ORDERS);
+        let course = Course {
+            driver,
+            unit: unit.clone(),
+            incarnation,
+            errands: inbox,
+            reports: self.outbox.clone(),
+        };
+        let Some(member) = self.members.get_mut(unit) else { return };
+        let task = tokio::spawn(course.run()).abort_handle();
+        // A run before this one that nothing could end is over by now.
+        self.running += 1;
+        member.live = Some(Live { incarnation, errands, task });
+    }
+
+    fn fail_at_once(&mut self, action: &Action, now: Timestamp) {
+        for what in [Happening::Failed(Cause::Spawn), Happening::AllGone] {
+            let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+            self.system.on_event(&Event { unit, incarnation, what }, now);
+        }
+    }
+
+    fn order(&mut self, action: &Action) {
+        let live = self.members.get(&action.unit).and_then(|member| member.live.as_ref());
+        let live = live.filter(|live| live.incarnation == action.incarnation);
+        let sent = live.map(|live| live.errands.try_send(Errand::Order(action.what.clone())));
+        match sent {
+            Some(Ok(())) => {}
+            // Its last report is on its way.
+            Some(Err(mpsc::error::TrySendError::Closed(_))) => {}
+            Some(Err(error)) => tracing::error!(%action, %error, "an order is lost"),
+            None if matches!(action.what, Order::Reload) => {}
+            // Nothing of it is left that could say so.
+            None => self.gone(action),
+        }
+    }
+
+    fn gone(&mut self, action: &Action) {
+        let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+        let event = Event { unit, incarnation, what: Happening::AllGone };
+        self.system.on_event(&event, self.machine.now());
+    }
+
+    fn on_report(&mut self, report: Report) {
+        let now = self.machine.now();
+        let Some(member) = self.members.get_mut(&report.unit) else { return };
+        let is_present =
+            member.live.as_ref().is_some_and(|live| live.incarnation == report.incarnation);
+        if !is_present {
+            return;
+        }
+        (member.memory, member.problem) = (report.memory, report.problem);
+        let over = report.happenings.contains(&Happening::AllGone);
+        if over {
+            member.live = None;
+            self.running -= 1;
+        }
+        for what in report.happenings {
+            let (unit, incarnation) = (report.unit.clone(), report.incarnation);
+            self.system.on_event(&Event { unit, incarnation, what }, now);
+        }
+        if over {
+            let state = self.system.state(&report.unit).map(|state| state.what);
+            let retries = matches!(
+                state,
+                Some(Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)))
+            );
+            if let Some(member) = self.members.get_mut(&report.unit) {
+                member.retries = retries;
+            }
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn publish(&mut self) {
+        let changed = self.system.take_changed();
+        for unit in &changed {
+            let state = self.system.state(unit).map(|state| state.what);
+            let Some(member) = self.members.get_mut(unit) else { continue };
+            match state {
+                Some(Shown::Disabled | Shown::Masked) => member.retries = false,
+                None => {
+                    self.members.remove(unit);
+                    lock(&self.logs).remove(unit);
+                    if let Err(error) = self.machine.directory(unit.as_str()).remove() {
+                        tracing::warn!(%unit, %error, "cannot remove the records of a unit");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !changed.is_empty() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Processes go on; what looks after them ends.
+        let lives = self.members.values().filter_map(|member| member.live.as_ref());
+        lives.for_each(|live| live.task.abort());
+    }
+}
+
+/// Takes the lock; what it guards is whole even if a holder panicked.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

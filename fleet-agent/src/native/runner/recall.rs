@@ -1,0 +1,176 @@
+//! Takes back what an earlier runner of the same directory left.
+//!
+//! What a run remembers of itself tells what was known of its unit: what it is doing, how it ended,
+//! what then becomes of it. Times begin anew.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Activity, Cause, Ending, Exit, Graph, Incarnation, Name, Observation, Observed, Phase as Doing,
+    StopReason, Unit,
+};
+
+use super::member::{Member, for_one_run, read_definition};
+use crate::native::adopt::resume;
+use crate::native::drive::Driver;
+use crate::native::life::{Memory, Phase};
+use crate::native::machine::{Machine, unit_of};
+use crate::native::outcome::{End, Outcome};
+use crate::native::record::UnitDirectory;
+
+/// What was found: what is known of the units, their members, and the runs to go on with.
+#[derive(Default)]
+pub(super) struct Recalled {
+    pub(super) seen: Observation,
+    pub(super) members: BTreeMap<Name, Member>,
+    pub(super) runs: Vec<(Name, Incarnation, Driver)>,
+}
+
+impl Recalled {
+    /// Looks at all that an earlier runner has written down.
+    pub(super) fn read(machine: &Arc<Machine>, graph: &Graph) -> io::Result<Self> {
+        let mut recalled = Self::default();
+        for entry in std::fs::read_dir(machine.units())? {
+            let file = entry?.file_name();
+            let name = file.to_str().and_then(|name| Name::new(unit_of(name)).ok());
+            let Some(name) = name else { continue };
+            // One unit that cannot be read must not keep the others from being taken back.
+            if let Err(error) = recalled.take(machine, graph, &name) {
+                tracing::error!(unit = %name, %error, "cannot take a unit back");
+            }
+        }
+        Ok(recalled)
+    }
+
+    fn take(&mut self, machine: &Arc<Machine>, graph: &Graph, name: &Name) -> io::Result<()> {
+        let directory = machine.directory(name.as_str());
+        let Some(run) = directory.read_run()? else { return Ok(()) };
+        let definition = definition(&directory, graph, name)?;
+        let Some(definition) = definition else { return directory.remove() };
+        if !is_busy(&run.memory) && graph.unit(name).is_none() {
+            return directory.remove();
+        }
+        let mut member = Member::new(machine, name)?;
+        member.memory = run.memory.clone();
+        member.written = Some(Arc::clone(&definition));
+        self.seen.last = Incarnation(self.seen.last.0 + 1);
+        let incarnation = self.seen.last;
+        let (memory, now) = (run.memory.clone(), machine.now());
+        let seen = observed(&definition, &memory, incarnation, now);
+        member.retries = seen.retry_at.is_some();
+        self.seen.units.insert(name.clone(), seen);
+        if is_busy(&memory) {
+            let spec = for_one_run(&definition);
+            let (log, asked) = (Arc::clone(&member.log), run.asked);
+            let mut driver = resume(machine, name.as_str(), &directory, log, spec, asked, run)?;
+            driver.service.wait_for_the_end(now);
+            self.runs.push((name.clone(), incarnation, driver));
+        }
+        self.members.insert(name.clone(), member);
+        Ok(())
+    }
+}
+
+/// What a unit was started from; nothing if nobody knows.
+fn definition(
+    directory: &UnitDirectory,
+    graph: &Graph,
+    name: &Name,
+) -> io::Result<Option<Arc<Unit>>> {
+    let present = graph.unit(name).cloned();
+    let written = read_definition(directory)?.filter(|unit| unit.name == *name).map(Arc::new);
+    // The same thing is kept once.
+    Ok(match (written, present) {
+        (Some(written), Some(present)) if *written == *present => Some(present),
+        (written, present) => written.or(present),
+    })
+}
+
+fn is_busy(memory: &Memory) -> bool {
+    !matches!(memory.phase, Phase::Dead | Phase::Failed)
+}
+
+/// What is known of a unit, by what its last run remembers.
+fn observed(
+    definition: &Arc<Unit>,
+    memory: &Memory,
+    incarnation: Incarnation,
+    now: Timestamp,
+) -> Observed {
+    let limits = definition.time_outs;
+    let later = |span: Option<Duration>| span.map(|span| now.after(span));
+    let busy = Observed {
+        since: now,
+        incarnation: Some(incarnation),
+        definition: Some(Arc::clone(definition)),
+        processes: true,
+        ..Observed::default()
+    };
+    match memory.phase {
+        phase if phase.is_starting() => {
+            Observed { phase: Doing::Starting, deadline: later(limits.start), ..busy }
+        }
+        phase if phase.is_stopping() => Observed {
+            phase: Doing::Stopping,
+            ending: Some(ending(memory)),
+            deadline: later(limits.stop),
+            attempts: memory.restarts,
+            ..busy
+        },
+        Phase::Dead | Phase::Failed | Phase::AutoRestart => over(definition, memory, now),
+        phase => {
+            let activity = match phase {
+                Phase::Exited => Activity::Exited,
+                _ if phase.is_reloading() => Activity::Reloading,
+                _ => Activity::Running,
+            };
+            let runtime = later(definition.run.runtime_max);
+            let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
+            let deadline = runtime.into_iter().chain(reload).min();
+            let phase = Doing::Up(activity);
+            Observed { phase, up_since: Some(now), deadline, attempts: memory.restarts, ..busy }
+        }
+    }
+}
+
+fn ending(memory: &Memory) -> Ending {
+    match (memory.outcome, cause(memory)) {
+        _ if memory.stop_asked => Ending::Off(StopReason::Unneeded),
+        (Some(Outcome::Condition), _) => Ending::Skipped,
+        (_, Some(cause)) => Ending::Failed(cause),
+        (_, None) => Ending::Well,
+    }
+}
+
+/// A unit whose run is over.
+fn over(definition: &Unit, memory: &Memory, now: Timestamp) -> Observed {
+    if memory.stop_asked || memory.outcome.is_none() {
+        return Observed::default();
+    }
+    let cause = cause(memory);
+    let phase = if cause.is_some() { Doing::Failed } else { Doing::Ended };
+    let attempts = memory.restarts.saturating_add(1);
+    let restart = &definition.restart;
+    let exit = memory.exit.map(End::exit);
+    let gave_up = memory.outcome == Some(Outcome::StartLimitHit);
+    let again = memory.outcome != Some(Outcome::Condition) && restart.applies(cause, exit);
+    let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
+    Observed { phase, since: now, cause, attempts, retry_at, gave_up, ..Observed::default() }
+}
+
+/// Why a run failed, as far as it remembers; nothing if it did not.
+fn cause(memory: &Memory) -> Option<Cause> {
+    Some(match memory.outcome? {
+        Outcome::Success | Outcome::Condition => return None,
+        Outcome::Timeout if memory.phase.is_stopping() => Cause::StopTimeOut,
+        Outcome::Timeout => Cause::StartTimeOut,
+        Outcome::Watchdog => Cause::Watchdog,
+        Outcome::Assert => Cause::Assertion,
+        Outcome::Resources => Cause::Spawn,
+        _ => Cause::Exit(memory.exit.map_or(Exit::Unknown, End::exit)),
+    })
+}

@@ -1,0 +1,77 @@
+//! Pure: no I/O, no clock. What the end of one of its processes makes of a service.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Cause, Happening};
+
+use super::Service;
+use crate::native::life::Phase;
+use crate::native::outcome::{End, Outcome, is_oneshot, main_outcome};
+
+impl Service {
+    pub(super) fn main_ended(&mut self, end: End, what: Happening, now: Timestamp) {
+        self.now.exit = Some(end);
+        let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
+        let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
+        // One that is to say when it is ready must live until then.
+        let breaks_off = self.now.phase == Phase::Start && self.promises();
+        let good = outcome == Outcome::Success;
+        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
+        if self.leaving && good {
+            self.tell_exit();
+        }
+        self.blame(outcome, what);
+        match self.now.phase {
+            Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
+            Phase::Start if is_oneshot(&self.spec) => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            Phase::Start => self.enter_list(Phase::StartPost, now),
+            Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
+            // The command of the reload ends with it.
+            Phase::Reload => self.signal(Phase::StopSigterm, now),
+            Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
+                self.signal(Phase::StopSigterm, now);
+            }
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    pub(super) fn control_ended(&mut self, end: End, now: Timestamp) {
+        let command = self.commands().get(self.now.step);
+        let ignored = command.is_some_and(|command| command.ignore_failure);
+        let outcome = if ignored { Outcome::Success } else { self.verdict_of(end) };
+        let good = outcome == Outcome::Success;
+        if self.now.phase == Phase::Reload && !good {
+            return self.end_reload(outcome, now);
+        }
+        if !self.is_ending() {
+            self.blame(outcome, Happening::Failed(Cause::Script(end.exit())));
+        }
+        match self.now.phase {
+            Phase::StopPost | Phase::Stop | Phase::Reload if good => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() && good => {
+                self.now.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() || phase == Phase::Stop => {
+                self.signal(Phase::StopSigterm, now);
+            }
+            Phase::StopPost => self.signal(Phase::FinalSigterm, now),
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    /// The first thing that went wrong in a run is its result.
+    pub(super) fn blame(&mut self, outcome: Outcome, what: Happening) {
+        if matches!(self.now.outcome, None | Some(Outcome::Success)) {
+            self.now.outcome = Some(outcome);
+            if !matches!(outcome, Outcome::Success | Outcome::Condition) {
+                self.note_failure(what);
+            }
+        }
+    }
+}

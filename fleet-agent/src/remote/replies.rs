@@ -1,0 +1,124 @@
+//! The answer to one ask, on its way.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::frame::{Frame, How, WINDOW};
+use crate::Journal;
+
+/// How many bytes of lines one item holds, and a line more.
+const LINES: usize = 64 * 1024;
+
+/// Where a [`Service`](super::Service) puts the items of an answer.
+#[derive(Debug)]
+pub struct Replies {
+    id: u64,
+    out: mpsc::Sender<Bytes>,
+    credit: Arc<Credit>,
+}
+
+impl Replies {
+    pub(super) fn new(id: u64, out: mpsc::Sender<Bytes>) -> Self {
+        Self { id, out, credit: Arc::new(Credit(Semaphore::new(WINDOW as usize))) }
+    }
+
+    pub(super) fn credit(&self) -> Arc<Credit> {
+        Arc::clone(&self.credit)
+    }
+
+    /// Sends an item, once its reader has room for it.
+    pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
+        self.credit.take().await;
+        // Something that cannot be written as JSON is nothing that the other side understands.
+        let what = serde_json::to_value(item).unwrap_or(Value::Null);
+        self.put(&Frame::Item { id: self.id, what }).await;
+    }
+
+    /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
+    /// the first one, which says that there is a journal, may be empty.
+    pub async fn send_journal(&mut self, mut journal: Journal) {
+        let mut lines: Vec<String> = Vec::new();
+        loop {
+            let mut bytes = 0;
+            while bytes < LINES {
+                match journal.next().now_or_never() {
+                    Some(Some(line)) => {
+                        bytes += line.len() + 1;
+                        lines.push(line);
+                    }
+                    Some(None) => return self.send(&lines).await,
+                    None => break,
+                }
+            }
+            self.send(&lines).await;
+            let Some(line) = journal.next().await else { return };
+            lines = vec![line];
+        }
+    }
+
+    /// Ends the answer.
+    pub(super) async fn end(self, how: How) {
+        self.put(&Frame::End { id: self.id, how }).await;
+    }
+
+    /// Where the connection has ended, nobody misses the frame.
+    async fn put(&self, frame: &Frame) {
+        let id = self.id;
+        let too_large = |error: std::io::Error| {
+            let how = How::Refused(format!("the answer cannot be sent: {error}"));
+            Frame::End { id, how }.encode()
+        };
+        match frame.encode().or_else(too_large) {
+            Ok(bytes) => drop(self.out.send(bytes).await),
+            Err(error) => tracing::error!(%error, "an answer is lost"),
+        }
+    }
+}
+
+/// How many items the reader of an answer has room for.
+#[derive(Debug)]
+pub(super) struct Credit(Semaphore);
+
+impl Credit {
+    async fn take(&self) {
+        if let Ok(permit) = self.0.acquire().await {
+            permit.forget();
+        }
+    }
+
+    /// The reader has room for so many more; whatever it says, for no more than the window.
+    pub(super) fn grant(&self, items: u32) {
+        let room = (WINDOW as usize).saturating_sub(self.0.available_permits());
+        self.0.add_permits(room.min(items as usize));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_grants_without_measure_gets_no_more_than_the_window() {
+        let (out, mut queue) = mpsc::channel(1000);
+        let mut replies = Replies::new(1, out);
+        let credit = replies.credit();
+        (0..3).for_each(|_| credit.grant(u32::MAX));
+        let mut sent = 0;
+        while replies.send(&"x").now_or_never().is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, WINDOW);
+        credit.grant(1);
+        assert!(replies.send(&"x").now_or_never().is_some());
+        let mut waiting = 0;
+        while queue.try_recv().is_ok() {
+            waiting += 1;
+        }
+        assert_eq!(waiting, WINDOW + 1);
+    }
+}

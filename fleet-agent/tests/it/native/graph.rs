@@ -1,0 +1,203 @@
+//! Units of a graph with real processes: what is needed runs, in order, and stays so.
+
+use std::collections::BTreeSet;
+
+use fleet_agent::{JournalQuery, Runner, RunnerConfig, Snapshot, UnitStatus};
+use fleet_core::graph::text::read_stanzas;
+use fleet_core::graph::{Activity, Graph, Settings, Shown, Target, TimeOuts};
+
+use crate::support::{Home, runs, signal, wait_until};
+
+/// A runner over a directory of its own, which must be left as empty as it was found.
+pub(super) struct Stand {
+    pub(super) runner: Runner,
+    pub(super) home: Home,
+    settings: Settings,
+}
+
+pub(super) const SLEEP: &str = "exec-start: /bin/sleep 1000\nrestart-delay: 10ms\n";
+
+pub(super) fn graph(stanzas: &str, settings: &Settings) -> Graph {
+    let read = read_stanzas(stanzas.as_bytes(), &TimeOuts::default());
+    assert_eq!(read.diagnostics, [], "{stanzas}");
+    let units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
+    Graph::strict(units, settings).expect("they fit together")
+}
+
+pub(super) fn supervised(name: &str, more: &str) -> String {
+    format!("unit: {name}\ntype: foreground-supervised\nprovides: {name}\n{more}\n")
+}
+
+pub(super) fn target(name: &str) -> Target {
+    name.parse().expect("it is a name")
+}
+
+impl Stand {
+    pub(super) async fn new(stanzas: &str, goal: &str) -> Self {
+        let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
+        let home = Home::new();
+        let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
+        Self { runner, home, settings }
+    }
+
+    pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
+        let mut config = RunnerConfig::new(home.path("native"));
+        config.environment.push(("BENCH".to_owned(), home.mark()));
+        Runner::start(config, graph, settings).await.expect("it starts")
+    }
+
+    /// Ends the runner as its sudden end would, and begins the next one.
+    pub(super) async fn again(self, stanzas: &str) -> Self {
+        let Self { runner, home, settings } = self;
+        drop(runner);
+        let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
+        Self { runner, home, settings }
+    }
+
+    pub(super) async fn unit(&self, name: &str) -> UnitStatus {
+        let Snapshot { units, .. } = self.runner.snapshot().await.expect("it answers");
+        let found = units.into_iter().find(|unit| unit.unit.as_str() == name);
+        found.unwrap_or_else(|| panic!("there is no {name}"))
+    }
+
+    pub(super) async fn wait_for(
+        &self,
+        name: &str,
+        good: impl Fn(&UnitStatus) -> bool,
+    ) -> UnitStatus {
+        let mut found = self.unit(name).await;
+        wait_until(&format!("{name} is as it should be"), async || {
+            found = self.unit(name).await;
+            good(&found)
+        })
+        .await;
+        found
+    }
+
+    pub(super) async fn running(&self, name: &str) -> u32 {
+        let is_up = |unit: &UnitStatus| {
+            unit.state.what == Shown::Active(Activity::Running) && unit.main_pid.is_some()
+        };
+        self.wait_for(name, is_up).await.main_pid.expect("it was looked for")
+    }
+
+    pub(super) async fn clean_up(self) {
+        self.runner.shutdown().await.expect("all units stop");
+        assert_eq!(self.home.processes(), [0; 0], "processes were left behind");
+    }
+}
+
+#[tokio::test]
+async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
+    let tell = |name: &str, file: &str| {
+        format!(
+            "exec-start: /bin/sh -c 'echo +{name} >>{file}; exec sleep 1000'\n\
+             exec-stop-post: /bin/sh -c 'echo -{name} >>{file}'\nready-wait: 50ms\n"
+        )
+    };
+    let home = Home::new();
+    let file = home.path("order").display().to_string();
+    let stanzas = [
+        supervised("a", &tell("a", &file)),
+        supervised("b", &format!("depends-on: a\n{}", tell("b", &file))),
+        supervised("c", &format!("waits-for: b\n{}", tell("c", &file))),
+        supervised("idle", SLEEP),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "c").await;
+    stand.running("c").await;
+    assert_eq!(stand.unit("idle").await.state.what, Shown::Disabled);
+    stand.clean_up().await;
+    let order = std::fs::read_to_string(file).expect("it was written");
+    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["+a", "+b", "+c", "-c", "-b", "-a"]);
+}
+
+#[tokio::test]
+async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
+    let stanzas = supervised("db", SLEEP) + &supervised("app", &format!("depends-on: db\n{SLEEP}"));
+    let stand = Stand::new(&stanzas, "app").await;
+    let (app, db) = (stand.running("app").await, stand.running("db").await);
+    signal(db, "KILL");
+    let is_new = |unit: &UnitStatus| unit.main_pid.is_some_and(|pid| pid != app);
+    let status = stand.wait_for("app", is_new).await;
+    assert_eq!(status.state.attempts, 0, "that is no failure of its own");
+    assert_ne!(stand.running("db").await, db);
+    assert!(!runs(app) && !runs(db));
+    assert_eq!(stand.unit("db").await.state.attempts, 1);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_runner_changes_nothing() {
+    let oneshot = "unit: once\ntype: oneshot\nprovides: once\nexec-start: /bin/true\n";
+    let stanzas = supervised("a", &format!("depends-ms: once\n{SLEEP}")) + oneshot;
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = stand.running("a").await;
+    let stand = stand.again(&stanzas).await;
+    assert_eq!(stand.running("a").await, pid);
+    assert_eq!(stand.unit("once").await.state.what, Shown::Active(Activity::Exited));
+    signal(pid, "KILL");
+    stand.wait_for("a", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_was_wanted_last_holds_for_the_next_runner() {
+    let stanzas = supervised("a", SLEEP) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = stand.running("a").await;
+    let beside = BTreeSet::from([target("b")]);
+    stand.runner.set_goal(None, beside.clone()).await.expect("it is provided");
+    let other = stand.running("b").await;
+    wait_until("a has ended", async || !runs(pid)).await;
+    let stand = stand.again(&stanzas).await;
+    assert_eq!(stand.runner.snapshot().await.expect("it answers").wanted.beside, beside);
+    assert_eq!(stand.running("b").await, other);
+    stand.runner.set_mask(beside).await.expect("it is no goal");
+    stand.wait_for("b", |unit| unit.state.what == Shown::Masked).await;
+    assert!(!runs(other));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn another_graph_changes_what_it_changes() {
+    let stanzas = |program: &str| {
+        supervised("stays", SLEEP)
+            + &supervised("changes", &format!("exec-start: {program}\n"))
+            + "unit: all\ntype: virtual\nprovides: all\nwaits-for: stays, changes\n"
+    };
+    let with_more = stanzas("/bin/sleep 1001").replace("stays, changes", "stays, changes, goes")
+        + &supervised("goes", SLEEP);
+    let stand = Stand::new(&with_more, "all").await;
+    let before = [stand.running("stays").await, stand.running("changes").await];
+    let goes = stand.running("goes").await;
+    // The one that takes over knows what each was started from, and what is gone.
+    let stand = stand.again(&stanzas("/bin/sleep 1002")).await;
+    stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|pid| pid != before[1])).await;
+    assert_eq!(stand.running("stays").await, before[0]);
+    wait_until("what is gone has ended", async || !runs(goes)).await;
+    let other = graph(&stanzas("/bin/sleep 1003"), &stand.settings);
+    let pid = stand.running("changes").await;
+    stand.runner.reload(other).await.expect("it has the goal");
+    stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
+    assert_eq!(stand.running("stays").await, before[0]);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
+    let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart: never\n")
+        + &supervised("needs", &format!("depends-ms: bad\n{SLEEP}"));
+    let stand = Stand::new(&stanzas, "needs").await;
+    let failed = |unit: &UnitStatus| matches!(unit.state.what, Shown::Failed { .. });
+    let bad = stand.wait_for("bad", failed).await;
+    let problem = bad.problem.expect("it says why");
+    assert!(problem.contains("cannot run /no/such/program"), "{problem}");
+    let waits = stand.unit("needs").await;
+    assert!(matches!(waits.state.what, Shown::Waiting(_)), "{waits:?}");
+    assert!(stand.runner.reset(&target("bad")).await.expect("it answers"));
+    stand.wait_for("bad", failed).await;
+    let name = bad.unit;
+    let mut journal = stand.runner.journal(&name, JournalQuery::default()).expect("it ran");
+    assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
+    stand.clean_up().await;
+}

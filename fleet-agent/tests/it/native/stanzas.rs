@@ -1,0 +1,187 @@
+//! Each type of unit that a stanza can have, with real processes: when it is up, what its end makes
+//! of it, and how it reads its configuration again.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
+
+use super::graph::{SLEEP, Stand, supervised, target};
+use super::helper::stanza_that_does;
+use crate::support::{Home, runs, signal, wait_until};
+
+fn unit(name: &str, kind: &str, more: &str) -> String {
+    format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
+}
+
+fn all_of(units: &[&str]) -> String {
+    format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {}\n", units.join(", "))
+}
+
+/// Why a unit failed.
+fn failed(what: &Shown) -> Option<Cause> {
+    match what {
+        Shown::Failed { cause, retry: Retry::Not, stuck: false } => Some(*cause),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn each_type_is_up_when_it_says_so() {
+    let home = Home::new();
+    let path = |name: &str| home.path(name).display().to_string();
+    let (pid, on) = (path("pid"), path("on"));
+    let background = format!("leave 0|pidfile {pid}|sleep");
+    let stanzas = [
+        unit("says", "foreground-notified", &stanza_that_does("say READY=1,STATUS=well|sleep")),
+        unit(
+            "writes",
+            "foreground-supervised",
+            "ready-grep: ^up$\nexec-start: /bin/sh -c 'echo up; exec sleep 1000'",
+        ),
+        unit("lives", "foreground-supervised", &format!("ready-wait: 20ms\n{SLEEP}")),
+        unit(
+            "forks",
+            "background-pidfile",
+            &format!("pidfile: {pid}\n{}", stanza_that_does(&background)),
+        ),
+        unit(
+            "script",
+            "background-scripted",
+            &format!("exec-start: /bin/touch {on}\nexec-stop: /bin/rm {on}"),
+        ),
+        unit("once", "oneshot", "exec-start: /bin/true"),
+        unit("passes", "oneshot", "remain: no\nexec-start: /bin/true"),
+    ];
+    let names = ["says", "writes", "lives", "forks", "script", "once", "passes"];
+    let stand = Stand::new(&(stanzas.concat() + &all_of(&names)), "all").await;
+    for name in ["says", "writes", "lives", "forks"] {
+        assert!(runs(stand.running(name).await), "{name}");
+    }
+    assert_eq!(stand.unit("says").await.status.as_deref(), Some("well"));
+    let is = |wanted: Shown| move |unit: &fleet_agent::UnitStatus| unit.state.what == wanted;
+    stand.wait_for("script", is(Shown::Active(Activity::Running))).await;
+    assert!(home.path("on").exists());
+    stand.wait_for("once", is(Shown::Active(Activity::Exited))).await;
+    stand.wait_for("passes", is(Shown::Ended(Retry::Not))).await;
+    stand.wait_for("all", is(Shown::Active(Activity::Running))).await;
+    assert!(!stand.unit("all").await.state.degraded);
+    stand.clean_up().await;
+    assert!(!home.path("on").exists(), "its command has ended it");
+}
+
+#[tokio::test]
+async fn each_end_is_told_as_what_it_is() {
+    let sleeper = "ready-grep: never\nexec-start: /bin/sleep 1000\nstart-timeout: 20ms";
+    let background = format!("pidfile: /nowhere/pid\n{}", stanza_that_does("exit 3"));
+    let stanzas = [
+        unit("early", "foreground-notified", &stanza_that_does("exit 0")),
+        unit("late", "foreground-supervised", sleeper),
+        unit("good", "foreground-supervised", "success-exit: 3\nexec-start: /bin/sh -c 'exit 3'"),
+        unit("bad", "foreground-supervised", "exec-start: /bin/sh -c 'exit 4'"),
+        unit("command", "background-pidfile", &background),
+        unit("script", "background-scripted", "exec-start: /bin/false\nexec-stop: /bin/true"),
+        unit("assert", "oneshot", "assert: path-exists /no/such\nexec-start: /bin/true"),
+        unit("unmet", "oneshot", "condition: path-exists /no/such\nexec-start: /bin/true"),
+        unit(
+            "dog",
+            "foreground-notified",
+            &format!("watchdog: 20ms\n{}", stanza_that_does("say READY=1|sleep")),
+        ),
+    ];
+    let names = ["early", "late", "good", "bad", "command", "script", "assert", "unmet", "dog"];
+    let stand = Stand::new(&(stanzas.concat() + &all_of(&names)), "all").await;
+    for (name, cause) in [
+        ("early", Cause::Exit(Exit::Status(0))),
+        ("late", Cause::StartTimeOut),
+        ("bad", Cause::Exit(Exit::Status(4))),
+        ("command", Cause::Script(Exit::Status(3))),
+        ("script", Cause::Script(Exit::Status(1))),
+        ("assert", Cause::Assertion),
+        ("dog", Cause::Watchdog),
+    ] {
+        let over = |unit: &fleet_agent::UnitStatus| matches!(unit.state.what, Shown::Failed { .. });
+        let unit = stand.wait_for(name, over).await;
+        assert_eq!(failed(&unit.state.what), Some(cause), "{name}");
+    }
+    let exited = Shown::Active(Activity::Exited);
+    stand.wait_for("good", |unit| unit.state.what == exited).await;
+    stand.wait_for("unmet", |unit| unit.state.what == Shown::Ended(Retry::Not)).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
+    let steps = "trap TERM|say READY=1|sleep";
+    let more = format!("stop-timeout: 30ms\n{}", stanza_that_does(steps));
+    let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = stand.running("a").await;
+    stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await.expect("it is provided");
+    let unit = stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Failed { .. })).await;
+    assert_eq!(failed(&unit.state.what), Some(Cause::StopTimeOut));
+    assert!(!runs(pid));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_reload_is_told_by_what_it_comes_to() {
+    let steps = "trap HUP|say READY=1|hear|say RELOADING=1|say READY=1,STATUS=new|sleep";
+    let more = format!("reload-signal: SIGHUP\n{}", stanza_that_does(steps));
+    let stanzas = [
+        unit("says", "foreground-notified", &more),
+        supervised("bad", &format!("exec-reload: /bin/false\n{SLEEP}")),
+        supervised("never", SLEEP),
+        all_of(&["says", "bad", "never"]),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "all").await;
+    let pids = [stand.running("says").await, stand.running("bad").await];
+    stand.running("never").await;
+    stand.runner.reload_unit(&target("says")).await.expect("it can");
+    stand.wait_for("says", |unit| unit.status.as_deref() == Some("new")).await;
+    stand.runner.reload_unit(&target("bad")).await.expect("it can");
+    stand.wait_for("bad", |unit| unit.state.reload_failed).await;
+    assert_eq!([stand.running("says").await, stand.running("bad").await], pids);
+    let refused = stand.runner.reload_unit(&target("never")).await.expect_err("it cannot");
+    assert_eq!(refused.to_string(), "never cannot be reloaded");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn no_more_start_at_once_than_may() {
+    let home = Home::new();
+    let file = home.path("turns").display().to_string();
+    let names: Vec<String> = (0..8).map(|number| format!("u{number}")).collect();
+    let one = |name: &String| {
+        let script = format!("echo begin >>{file}; sleep 0.01; echo end >>{file}");
+        unit(name, "oneshot", &format!("exec-start: /bin/sh -c '{script}'\nafter: gate"))
+    };
+    let gate = unit("gate", "oneshot", "exec-start: /bin/sleep 0.3");
+    let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    wanted.push("gate");
+    let stanzas = names.iter().map(one).collect::<String>() + &gate + &all_of(&wanted);
+    let stand = Stand::new(&stanzas, "all").await;
+    stand.runner.set_max_starting(NonZeroU32::new(1)).await.expect("it answers");
+    stand.wait_for("all", |unit| unit.state.what == Shown::Active(Activity::Running)).await;
+    stand.clean_up().await;
+    let turns = std::fs::read_to_string(home.path("turns")).expect("they ran");
+    assert_eq!(turns, "begin\nend\n".repeat(8));
+}
+
+#[tokio::test]
+async fn one_that_fails_again_and_again_is_given_up() {
+    let more = "exec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 3";
+    let stanzas = supervised("a", more) + &supervised("b", &format!("waits-for: a\n{SLEEP}"));
+    let stand = Stand::new(&stanzas, "b").await;
+    let over = |unit: &fleet_agent::UnitStatus| {
+        matches!(unit.state.what, Shown::Failed { retry: Retry::GaveUp, .. })
+    };
+    assert_eq!(stand.wait_for("a", over).await.state.attempts, 4);
+    // Whoever waits for it went on, and says what is missing.
+    let pid = stand.running("b").await;
+    assert_eq!(stand.unit("b").await.degraded_by, [target("a")]);
+    signal(pid, "KILL");
+    wait_until("it ends", async || !runs(pid)).await;
+    assert_ne!(stand.running("b").await, pid);
+    stand.clean_up().await;
+}

@@ -1,0 +1,6 @@
+//! A service manager in another process, over a socket.
+
+mod clients;
+mod conforms;
+mod outages;
+mod served;

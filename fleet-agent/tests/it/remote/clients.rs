@@ -1,0 +1,139 @@
+//! Clients that do what no good one does harm nobody but themselves.
+
+use std::sync::Arc;
+
+use fleet_agent::remote::{AskError, Link};
+use fleet_agent::testing::FakeManager;
+use fleet_agent::{JournalQuery, ServiceError, ServiceManager};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::UnitFile;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::served::Served;
+use crate::support::name;
+
+const UNIT: &str = "a.service";
+
+async fn served() -> (Served, Arc<FakeManager>) {
+    let (mut served, machine) = (Served::new(), FakeManager::new());
+    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
+    let unit = name(UNIT);
+    machine.load(&unit, &file, Epoch(1)).await.expect("it loads");
+    machine.start(&unit, Generation(1)).await.expect("it starts");
+    (served, machine)
+}
+
+/// Another client, to which all is as it should be.
+async fn all_is_well(served: &Served) {
+    let manager = served.open().await;
+    let listed = manager.list().await.expect("it answers");
+    assert_eq!(listed.len(), 1);
+    manager.restart(&name(UNIT), Generation(9)).await.expect("it takes orders");
+}
+
+#[tokio::test]
+async fn silence_and_noise_keep_nobody_out() {
+    let (served, _machine) = served().await;
+    let mut others = Vec::new();
+    for noise in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x02{}", b"\0\0\0\x01"] {
+        let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
+        stream.write_all(noise).await.expect("it can be written");
+        others.push(stream);
+    }
+    all_is_well(&served).await;
+}
+
+#[tokio::test]
+async fn who_does_not_read_a_journal_holds_up_nobody_and_misses_no_line() {
+    let (served, machine) = served().await;
+    // More than what a journal, a connection and a window hold together.
+    let lines: Vec<String> = (0..1500).map(|line| format!("{line} {}", "x".repeat(9000))).collect();
+    lines.iter().for_each(|line| machine.write(&name(UNIT), line));
+    let slow = served.open().await;
+    let query = JournalQuery::default();
+    let mut journal = slow.journal(&name(UNIT), query).await.expect("a journal");
+    // On the same connection, too.
+    slow.restart(&name(UNIT), Generation(2)).await.expect("it takes orders");
+    assert_eq!(slow.list().await.expect("it answers").len(), 1);
+    for line in &lines {
+        assert_eq!(journal.next().await.as_ref(), Some(line));
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_asks_is_answered_or_refused_and_floods_nobody_else() {
+    let (served, machine) = served().await;
+    let unit = name(UNIT);
+    machine.hang_stop(&unit);
+    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let stop = json!({"units": {"stop": {"unit": UNIT}}});
+    let other = served.open().await;
+    // What nobody waits for any more makes room for as much again, on both sides.
+    for _ in 0..3 {
+        let mut asked = Vec::new();
+        let refused = loop {
+            match link.ask(&stop) {
+                Ok(answer) => asked.push(answer),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, AskError::Refused(_)), "{refused:?}");
+        assert_eq!(other.list().await.expect("it answers").len(), 1);
+        drop(asked);
+        let mut answer = link.ask(&json!({"units": "list"})).expect("there is room");
+        assert!(answer.next().await.expect("it is answered").is_some());
+    }
+    machine.release(&unit);
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_an_error_and_the_connection_goes_on() {
+    let (served, _machine) = served().await;
+    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    for ask in [json!({"units": {"dance": {}}}), json!(null), json!({"units": {"get": {}}})] {
+        let failed = link.ask(&ask).expect("it is sent").next().await;
+        let Err(AskError::Failed(error)) = failed else { panic!("{failed:?}") };
+        assert!(error.to_string().contains("does not understand"), "{error}");
+    }
+    let mut answer = link.ask(&json!({"units": {"get": {"unit": UNIT}}})).expect("it is sent");
+    let found = answer.next().await.expect("it is answered").expect("there is an item");
+    assert_eq!(found["unit"], UNIT);
+}
+
+/// A server that answers with one frame, whatever it is told.
+async fn answered(served: &Served, frame: &Value) -> ServiceError {
+    drop(std::fs::remove_file(served.socket()));
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let text = frame.to_string();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("somebody comes");
+        let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
+        stream.write_all(&length).await.expect("it reads");
+        stream.write_all(text.as_bytes()).await.expect("it reads");
+        stream.read_to_end(&mut Vec::new()).await.expect("it goes");
+    });
+    let error = served.try_open().await.err().expect("it is not opened");
+    server.await.expect("no panic");
+    error
+}
+
+#[tokio::test]
+async fn who_is_no_server_of_this_version_is_told_apart() {
+    let served = Served::new();
+    let rows = [
+        (
+            json!({"hello": {"version": 2, "program": "fleet-init 9"}}),
+            "fleet-init 9 speaks version 2",
+        ),
+        (json!({"bye": "too many are connected"}), "too many are connected"),
+        (json!({"cancel": {"id": 1}}), "no fleet-init"),
+        (json!("?"), "no fleet-init"),
+    ];
+    for (frame, expected) in rows {
+        let error = answered(&served, &frame).await;
+        assert!(error.to_string().contains(expected), "{frame}: {error}");
+    }
+}

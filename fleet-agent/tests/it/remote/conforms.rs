@@ -1,0 +1,75 @@
+//! What conforms by itself conforms over a socket.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_agent::testing::{FakeManager, Harness, UnitKind, conformance};
+use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::served::Served;
+use crate::fake::FakeHarness;
+
+/// A machine whose service manager lives on while daemons come and go.
+struct RemoteHarness<H> {
+    served: Served,
+    inner: H,
+}
+
+#[async_trait]
+impl<H: Harness> Harness for RemoteHarness<H> {
+    async fn open(&self) -> Arc<dyn ServiceManager> {
+        self.served.open().await
+    }
+
+    fn directory(&self) -> &Path {
+        self.served.directory.path()
+    }
+
+    fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
+        self.inner.unit(unit, kind)
+    }
+
+    fn release(&self, unit: &UnitName) {
+        self.inner.release(unit);
+    }
+}
+
+#[tokio::test]
+async fn a_fake_conforms() {
+    let machine = FakeManager::new();
+    let mut served = Served::new();
+    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    conformance(&RemoteHarness { served, inner: FakeHarness { machine } }).await;
+}
+
+struct Native(std::path::PathBuf);
+
+#[async_trait]
+impl Harness for Native {
+    async fn open(&self) -> Arc<dyn ServiceManager> {
+        NativeManager::open(NativeConfig::new(self.0.join("native"))).await.expect("it opens")
+    }
+
+    fn directory(&self) -> &Path {
+        &self.0
+    }
+}
+
+async fn the_native_one_conforms() {
+    let mut served = Served::new();
+    let inner = Native(served.directory.path().to_owned());
+    served.begin(inner.open().await);
+    conformance(&RemoteHarness { served, inner }).await;
+}
+
+#[tokio::test]
+async fn the_native_one_does() {
+    the_native_one_conforms().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_native_one_does_on_several_threads() {
+    the_native_one_conforms().await;
+}

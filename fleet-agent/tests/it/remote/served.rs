@@ -1,0 +1,57 @@
+//! A service manager that is served at a socket, and those who use it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fleet_agent::remote::{RemoteConfig, RemoteManager, serve};
+use fleet_agent::{ServiceError, ServiceManager, SystemClock};
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+
+/// A socket behind which a service manager is, most of the time.
+pub(super) struct Served {
+    pub(super) directory: TempDir,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    pub(super) fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory can be made"), server: None }
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.directory.path().join("s")
+    }
+
+    /// Serves a service manager from now on.
+    pub(super) fn begin(&mut self, manager: Arc<dyn ServiceManager>) {
+        drop(std::fs::remove_file(self.socket()));
+        let listener = UnixListener::bind(self.socket()).expect("it can listen");
+        let clock = Arc::new(SystemClock::start());
+        let server = async move { serve(listener, manager, "test", clock).await };
+        self.server = Some(tokio::spawn(server));
+    }
+
+    /// Ends the server and all its connections.
+    pub(super) async fn end(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            drop(server.await);
+        }
+    }
+
+    pub(super) async fn try_open(&self) -> Result<Arc<RemoteManager>, ServiceError> {
+        let config = RemoteConfig {
+            socket: self.socket(),
+            directory: Some(self.directory.path().join("daemon")),
+            program: "test".to_owned(),
+            clock: Arc::new(SystemClock::start()),
+        };
+        RemoteManager::open(config).await
+    }
+
+    pub(super) async fn open(&self) -> Arc<RemoteManager> {
+        self.try_open().await.expect("it is served")
+    }
+}

@@ -1,0 +1,157 @@
+//! What a running fleet-init answers.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fleet_agent::remote::{Replies, Service, Units};
+use fleet_agent::{JournalQuery, Runner, RunnerError};
+use fleet_core::graph::{Name, Target};
+use serde_json::Value;
+
+use super::asks::{Ask, OfInit, Refusal};
+use super::{files, shown};
+use crate::chain;
+use crate::fleetctl::error::CliError;
+
+/// How many units one item of an answer tells of.
+const UNITS: usize = 256;
+
+/// One that runs the units of fleetd.
+pub(super) struct ForFleet {
+    pub(super) units: Units,
+}
+
+#[async_trait]
+impl Service for ForFleet {
+    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+        if ask.get("init").is_some() {
+            return Err(to_value(&Refusal::RunsForFleet));
+        }
+        self.units.answer(ask, replies).await
+    }
+}
+
+/// One that runs the units of files.
+pub(super) struct OfFiles {
+    pub(super) runner: Arc<Runner>,
+    pub(super) paths: Vec<PathBuf>,
+    /// The goal that the command line says, which wins over that of the files.
+    pub(super) chosen: Option<Target>,
+    /// The goal that holds if nobody has chosen another.
+    pub(super) configured: Mutex<Option<Target>>,
+}
+
+impl OfFiles {
+    /// Reads the files again. If anything is wrong with them, nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong.
+    pub(super) async fn reload(&self) -> Result<(), CliError> {
+        let read = files::read(&self.paths)?;
+        let (graph, goal) = read.whole(self.chosen.as_ref())?;
+        let cannot = |error: RunnerError| {
+            let error = CliError::failed("the units cannot be run instead").because(error);
+            error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
+        };
+        let settings = read.sources.settings();
+        self.runner.reload(graph.clone()).await.map_err(cannot)?;
+        self.runner.set_max_starting(settings.max_starting).await.map_err(cannot)?;
+        let before = {
+            let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *configured, goal.clone())
+        };
+        let wanted = self.runner.snapshot().await.map_err(cannot)?.wanted;
+        if wanted.goal == before && wanted.goal != goal {
+            self.runner.set_goal(goal, wanted.beside).await.map_err(cannot)?;
+        }
+        self.runner.set_mask(settings.mask.clone()).await.map_err(cannot)
+    }
+
+    async fn carry_out(&self, ask: Ask, replies: &mut Replies) -> Result<(), Refusal> {
+        match ask {
+            Ask::Status => {
+                let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+                replies.send(&shown::head(&snapshot)).await;
+                for part in snapshot.units.chunks(UNITS) {
+                    let unit = |status| shown::unit(status, &snapshot.system, snapshot.now);
+                    replies.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
+                }
+            }
+            Ask::SetTarget { goal, beside } => {
+                let goal = target(&goal)?;
+                let beside: Result<BTreeSet<Target>, Refusal> =
+                    beside.iter().map(|it| target(it)).collect();
+                let done = self.runner.set_goal(Some(goal), beside?).await;
+                done.map_err(|error| because(&error))?;
+            }
+            Ask::Reload => self.reload().await.map_err(|error| of(&error))?,
+            Ask::Reset { unit } => {
+                let target = self.target_of(&unit).await?;
+                let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
+                replies.send(&forgot).await;
+            }
+            Ask::Logs { unit, lines, follow } => {
+                let name = Name::new(&unit).map_err(|error| because(&error))?;
+                let query = JournalQuery { lines, since: None, follow };
+                let journal = self.runner.journal(&name, query).map_err(|error| because(&error))?;
+                replies.send_journal(journal).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// A target of the unit of that name, or the target of that name.
+    async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
+        let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+        let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
+        let by_unit = unit.and_then(|unit| unit.provides.first().cloned());
+        let by_target = || {
+            let mut all = snapshot.units.iter().flat_map(|unit| &unit.provides);
+            all.find(|target| target.as_str() == name).cloned()
+        };
+        by_unit.or_else(by_target).ok_or_else(|| Refusal::Because {
+            problem: format!("there is no unit or target {name}"),
+            help: vec!["`fleet-init status -o name` lists the units".to_owned()],
+        })
+    }
+}
+
+#[async_trait]
+impl Service for OfFiles {
+    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+        if Units::is_meant(&ask) {
+            return Err(Units::unavailable(
+                "this fleet-init runs the units of files: start another one with --fleet and a \
+                 socket and a --state-dir of its own",
+            ));
+        }
+        let ask: OfInit =
+            serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
+        self.carry_out(ask.init, replies).await.map_err(|refusal| to_value(&refusal))
+    }
+}
+
+fn target(text: &str) -> Result<Target, Refusal> {
+    Target::new(text).map_err(|error| because(&error))
+}
+
+fn because(error: &dyn Error) -> Refusal {
+    Refusal::Because {
+        problem: chain::in_one_line(&error.to_string(), error.source()),
+        help: vec![],
+    }
+}
+
+fn of(error: &CliError) -> Refusal {
+    let (problem, help) = error.parts();
+    Refusal::Because { problem, help }
+}
+
+fn to_value(refusal: &Refusal) -> Value {
+    // What cannot be written as JSON is not understood, and so a refusal all the same.
+    serde_json::to_value(refusal).unwrap_or(Value::Null)
+}

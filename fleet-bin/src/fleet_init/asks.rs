@@ -1,0 +1,94 @@
+//! What is asked of a fleet-init that runs the units of files, and what is answered, as it is sent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fleetctl::output::Record;
+
+/// What tells an ask of such a fleet-init from others on the same socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct OfInit {
+    pub(super) init: Ask,
+}
+
+/// One ask.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Ask {
+    /// Answered with a [`Head`], then with lists of [`Unit`]s.
+    Status,
+    SetTarget {
+        goal: String,
+        beside: Vec<String>,
+    },
+    Reload,
+    /// Answered with whether there was something to forget.
+    Reset {
+        unit: String,
+    },
+    /// Answered with lists of lines.
+    Logs {
+        unit: String,
+        lines: Option<usize>,
+        follow: bool,
+    },
+}
+
+/// Why an ask is not carried out.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Refusal {
+    /// This fleet-init runs the units of fleetd, and has no goal.
+    RunsForFleet,
+    /// For this reason, with what could help.
+    Because { problem: String, help: Vec<String> },
+}
+
+/// What a fleet-init is there for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) goal: Option<String>,
+    pub(super) beside: Vec<String>,
+    /// Why processes are found in a weaker way than they could be.
+    pub(super) weak: Option<String>,
+}
+
+/// A unit, also as JSON for people's programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Unit {
+    pub(super) unit: String,
+    pub(super) description: String,
+    pub(super) provides: Vec<String>,
+    /// One word: `running`, `waiting`, `failed`…
+    pub(super) state: String,
+    /// Why it is so, and what follows.
+    pub(super) reason: Option<String>,
+    pub(super) needed: bool,
+    pub(super) degraded_by: Vec<String>,
+    /// Targets that are up only because another of its targets is needed.
+    pub(super) coincidental: Vec<String>,
+    #[serde(rename = "mainPID")]
+    pub(super) main_pid: Option<u32>,
+    /// For how long it has been so.
+    pub(super) milliseconds: u64,
+    /// After how long it is tried again.
+    pub(super) retry_in_milliseconds: Option<u64>,
+    /// How often in a row it has ended by itself.
+    pub(super) attempts: u32,
+    /// What it says of itself.
+    pub(super) status: Option<String>,
+    pub(super) depends: Vec<Edge>,
+}
+
+/// A dependency of a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Edge {
+    pub(super) kind: String,
+    pub(super) unit: String,
+}
+
+impl Record for Unit {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}

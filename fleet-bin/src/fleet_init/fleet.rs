@@ -1,0 +1,88 @@
+//! What a fleet-init says that runs the units of fleetd.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use fleet_agent::remote::{RemoteConfig, RemoteManager};
+use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
+
+use super::asking::{Asking, PROGRAM};
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::output::{Output, Record};
+use crate::fleetctl::table::{cell, layout};
+
+/// Its units, as fleetd sees them.
+pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> {
+    let config = RemoteConfig {
+        socket: init.socket.clone(),
+        directory: None,
+        program: PROGRAM.to_owned(),
+        clock: Arc::new(SystemClock::start()),
+    };
+    let cannot = |error| CliError::failed("cannot ask of its units").because(error);
+    RemoteManager::open(config).await.map_err(cannot)
+}
+
+/// Lists its units.
+pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError> {
+    let cannot = |error| CliError::failed("cannot list the units").because(error);
+    let units = open(init).await?.list().await.map_err(cannot)?;
+    let rows: Vec<Row> = units.iter().map(Row::new).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+    let table = layout(&["unit", "asked", "active", "sub", "pid", "result"], true, &cells);
+    Output::on_stdout(format).list(&rows, &table)
+}
+
+/// A unit, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    unit: &'a str,
+    /// What was last asked of it.
+    asked: &'a str,
+    load: &'a str,
+    active: &'a str,
+    sub: &'a str,
+    #[serde(rename = "mainPID")]
+    main_pid: Option<u32>,
+    /// Why its last run ended.
+    result: Option<&'a str>,
+    /// How its last main process ended.
+    exit: Option<String>,
+    restarts: u32,
+}
+
+impl<'a> Row<'a> {
+    fn new(managed: &'a ManagedUnit) -> Self {
+        let state = &managed.state;
+        Self {
+            unit: managed.unit.as_str(),
+            asked: managed.known.asked.as_str(),
+            load: state.load.as_str(),
+            active: state.active.as_str(),
+            sub: &state.sub,
+            main_pid: state.main_pid,
+            result: state.result.as_deref(),
+            exit: state.exit.map(|exit| exit.to_string()),
+            restarts: state.restarts,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let pid = self.main_pid.map(|pid| pid.to_string());
+        let result = match (self.result, &self.exit) {
+            (Some(result), Some(exit)) => Some(format!("{result}, {exit}")),
+            (result, _) => result.map(str::to_owned),
+        };
+        let words = [self.unit, self.asked, self.active, self.sub].map(str::to_owned);
+        words.into_iter().chain([cell(pid), cell(result)]).collect()
+    }
+}
+
+impl Record for Row<'_> {
+    fn name(&self) -> &str {
+        self.unit
+    }
+}

@@ -1,0 +1,50 @@
+//! `logs`: what a unit of a fleet-init that runs has written.
+
+use std::io::{self, Write as _};
+
+use fleet_agent::{JournalQuery, ServiceManager as _};
+use fleet_unitfile::UnitName;
+
+use super::args::LogsArgs;
+use super::asking::{Asking, NoAnswer, ask, no_answer, read};
+use super::asks::Ask;
+use super::fleet;
+use crate::fleetctl::error::CliError;
+
+/// Runs the command.
+pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
+    ask(&args.socket, async |init| match of_files(init, args).await {
+        Err(NoAnswer::RunsForFleet) => of_fleet(init, args).await,
+        Err(NoAnswer::Because(error)) => Err(error),
+        Ok(()) => Ok(()),
+    })
+}
+
+async fn of_files(init: &Asking, args: &LogsArgs) -> Result<(), NoAnswer> {
+    let (unit, lines, follow) = (args.unit.clone(), args.lines, args.follow);
+    let mut answer = init.begin(Ask::Logs { unit, lines, follow })?;
+    while let Some(item) = answer.next().await.map_err(no_answer)? {
+        let lines: Vec<String> = read(item).map_err(NoAnswer::Because)?;
+        lines.iter().try_for_each(|line| print(line)).map_err(NoAnswer::Because)?;
+    }
+    Ok(())
+}
+
+async fn of_fleet(init: &Asking, args: &LogsArgs) -> Result<(), CliError> {
+    let unit = UnitName::parse(&args.unit)
+        .map_err(|error| CliError::usage("it is no name of a unit").because(error))?;
+    let query = JournalQuery { lines: args.lines, since: None, follow: args.follow };
+    let cannot = |error| CliError::failed("cannot read the log").because(error);
+    let manager = fleet::open(init).await?;
+    let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;
+    while let Some(line) = journal.next().await {
+        print(&line)?;
+    }
+    Ok(())
+}
+
+fn print(line: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

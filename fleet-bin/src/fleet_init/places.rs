@@ -1,0 +1,112 @@
+//! Where a fleet-init listens and keeps its files, if nobody says so.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::fleetctl::error::CliError;
+
+/// The environment, to find directories by.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
+
+/// The socket of this user's fleet-init.
+pub(super) fn socket(given: Option<&Path>) -> PathBuf {
+    given.map_or_else(|| default_socket(is_root(), &environment), Path::to_owned)
+}
+
+/// The directory of this user's fleet-init that runs units of that kind.
+pub(super) fn state_dir(given: Option<&Path>, kind: &str) -> PathBuf {
+    let default = || default_state_dir(is_root(), &environment).join(kind);
+    given.map_or_else(default, Path::to_owned)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn default_socket(is_root: bool, environment: Environment<'_>) -> PathBuf {
+    if is_root {
+        return PathBuf::from("/run/fleet/init.sock");
+    }
+    match environment("XDG_RUNTIME_DIR") {
+        Some(directory) => directory.join("fleet/init.sock"),
+        None => default_state_dir(is_root, environment).join("init.sock"),
+    }
+}
+
+fn default_state_dir(is_root: bool, environment: Environment<'_>) -> PathBuf {
+    if is_root {
+        return PathBuf::from("/var/lib/fleet-init");
+    }
+    let state = environment("XDG_STATE_HOME");
+    let home = || environment("HOME").unwrap_or_else(std::env::temp_dir);
+    state.unwrap_or_else(|| home().join(".local/state")).join("fleet-init")
+}
+
+/// Makes the directories above a path that are missing, for this user alone.
+pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
+    made.map_err(|error| {
+        CliError::failed(format!("cannot make {}", parent.display())).because(error)
+    })
+}
+
+/// Listens at a path, in the place of one who listens there no more. Only this user and root get a
+/// connection.
+pub(super) async fn listen(path: &Path) -> Result<UnixListener, CliError> {
+    make_parents(path)?;
+    let cannot =
+        |error| CliError::failed(format!("cannot listen at {}", path.display())).because(error);
+    if UnixStream::connect(path).await.is_ok() {
+        let error = CliError::failed(format!("somebody listens at {} already", path.display()));
+        return Err(error.help("choose another place with --socket, or end the other one first"));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(cannot)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_where_the_user_may_write() {
+        let none = |_: &str| None;
+        let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/h"));
+        let all = |name: &str| Some(Path::new("/x").join(name));
+        let places = |root, environment: Environment<'_>| {
+            let both = [default_socket(root, environment), default_state_dir(root, environment)];
+            both.map(|path| path.display().to_string())
+        };
+        assert_eq!(places(true, &none), ["/run/fleet/init.sock", "/var/lib/fleet-init"]);
+        let state = "/h/.local/state/fleet-init";
+        assert_eq!(places(false, &home), [&format!("{state}/init.sock"), state]);
+        let expected = ["/x/XDG_RUNTIME_DIR/fleet/init.sock", "/x/XDG_STATE_HOME/fleet-init"];
+        assert_eq!(places(false, &all), expected);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_left_is_replaced_and_one_that_is_used_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/s");
+        drop(listen(&path).await.unwrap());
+        let listener = listen(&path).await.unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let error = listen(&path).await.unwrap_err().to_string();
+        assert!(error.contains("listens at"), "{error}");
+        drop(listener);
+    }
+}

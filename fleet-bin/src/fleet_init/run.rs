@@ -1,0 +1,125 @@
+//! `run`: the long-lived parent of units, of files or of a fleetd.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use fleet_agent::remote::{Service, Units, serve_with};
+use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
+use fleet_core::graph::Settings;
+use tokio::signal::unix::SignalKind;
+
+use super::answers::{ForFleet, OfFiles};
+use super::args::RunArgs;
+use super::asking::PROGRAM;
+use super::ending::{Ends, Grip, end, listen};
+use super::{files, places, settle, warden};
+use crate::fleetctl::error::CliError;
+
+/// Runs the command.
+pub(super) fn run(args: &RunArgs) -> ExitCode {
+    if warden::is_needed(args.reap) {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        return warden::run(&words).unwrap_or_else(|error| settle(Err(error)));
+    }
+    crate::fleetd::logging::start("info");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
+    let work = async |args: &RunArgs| {
+        if args.fleet { run_fleet(args).await } else { run_files(args).await }
+    };
+    settle(ran.and_then(|runtime| runtime.block_on(work(args))))
+}
+
+async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
+    let ends = Ends::listen()?;
+    // There is nothing to read again; whoever asks for it must not end this process.
+    let _hangups = listen(SignalKind::hangup())?;
+    let directory = places::state_dir(args.state_dir.as_deref(), "fleet");
+    let manager = NativeManager::open(NativeConfig::new(&directory)).await;
+    let manager = manager.map_err(|error| in_use(&directory).because(error))?;
+    let shared: Arc<dyn ServiceManager> = manager.clone();
+    let service = Arc::new(ForFleet { units: Units::new(shared) });
+    let at_work = AtWork { ends, directory, service };
+    at_work.until_the_end(args, Grip::Manager(manager), std::future::pending()).await
+}
+
+async fn run_files(args: &RunArgs) -> Result<(), CliError> {
+    let ends = Ends::listen()?;
+    let mut hangups = listen(SignalKind::hangup())?;
+    let paths = absolute(&args.paths)?;
+    let read = files::read(&paths)?;
+    let (graph, goal) = read.whole(args.target.as_ref())?;
+    if goal.is_none() {
+        let error = CliError::usage("there is no goal to run");
+        return Err(error.help("name one by --target GOAL, or write `goal: GOAL` in init.conf"));
+    }
+    let directory = places::state_dir(args.state_dir.as_deref(), "init");
+    let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
+    let runner = Runner::start(RunnerConfig::new(&directory), graph.clone(), &settings).await;
+    let runner = Arc::new(runner.map_err(|error| in_use(&directory).because(error))?);
+    let service = Arc::new(OfFiles {
+        runner: Arc::clone(&runner),
+        paths,
+        chosen: args.target.clone(),
+        configured: Mutex::new(goal),
+    });
+    let again = Arc::clone(&service);
+    let reloads = async move {
+        loop {
+            hangups.recv().await;
+            match again.reload().await {
+                Ok(()) => tracing::info!("has read its units again"),
+                Err(error) => {
+                    let problem = error.parts().0;
+                    tracing::error!(problem, "runs on with the units of before");
+                }
+            }
+        }
+    };
+    let at_work = AtWork { ends, directory, service };
+    at_work.until_the_end(args, Grip::Runner(runner), reloads).await
+}
+
+/// A fleet-init that runs units.
+struct AtWork {
+    ends: Ends,
+    directory: PathBuf,
+    service: Arc<dyn Service>,
+}
+
+impl AtWork {
+    /// Serves its socket, and does what comes beside that, until a signal asks for the end.
+    async fn until_the_end(
+        mut self,
+        args: &RunArgs,
+        units: Grip,
+        beside: impl Future<Output = ()>,
+    ) -> Result<(), CliError> {
+        let socket = places::socket(args.socket.socket.as_deref());
+        let listener = places::listen(&socket).await?;
+        let place = socket.display();
+        tracing::info!(socket = %place, directory = %self.directory.display(), "runs units");
+        let clock = Arc::new(SystemClock::start());
+        tokio::select! {
+            () = serve_with(listener, self.service, PROGRAM, clock.clone()) => {}
+            () = beside => {}
+            () = self.ends.next() => {}
+        }
+        // Nobody may start again what ends here.
+        drop(std::fs::remove_file(&socket));
+        tracing::info!("ends its units");
+        end(&units, &mut self.ends, args.stop_limit, &*clock).await
+    }
+}
+
+/// The paths as they are found from anywhere: they are read again later.
+fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let cannot = |error| CliError::failed("cannot tell where this is").because(error);
+    paths.iter().map(|path| std::path::absolute(path).map_err(cannot)).collect()
+}
+
+fn in_use(directory: &Path) -> CliError {
+    CliError::failed(format!("cannot run units from {}", directory.display()))
+}

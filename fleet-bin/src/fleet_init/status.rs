@@ -1,0 +1,46 @@
+//! `status`: the units of a fleet-init that runs.
+
+use std::io::{self, Write as _};
+
+use super::args::StatusArgs;
+use super::asking::{Asking, NoAnswer, ask, no_answer, read};
+use super::asks::{Ask, Head, Unit};
+use super::{fleet, tree};
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::output::Output;
+
+/// Runs the command.
+pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
+    ask(&args.socket, async |init| match of_files(init).await {
+        Err(NoAnswer::RunsForFleet) => fleet::status(init, args.output).await,
+        Err(NoAnswer::Because(error)) => Err(error),
+        Ok((head, units)) => {
+            tell(&head);
+            Output::on_stdout(args.output).list(&units, &tree::tree(&head, &units))
+        }
+    })
+}
+
+async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
+    let mut answer = init.begin(Ask::Status)?;
+    let (mut head, mut units) = (None, Vec::new());
+    while let Some(item) = answer.next().await.map_err(no_answer)? {
+        match head {
+            None => head = Some(read(item).map_err(NoAnswer::Because)?),
+            Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoAnswer::Because)?),
+        }
+    }
+    Ok((head.unwrap_or_default(), units))
+}
+
+/// Says on standard error what is not about one unit.
+fn tell(head: &Head) {
+    let mut to = io::stderr();
+    if let Some(why) = &head.weak {
+        let text = "processes that leave their group, parent and environment are not found";
+        let _unread = writeln!(to, "{text}: {why}").is_err();
+    }
+    if head.goal.is_none() {
+        let _unread = writeln!(to, "there is no goal, so nothing is needed").is_err();
+    }
+}

@@ -1,0 +1,144 @@
+//! Pure: units as a tree, from the goal down to what it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::asks::{Head, Unit};
+use super::shown::brief;
+use crate::fleetctl::table::{cell, layout};
+
+/// The tree of the goal and what is wanted beside it, then what is not needed.
+pub(super) fn tree(head: &Head, units: &[Unit]) -> String {
+    let mut tree = Tree {
+        by_name: units.iter().map(|unit| (unit.unit.as_str(), unit)).collect(),
+        seen: BTreeSet::new(),
+        rows: Vec::new(),
+    };
+    let provider = |target: &String| units.iter().find(|unit| unit.provides.contains(target));
+    for root in head.goal.iter().chain(&head.beside).filter_map(provider) {
+        tree.add_all(root);
+    }
+    let rest: Vec<&Unit> =
+        units.iter().filter(|unit| !tree.seen.contains(unit.unit.as_str())).collect();
+    // What is needed comes along the tree; but for a moment something may be up that is not.
+    for unit in rest {
+        tree.row("", unit, "");
+    }
+    layout(&["unit", "state", "for", "pid", "why"], true, &tree.rows)
+}
+
+struct Tree<'a> {
+    by_name: BTreeMap<&'a str, &'a Unit>,
+    seen: BTreeSet<&'a str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl<'a> Tree<'a> {
+    /// A unit and all below it, without recursion: a chain may be long. What was shown already is
+    /// named again without what is below it.
+    fn add_all(&mut self, root: &'a Unit) {
+        let mut open = vec![(String::new(), String::new(), root, "")];
+        while let Some((lead, below, unit, kind)) = open.pop() {
+            if !self.seen.insert(&unit.unit) {
+                let again = if unit.depends.is_empty() { "" } else { " (see above)" };
+                self.rows.push(name_only(format!("{lead}{}{}{again}", unit.unit, of(kind))));
+                continue;
+            }
+            self.row(&lead, unit, kind);
+            let known = |name: &str| self.by_name.get(name).copied();
+            let needs = unit.depends.iter().filter(|edge| edge.kind != "after");
+            let needs: Vec<_> =
+                needs.filter_map(|it| Some((known(&it.unit)?, it.kind.as_str()))).collect();
+            let last = needs.len().saturating_sub(1);
+            for (index, (unit, kind)) in needs.into_iter().enumerate().rev() {
+                let (branch, line) =
+                    if index == last { ("└─", "  ") } else { ("├─", "│ ") };
+                let both = (format!("{below}{branch}"), format!("{below}{line}"));
+                open.push((both.0, both.1, unit, kind));
+            }
+        }
+    }
+
+    fn row(&mut self, lead: &str, unit: &Unit, kind: &str) {
+        let state = if unit.degraded_by.is_empty() {
+            unit.state.clone()
+        } else {
+            format!("{}, degraded", unit.state)
+        };
+        let off = ["disabled", "masked", "waiting"].contains(&unit.state.as_str());
+        self.rows.push(vec![
+            format!("{lead}{}{}", unit.unit, of(kind)),
+            state,
+            cell((!off).then(|| brief(unit.milliseconds))),
+            cell(unit.main_pid.map(|pid| pid.to_string())),
+            cell(Some(why(unit))),
+        ]);
+    }
+}
+
+fn of(kind: &str) -> String {
+    if kind.is_empty() { String::new() } else { format!(" ({kind})") }
+}
+
+fn name_only(name: String) -> Vec<String> {
+    [name].into_iter().chain((0..4).map(|_| String::new())).collect()
+}
+
+fn why(unit: &Unit) -> String {
+    let degraded = (!unit.degraded_by.is_empty())
+        .then(|| format!("does without {}", unit.degraded_by.join(", ")));
+    let coincidental = (!unit.coincidental.is_empty())
+        .then(|| format!("nobody needs {}", unit.coincidental.join(", ")));
+    let status = unit.status.as_ref().map(|status| format!("says: {status}"));
+    let parts = [unit.reason.clone(), degraded, coincidental, status];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asks::Edge;
+    use super::*;
+
+    fn unit(name: &str, state: &str, depends: &[(&str, &str)]) -> Unit {
+        let edge = |&(kind, unit): &(&str, &str)| Edge { kind: kind.into(), unit: unit.into() };
+        Unit {
+            unit: name.to_owned(),
+            provides: vec![name.to_owned()],
+            state: state.to_owned(),
+            depends: depends.iter().map(edge).collect(),
+            ..Unit::default()
+        }
+    }
+
+    #[test]
+    fn a_goal_stands_above_what_it_needs_and_what_nobody_needs_below() {
+        let head = Head { goal: Some("home".into()), ..Head::default() };
+        let running =
+            Unit { main_pid: Some(7), milliseconds: 61_000, ..unit("dns", "running", &[]) };
+        let failed = Unit {
+            reason: Some("exit 3; tried again in 2s".to_owned()),
+            ..unit("bot", "failed", &[("depends-ms", "net"), ("after", "old")])
+        };
+        let degraded = Unit {
+            degraded_by: vec!["bot".to_owned()],
+            ..unit("home", "running", &[("waits-for", "bot"), ("waits-for", "mail")])
+        };
+        let units = [
+            failed,
+            running,
+            degraded,
+            unit("mail", "waiting", &[("depends-ms", "net")]),
+            unit("net", "exited", &[("depends-on", "dns")]),
+            unit("old", "disabled", &[]),
+        ];
+        insta::assert_snapshot!(tree(&head, &units).replace('\t', "→"), @"
+        UNIT→→→→→STATE→→→FOR→PID→WHY
+        home→→→→→running, degraded→0s→-→does without bot
+        ├─bot (waits-for)→→→failed→→→0s→-→exit 3; tried again in 2s
+        │ └─net (depends-ms)→→→exited→→→0s→-→-
+        │   └─dns (depends-on)→→→running→→→1min 1s→7→-
+        └─mail (waits-for)→→→waiting→→→-→-→-
+          └─net (depends-ms) (see above)→→→→→→
+        old→→→→→disabled→→-→-→-
+        ");
+    }
+}

@@ -1,0 +1,262 @@
+//! `fleet-init run --fleet`: what it runs outlives the daemon that asks for it, and itself.
+
+mod files;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+
+use fleet_agent::remote::{RemoteConfig, RemoteManager};
+use fleet_agent::{ServiceManager as _, SystemClock};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::daemon::{is_alive, main_pid, told, wait_for};
+use crate::run::Machine;
+
+/// What does not mind being told to end, and may take its time.
+const STUBBORN: &str = "TimeoutStopSec=infinity\n\
+    ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 100; done'";
+
+/// A fleet-init in a directory of its own. Its end ends its units.
+struct Init {
+    home: TempDir,
+    program: Option<Child>,
+    /// What runs it, and its arguments beside the usual.
+    through: &'static [&'static str],
+    more: Vec<String>,
+}
+
+impl Init {
+    fn start() -> Self {
+        Self::start_with(&[], &["--fleet"])
+    }
+
+    fn start_with(through: &'static [&'static str], more: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), through, more)
+    }
+
+    fn start_in(home: TempDir, through: &'static [&'static str], more: &[&str]) -> Self {
+        let more = more.iter().map(ToString::to_string).collect();
+        let mut init = Self { home, program: None, through, more };
+        init.start_again();
+        init
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.home.path().join("s")
+    }
+
+    fn start_again(&mut self) {
+        let init = env!("CARGO_BIN_EXE_fleet-init");
+        let words = self.through.iter().chain([&init]).collect::<Vec<_>>();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("run").args(&self.more);
+        command.arg("--socket").arg(self.socket());
+        command.arg("--state-dir").arg(self.home.path().join("state"));
+        let log = std::fs::File::create(self.home.path().join("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.program = Some(command.spawn().unwrap());
+        wait_for("it listens", || self.ask(&["status"]).0.success().then_some(()));
+    }
+
+    /// What another fleet-init says of this one.
+    fn ask(&self, args: &[&str]) -> (ExitStatus, String) {
+        let output = self.output(args);
+        (output.status, told(&output))
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+        command.args(args).env("FLEET_INIT_SOCKET", self.socket()).output().unwrap()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.program.as_ref().expect("it runs"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.program.take().expect("it runs").wait().unwrap()
+    }
+
+    /// Has it run a unit, and returns the process that is the unit.
+    fn run(&self, unit: &str, service: &str) -> Pid {
+        let name = UnitName::parse(unit).unwrap();
+        let file = UnitFile::parse(format!("[Service]\n{service}\n")).unwrap();
+        self.order(async |manager| {
+            manager.load(&name, &file, Epoch(1)).await.unwrap();
+            manager.start(&name, Generation(1)).await.unwrap();
+            let state = manager.get(&name).await.unwrap().expect("it is known").state;
+            let pid = state.main_pid.expect("it has a process");
+            Pid::from_raw(pid.try_into().unwrap()).unwrap()
+        })
+    }
+
+    fn order<T>(&self, what: impl AsyncFnOnce(Arc<RemoteManager>) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let config = RemoteConfig {
+                socket: self.socket(),
+                directory: None,
+                program: "test".to_owned(),
+                clock: Arc::new(SystemClock::start()),
+            };
+            what(RemoteManager::open(config).await.unwrap()).await
+        })
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if self.program.is_some() {
+            self.signal(Signal::TERM);
+            self.wait();
+        }
+    }
+}
+
+/// A machine whose units are run by a fleet-init.
+fn machine_of(init: &Init) -> Machine {
+    let machine = Machine::new();
+    let path = machine.path("fleet.conf");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let socket = init.socket();
+    std::fs::write(path, format!("native_socket = {socket:?}\n{text}")).unwrap();
+    machine
+}
+
+#[test]
+fn units_run_on_while_fleetd_is_killed_ended_and_replaced() {
+    let init = Init::start();
+    let mut machine = machine_of(&init);
+    let before = machine.start_with_unit();
+    let parent = std::fs::read_to_string(format!("/proc/{}/stat", before["mainPID"])).unwrap();
+    let parent = parent.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)).unwrap();
+    assert_eq!(parent, init.pid().as_raw_nonzero().to_string(), "fleet-init is its parent");
+    for end in [Machine::kill, Machine::end] {
+        end(&mut machine);
+        assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
+        machine.start();
+        let after = wait_for("the unit is shown again", || machine.row());
+        assert_eq!(after["mainPID"], before["mainPID"], "the unit was disturbed");
+        assert_eq!(after["restarts"], 0);
+    }
+}
+
+#[test]
+fn a_killed_fleet_init_takes_its_units_back_for_the_daemon_that_waits() {
+    let mut init = Init::start();
+    let mut machine = machine_of(&init);
+    let before = machine.start_with_unit();
+    init.signal(Signal::KILL);
+    init.wait();
+    assert!(is_alive(main_pid(&before)), "a unit ended with its fleet-init");
+    init.start_again();
+    let (_, told) = init.ask(&["status"]);
+    assert!(told.contains(&before["mainPID"].to_string()), "{told}");
+    wait_for("the daemon orders it about again", || {
+        machine.fleetctl(&["stop", crate::run::UNIT]);
+        (!is_alive(main_pid(&before))).then_some(())
+    });
+}
+
+#[test]
+fn where_no_fleet_init_listens_the_daemon_says_how_to_start_one() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display();
+    let output = Command::new(env!("CARGO_BIN_EXE_fleetd"))
+        .args(["--store", "memory", "--listen", &format!("unix://{path}/fleet.sock")])
+        .args(["--data-dir", &format!("{path}/data"), "--native-socket", &format!("{path}/s")])
+        .output()
+        .unwrap();
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains(&format!("fleet-init run --fleet --socket {path}/s")), "{told}");
+}
+
+#[test]
+fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
+    let mut init = Init::start();
+    let quick = init.run("quick.service", "ExecStart=/bin/sleep infinity");
+    let stubborn = init.run("stubborn.service", STUBBORN);
+    init.signal(Signal::TERM);
+    wait_for("one ends by itself", || (!is_alive(quick)).then_some(()));
+    assert!(is_alive(stubborn), "it may take its time");
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!is_alive(stubborn), "it is killed");
+    assert!(!init.socket().exists(), "it listens no more");
+}
+
+#[test]
+fn a_time_for_the_end_is_kept() {
+    let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
+    let stubborn = init.run("stubborn.service", STUBBORN);
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!is_alive(stubborn), "it is killed");
+}
+
+/// The children of a process, and whether each is a zombie.
+fn children(parent: Pid) -> Vec<(Pid, bool)> {
+    let of = |path: PathBuf| {
+        let stat = std::fs::read_to_string(path.join("stat")).ok()?;
+        let (pid, rest) = (stat.split(' ').next()?, stat.rsplit(") ").next()?);
+        let mut fields = rest.split(' ');
+        let (state, above) = (fields.next()?, fields.next()?);
+        let is_child = above == parent.as_raw_nonzero().to_string();
+        is_child.then_some((Pid::from_raw(pid.parse().ok()?)?, state == "Z"))
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    all.filter_map(of).collect()
+}
+
+#[test]
+fn the_first_process_reaps_orphans_and_starts_again_what_breaks_off() {
+    let init = Init::start_with(&[], &["--fleet", "--reap"]);
+    // A child whose parent has ended by the time that it ends.
+    let gate = init.home.path().join("gate");
+    let orphan = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    let script = format!("(setsid sh -c \"{orphan}\" &); exec sleep infinity");
+    let unit = init.run("unit.service", &format!("ExecStart=/bin/sh -c '{script}'"));
+    let watched = wait_for("there are both", || match children(init.pid()).as_slice() {
+        [(one, false), (_, false)] => Some(*one),
+        _ => None,
+    });
+    std::fs::write(gate, "").unwrap();
+    wait_for("the orphan is reaped", || (children(init.pid()).len() == 1).then_some(()));
+
+    kill_process(watched, Signal::KILL).unwrap();
+    wait_for("it listens again", || {
+        let (_, told) = init.ask(&["status"]);
+        told.contains(&unit.as_raw_nonzero().to_string()).then_some(())
+    });
+    assert!(is_alive(unit), "the unit was disturbed");
+}
+
+#[test]
+fn it_can_be_the_first_process_of_a_container() {
+    let through = &["unshare", "-fp", "--mount-proc", "--kill-child"];
+    let allowed = Command::new("unshare").args(&through[1..]).arg("true").output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        let text = "left out: PID namespaces are not allowed here";
+        let _unread = writeln!(std::io::stderr(), "{text}").is_err();
+        return;
+    }
+    let init = Init::start_with(through, &["--fleet"]);
+    init.run("unit.service", "ExecStart=/bin/sleep infinity");
+    let (_, status) = init.ask(&["status", "-o", "json"]);
+    assert!(status.contains("\"active\": \"active\""), "{status}");
+    // What unshare passes on to nobody goes to the first process itself.
+    let first = wait_for("it has begun", || children(init.pid()).first().map(|it| it.0));
+    kill_process(first, Signal::TERM).unwrap();
+    wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
+    wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
+}
