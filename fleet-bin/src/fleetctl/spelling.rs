@@ -8,16 +8,27 @@ use std::ffi::OsString;
 
 /// The same arguments as clap expects them; `command` says which long options there are.
 ///
-/// What follows `--` is left alone, and so is everything that is no such spelling.
+/// What follows `--` is left alone, so is what `ssh` runs elsewhere, and so is everything that is
+/// no such spelling.
 pub(crate) fn modern(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
     collect_long_options(command, &mut known);
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let end = end.min(elsewhere(&args));
     let rewrite = |(at, arg): (usize, OsString)| match arg.to_str() {
         Some(text) if at < end => rewritten(text, &known).map_or(arg.clone(), OsString::from),
         _ => arg,
     };
     args.into_iter().enumerate().map(rewrite).collect()
+}
+
+/// Where the words begin that are for another machine: the first after `ssh` that is no option, and
+/// all behind it.
+fn elsewhere(args: &[OsString]) -> usize {
+    let ssh = args.iter().position(|arg| arg == "ssh").unwrap_or(args.len());
+    let is_word = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
+    let first = args.iter().skip(ssh + 1).position(is_word);
+    first.map_or(args.len(), |first| ssh + 1 + first)
 }
 
 fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
@@ -62,6 +73,7 @@ mod tests {
             ("start -block-attempts=3 a.service", "start --block-attempts=3 a.service"),
             ("list-units --l", "list-units -l"),
             ("journal --f a", "journal -f a"),
+            ("ssh -machine=m1 ls --l", "ssh --machine=m1 ls --l"),
             ("-help", "--help"),
             ("-version", "--version"),
         ] {
@@ -76,6 +88,7 @@ mod tests {
             "journal -fn 5 a",
             "-o json list-units",
             "submit -- -endpoint --l",
+            "ssh web ls -full --l",
             "submit - -unknown --wrong=1 -=",
         ] {
             assert_eq!(modern_line(line), line);

@@ -1,6 +1,6 @@
 //! `status`: all that is known of units, with the last lines that they wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -9,18 +9,23 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::list_unit_files::description;
+use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::look_args::StatusArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::session::Session;
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Sight;
 use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
 
 /// How long the lines of one machine may take to come; the rest is shown without them.
 const JOURNAL_TIME: Duration = Duration::from_secs(3);
+
+/// Up to how many machines are asked for one by one.
+const FEW: usize = 8;
 
 /// A unit, and how it is on each machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -72,9 +77,7 @@ impl Record for Status {
 /// Runs the command. The exit codes are those that `systemctl status` has from the LSB: 0 when all
 /// units are active everywhere they are, 3 when some is not, 4 when some is not known.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
-    let present = context.session.machines().await?;
-    let machines = Machines::new(&present);
-    let mut drains = Drains { present, known: BTreeMap::new() };
+    let mut drains = Drains { present: Vec::new(), known: BTreeMap::new() };
     let mut exit = Exit::Success;
     let mut gap = "";
     for unit in select(&context.session, &args.units, Fits::All).await? {
@@ -84,7 +87,8 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
             exit = Exit::Unknown;
             continue;
         };
-        let mut status = Status::new(known, &sight, &machines);
+        meet(&context.session, &mut drains.present, known, &sight).await?;
+        let mut status = Status::new(known, &sight, &Machines::new(&drains.present));
         drains.tell(context, &mut status).await?;
         if context.output.format() != Format::Name && args.lines > 0 {
             add_journals(context, &unit.name, &mut status, args.lines).await;
@@ -99,7 +103,29 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     Ok(exit)
 }
 
-/// The drains of the machines that are present, each looked at once.
+/// Looks at the machines that a unit is on, one by one as long as these are few.
+async fn meet(
+    session: &Session,
+    present: &mut Vec<wire::Machine>,
+    unit: &wire::Unit,
+    sight: &Sight,
+) -> Result<(), CliError> {
+    let on = sight.states.iter().map(|state| &state.machine_id);
+    let mut unmet: BTreeSet<&str> = on.chain([&unit.machine_id]).map(String::as_str).collect();
+    unmet.remove("");
+    for machine in present.iter() {
+        unmet.remove(machine.id.as_str());
+    }
+    if unmet.len() > FEW {
+        *present = session.machines().await?;
+        return Ok(());
+    }
+    let met = at_once(unmet.into_iter().map(|id| session.machine(id))).await;
+    present.extend(CliError::all_or_none(met)?.into_iter().flatten());
+    Ok(())
+}
+
+/// The drains of the machines that were met, each looked at once.
 struct Drains {
     present: Vec<wire::Machine>,
     known: BTreeMap<String, Option<wire::DrainReport>>,

@@ -34,6 +34,13 @@ impl Session {
         }
     }
 
+    /// One machine; `None` if it is not present.
+    pub(crate) async fn machine(&self, id: &str) -> Result<Option<wire::Machine>, CliError> {
+        let Ok(parsed) = id.parse() else { return Ok(None) };
+        let machine = self.client.machine(&parsed).await;
+        machine.map_err(|error| cannot(format!("look at machine {id}"), error))
+    }
+
     /// The states of all units on one machine.
     pub(crate) async fn states_on(&self, id: &str) -> Result<Vec<wire::UnitState>, CliError> {
         let filter = StateFilter { machine: Some(id.to_owned()), ..StateFilter::default() };
