@@ -1,8 +1,9 @@
 //! What it costs a leading engine to wake up in a large cluster after one change.
 //!
-//! `cargo bench -p fleet-agent` prints one JSON line for each figure: the median of asking the
-//! mirror for news and planning from them, in microseconds; beside it, from the same run, that of
-//! planning from the whole snapshot. The store is in memory, and what it takes is not counted.
+//! `cargo bench -p fleet-agent --bench wake` prints one JSON line for each figure: the median of
+//! asking the mirror for news and planning from them, in microseconds; beside it, from the same
+//! run, that of planning from the whole snapshot. The store is in memory, and what it takes is not
+//! counted.
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -1,0 +1,184 @@
+//! What it costs to run the units of a graph.
+//!
+//! `cargo bench -p fleet-agent --bench runner` prints one JSON line for each figure: how long a
+//! thousand oneshots of `/bin/true` take, beside a bare loop that starts and awaits as many at
+//! once; what memory five hundred running units take; and the time from the death of a process to
+//! its successor. Each is measured with control groups where there can be any, and without.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fleet_agent::{Runner, RunnerConfig};
+use fleet_core::graph::text::read_stanzas;
+use fleet_core::graph::{Graph, Settings, TimeOuts};
+use tokio::task::JoinSet;
+
+const ONESHOTS: usize = 1000;
+const AT_ONCE: u32 = 16;
+const UNITS: usize = 500;
+const CRASHES: usize = 50;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    // cargo also builds this to test that it builds; then there is nothing to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let bare = bare_loop().await;
+    for groups in [true, false] {
+        memory(groups).await;
+        oneshots(groups, bare).await;
+        crashes(groups).await;
+    }
+}
+
+/// The best of three, as all is that is compared with it.
+async fn bare_loop() -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let mut running = JoinSet::new();
+        for _ in 0..ONESHOTS {
+            if running.len() >= AT_ONCE as usize {
+                running.join_next().await;
+            }
+            let child = tokio::process::Command::new("/bin/true").stdin(Stdio::null()).spawn();
+            let mut child = child.expect("there is /bin/true");
+            running.spawn(async move { child.wait().await.expect("it is a child") });
+        }
+        while running.join_next().await.is_some() {}
+        best = best.min(begin.elapsed());
+    }
+    best
+}
+
+async fn oneshots(groups: bool, bare: Duration) {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let done = home.path().join("done");
+        let names: Vec<String> = (0..ONESHOTS).map(|number| format!("u{number}")).collect();
+        let units: String = names
+            .iter()
+            .map(|name| {
+                format!("unit: {name}\ntype: oneshot\nprovides: {name}\nexec-start: /bin/true\n")
+            })
+            .collect();
+        let last = format!(
+            "unit: all\ntype: oneshot\nprovides: all\nwaits-for: {}\nexec-start: /bin/touch {}\n",
+            names.join(", "),
+            done.display()
+        );
+        let graph = graph(&(units + &last));
+        let begin = Instant::now();
+        let runner = open(home.path(), groups, graph).await;
+        while !done.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        best = best.min(begin.elapsed());
+        runner.shutdown().await.expect("all end");
+    }
+    let ratio = best.as_secs_f64() / bare.as_secs_f64();
+    print(&format!(
+        "{{\"figure\":\"oneshots\",\"groups\":{groups},\"units\":{ONESHOTS},\"at_once\":{AT_ONCE},\
+         \"seconds\":{:.3},\"bare_seconds\":{:.3},\"ratio\":{ratio:.2}}}",
+        best.as_secs_f64(),
+        bare.as_secs_f64()
+    ));
+}
+
+async fn memory(groups: bool) {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let names: Vec<String> = (0..UNITS).map(|number| format!("u{number}")).collect();
+    let units = names.iter().map(|name| sleeper(name)).collect::<String>();
+    let all = format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {}\n", names.join(", "));
+    let before = resident();
+    let runner = open(home.path(), groups, graph(&(units + &all))).await;
+    while running(&runner).await < UNITS {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let after = resident();
+    print(&format!(
+        "{{\"figure\":\"memory\",\"groups\":{groups},\"units\":{UNITS},\"rss_mb\":{after:.1},\
+         \"before_mb\":{before:.1}}}"
+    ));
+    runner.shutdown().await.expect("all end");
+}
+
+/// How many units have a main process.
+async fn running(runner: &Runner) -> usize {
+    let snapshot = runner.snapshot().await.expect("it answers");
+    snapshot.units.iter().filter(|unit| unit.main_pid.is_some()).count()
+}
+
+async fn crashes(groups: bool) {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let unit = sleeper("all") + "restart-delay: 0\nrestart-max-delay: 0\n";
+    let runner = open(home.path(), groups, graph(&unit)).await;
+    let mut pid = successor(&runner, None).await;
+    let mut times = Vec::new();
+    for _ in 0..CRASHES {
+        let begin = Instant::now();
+        let killed = Command::new("/bin/kill").args(["-9", &pid.to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "it runs");
+        pid = successor(&runner, Some(pid)).await;
+        times.push(begin.elapsed());
+    }
+    times.sort();
+    print(&format!(
+        "{{\"figure\":\"crash_to_restart\",\"groups\":{groups},\"median_us\":{},\"worst_us\":{}}}",
+        times[CRASHES / 2].as_micros(),
+        times[CRASHES - 1].as_micros()
+    ));
+    runner.shutdown().await.expect("all end");
+}
+
+/// The main process, once it is another than that.
+async fn successor(runner: &Runner, before: Option<u32>) -> u32 {
+    let mut changes = runner.changes();
+    loop {
+        let snapshot = runner.snapshot().await.expect("it answers");
+        let pid = snapshot.units.iter().find_map(|unit| unit.main_pid);
+        if let Some(pid) = pid.filter(|pid| Some(*pid) != before) {
+            return pid;
+        }
+        changes.changed().await.expect("it runs");
+    }
+}
+
+fn sleeper(name: &str) -> String {
+    format!(
+        "unit: {name}\ntype: foreground-supervised\nprovides: {name}\nexec-start: /bin/sleep 1000\n"
+    )
+}
+
+fn graph(stanzas: &str) -> Graph {
+    let read = read_stanzas(stanzas.as_bytes(), &TimeOuts::default());
+    let units = read.stanzas.into_iter().map(|stanza| stanza.unit.expect("it is well formed"));
+    Graph::strict(units, &Settings::default()).expect("they fit together")
+}
+
+async fn open(home: &Path, groups: bool, graph: Graph) -> Runner {
+    let mut config = RunnerConfig::new(home);
+    config.control_groups = groups;
+    let settings = Settings {
+        goal: Some("all".parse().expect("it is a name")),
+        max_starting: std::num::NonZeroU32::new(AT_ONCE),
+        ..Settings::default()
+    };
+    Runner::start(config, graph, &settings).await.expect("it starts")
+}
+
+/// What this process takes of the memory, in megabytes.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("there is one");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.unwrap_or_default() / 1024.0
+}
+
+fn print(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("the output can be written");
+}
