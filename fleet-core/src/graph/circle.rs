@@ -40,8 +40,8 @@ pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<Unit>]) -> Circle
             break;
         }
     }
-    // It begins with its smallest name: nodes are numbered in the order of their names, and no later
-    // one found a shorter way through this circle.
+    // It begins with its smallest name: nodes are numbered in the order of their names, and no
+    // later one finds a shorter way through the same circle.
     let steps = best.unwrap_or_default().into_iter();
     let named = steps.map(|(node, kind)| (units[node as usize].name.clone(), kind));
     Circle { steps: named.collect() }
