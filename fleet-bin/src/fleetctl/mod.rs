@@ -2,7 +2,8 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings`, `access` |
+//! | read the command line, old spellings too | `spelling`, `args`, `machine_args`, `settings` |
+//! | say what a daemon is shown, and whom to trust | `access` |
 //! | say which units are meant, and read their files | `names`, `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | ask for much at a time | `at_once`, `sights` |

@@ -147,8 +147,8 @@ mod tests {
         let cases = [
             (
                 "verbosity = 0\nlisten = \"tcp://0.0.0.0:4285\"\n",
-                "fleet.conf:2:1: tcp://0.0.0.0:4285: other hosts can reach it: write tls_cert_file and \
-                 tls_key_file, with client_ca_file or token_file, or listen on 127.0.0.1 or a unix \
+                "fleet.conf:2:1: tcp://0.0.0.0:4285: other hosts can reach it: write \
+                 tls_cert_file and tls_key_file, with client_ca_file or token_file, or listen on 127.0.0.1 or a unix \
                  socket",
             ),
             (
