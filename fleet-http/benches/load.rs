@@ -1,4 +1,5 @@
-//! What the API costs under load: whole listings, writes of many clients, and many who follow.
+//! What the API costs under load: whole listings, writes of many clients, many who follow, and
+//! lines that come by way of another daemon.
 //!
 //! `cargo bench -p fleet-http --bench load` prints one JSON line for each figure. Server and
 //! clients are in one process and share its processors, so the server alone is faster than this.
@@ -9,15 +10,16 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use fleet_core::{MachineId, Strictness, TargetState};
 use fleet_http::{
-    Api, Client, Endpoint, EventOptions, Events, JournalError, JournalQuery, JournalStream,
-    Journals, Listen, Listener, Metrics, Peers, UnitUpload, serve,
+    Api, Client, Endpoint, EventOptions, Events, JournalError, JournalOptions, JournalQuery,
+    JournalStream, Journals, Listen, Listener, Metrics, Peers, UnitUpload, serve,
 };
 use fleet_store::{
-    EmbeddedStore, ExpectUnit, Layout, MemoryStore, Mirror, NewUnit, Registry, Store,
+    EmbeddedStore, ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Registry, Store,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
 use tempfile::TempDir;
+use tokio::sync::broadcast;
 
 /// How many clients write at once, and how often each.
 const WRITERS: usize = 64;
@@ -38,6 +40,7 @@ async fn main() {
     }
     writing().await;
     following().await;
+    passing_on().await;
 }
 
 /// All units, page by page, by a client that reads what it gets.
@@ -97,6 +100,56 @@ async fn following() {
     drop(slow);
 }
 
+/// How long a line takes from the daemon of its machine, by way of another, to who follows.
+async fn passing_on() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (said, _) = broadcast::channel(1);
+    let there = Server::start_with(store.clone(), Arc::new(Said(said.clone()))).await;
+    let record = MachineRecord { api: there.endpoint.to_string(), ..MachineRecord::new(machine()) };
+    let joined = there.registry.join(record, "token", Duration::from_secs(3600)).await;
+    let _presence = joined.expect("a machine");
+    let here = Server::start(store).await;
+    here.fill(1).await;
+    let options = JournalOptions {
+        machine: Some(machine().to_string()),
+        follow: true,
+        ..JournalOptions::default()
+    };
+    let mut lines = here.client().journal(&name("u0"), &options).await.expect("a journal");
+    let mut took = Vec::new();
+    for number in 0..1000 {
+        let start = Instant::now();
+        said.send(number.to_string()).expect("one who listens");
+        assert_eq!(lines.next_line().await.expect("a line"), Some(number.to_string()));
+        took.push(start.elapsed());
+    }
+    took.sort_unstable();
+    tell("until a line over two daemons has come, median", took[500].as_secs_f64() * 1e3, "ms");
+    tell("until a line over two daemons has come, longest", took[999].as_secs_f64() * 1e3, "ms");
+}
+
+fn machine() -> MachineId {
+    "m1".parse().expect("an identity")
+}
+
+/// Journals of what is said.
+struct Said(broadcast::Sender<String>);
+
+#[async_trait]
+impl Journals for Said {
+    async fn open(
+        &self,
+        _: &MachineId,
+        _: &UnitName,
+        _: &JournalQuery,
+    ) -> Result<JournalStream, JournalError> {
+        let next = async |mut said: broadcast::Receiver<String>| {
+            said.recv().await.ok().map(|line| (Ok(line), said))
+        };
+        Ok(Box::pin(futures_util::stream::unfold(self.0.subscribe(), next)))
+    }
+}
+
 async fn wait_for(events: &mut Events, unit: &UnitName) {
     loop {
         let event = events.next_event().await.expect("a stream").expect("that goes on");
@@ -118,13 +171,17 @@ struct Server {
 
 impl Server {
     async fn start(store: Arc<dyn Store>) -> Self {
+        Self::start_with(store, Arc::new(NoJournals)).await
+    }
+
+    async fn start_with(store: Arc<dyn Store>, journals: Arc<dyn Journals>) -> Self {
         let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.expect("a mirror");
         let api = Api {
             registry: registry.clone(),
             mirror: mirror.clone(),
-            journals: Arc::new(NoJournals),
+            journals,
             peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,

@@ -26,8 +26,8 @@ pub use token::{Token, TokenError};
 /// for as long as that lasts: what such an answer says may have changed since.
 const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");
 
-/// The header that says that a daemon asks for somebody else: what it asks for is answered with what
-/// is here, and nobody else is asked for it.
+/// The header that says that a daemon asks for somebody else: what it asks for is answered with
+/// what is here, and nobody else is asked for it.
 const PROXIED: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-proxied");
 

@@ -2,7 +2,8 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args` and `…_args`, `settings`, `access` |
+//! | read the command line, old spellings too | `spelling`, `args` and `…_args`, `settings` |
+//! | say what a daemon is shown, and whom to trust | `access` |
 //! | say which units are meant | `names`, `ranges`, `select` |
 //! | read their files | `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |

@@ -186,6 +186,13 @@ fn limits(listeners: usize) -> Limits {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let half = files.and_then(|files| usize::try_from(files / 2).ok());
     let most = half.map_or(limits.connections, |half| half / listeners.max(1));
+    if most < limits.connections {
+        tracing::info!(
+            "a listener takes {most} connections at once, for this process may open {} files: \
+             LimitNOFILE= says how many",
+            files.unwrap_or_default()
+        );
+    }
     Limits { connections: limits.connections.min(most), ..limits }
 }
 

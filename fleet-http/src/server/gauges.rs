@@ -8,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{Reason, Snapshot, TargetState};
 use fleet_store::{Mirror, MirrorStatus};
+use fleet_unitfile::UnitName;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -97,7 +98,9 @@ fn units(snapshot: &Snapshot) -> Counts {
 
 fn unplaced(snapshot: &Snapshot) -> Counts {
     let mut counts = Counts::new();
-    for (_, reason) in snapshot.reasons() {
+    // Some reasons are of units that keep a machine which is away.
+    let has_none = |name: &UnitName| snapshot.placement(name.as_str()).is_none();
+    for (_, reason) in snapshot.reasons().filter(|(name, _)| has_none(name)) {
         *counts.entry(vec![("reason", wire::reason_detail(reason).kind)]).or_default() += 1;
     }
     counts

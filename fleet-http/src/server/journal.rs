@@ -2,8 +2,9 @@
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot, Unit};
 use fleet_unitfile::{parse_bool, parse_timespan};
@@ -53,11 +54,11 @@ pub(super) async fn journal(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
-    headers: HeaderMap,
+    request: Parts,
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
-    let source = Source::new(&api, &unit.name, query(&params)?, &headers);
+    let source = Source::new(&api, &unit.name, query(&params)?, &request);
     let mut machines = asked_for(&snapshot, unit, &params)?;
     let lines = match machines.len() {
         1 => {

@@ -11,8 +11,8 @@ use futures_core::Stream;
 
 /// Opens the journals of units.
 ///
-/// The server knows where a unit is; an implementation knows how to get at the lines of the machines
-/// that are its own. For those of others the server asks their daemons.
+/// The server knows where a unit is; an implementation knows how to get at the lines of the
+/// machines that are its own. For those of others the server asks their daemons.
 #[async_trait]
 pub trait Journals: Send + Sync {
     /// Opens the journal of `unit` on `machine`.

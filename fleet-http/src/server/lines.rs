@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::extract::Extension;
+use axum::http::request::Parts;
 use fleet_core::{MachineId, Snapshot};
 use fleet_unitfile::{Timespan, UnitName};
 use futures_util::stream;
@@ -10,6 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::timeout;
 
 use super::api::Shared;
+use super::closing::{Closing, closed};
 use super::failure::chain;
 use super::journals::{JournalError, JournalQuery, JournalStream};
 use crate::client::{JournalLines, JournalOptions};
@@ -30,17 +32,19 @@ pub(super) struct Source {
     /// Whether a daemon asks for somebody else. It is answered with what is here: what was asked
     /// for once is never asked for again.
     is_proxied: bool,
+    /// Ends what is followed elsewhere, so that nobody waits for a server that has gone.
+    closing: Option<Closing>,
 }
 
 impl Source {
-    pub(super) fn new(
-        api: &Shared,
-        unit: &UnitName,
-        query: JournalQuery,
-        headers: &HeaderMap,
-    ) -> Self {
-        let is_proxied = headers.contains_key(PROXIED);
-        Self { api: api.clone(), unit: unit.clone(), query, is_proxied }
+    pub(super) fn new(api: &Shared, unit: &UnitName, query: JournalQuery, request: &Parts) -> Self {
+        Self {
+            api: api.clone(),
+            unit: unit.clone(),
+            query,
+            is_proxied: request.headers.contains_key(PROXIED),
+            closing: request.extensions.get().cloned(),
+        }
     }
 
     /// Whose lines they are.
@@ -123,7 +127,10 @@ impl Source {
         let since = since.map(Timespan::Finite);
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
         match client.journal(&self.unit, &options).await {
-            Ok(lines) => Ok(passed_on(machine.clone(), lines)),
+            Ok(lines) => {
+                let closed = closed(self.closing.clone().map(Extension));
+                Ok(passed_on(machine.clone(), lines).take_until(Box::pin(closed)).boxed())
+            }
             Err(ClientError::Api { status: 404, .. }) => {
                 Err(JournalError::NotLoaded { unit: self.unit.clone(), machine: machine.clone() })
             }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
@@ -23,8 +23,8 @@ const MOST_LINES: u32 = 1000;
 
 /// All that is known of a unit, with the last lines that it wrote.
 ///
-/// It is there within a few seconds, whatever a machine does that has lines: why they are missing is
-/// told in their place.
+/// It is there within a few seconds, whatever a machine does that has lines: why they are missing
+/// is told in their place.
 #[utoipa::path(
     get,
     path = "/units/{name}/status",
@@ -47,7 +47,7 @@ pub(super) async fn status(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
-    headers: HeaderMap,
+    request: Parts,
 ) -> Result<Json<UnitStatus>, Failure> {
     let snapshot = api.view()?;
     let unit = units::shown(&api, &snapshot, &name)?;
@@ -62,7 +62,7 @@ pub(super) async fn status(
     let Some(known) = snapshot.unit(&name) else {
         return Ok(Json(UnitStatus { machines: Vec::new(), unit }));
     };
-    let source = Source::new(&api, &known.name, query, &headers);
+    let source = Source::new(&api, &known.name, query, &request);
     let on = machines_of(&snapshot, known).into_iter().map(|machine| {
         let (source, snapshot) = (source.clone(), snapshot.clone());
         async move {

@@ -50,6 +50,19 @@ async fn the_cluster_is_counted() {
     }
 }
 
+/// Why a machine that is away keeps its unit is told in the same place as why a unit has none.
+#[tokio::test]
+async fn a_unit_of_a_machine_that_is_away_is_not_one_without_a_machine() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "launched").await;
+    let away = Reason::NotRescheduled { machine: "m1".parse().unwrap() };
+    server.decide(&[("a.service", "m1")], &[]).await;
+    server.decide(&[], &[("a.service", away)]).await;
+    let placed = values(&server, "fleet_placements").await;
+    assert_eq!(placed, ["fleet_placements 1"]);
+    assert!(values(&server, "fleet_unplaced_units").await.is_empty());
+}
+
 #[tokio::test]
 async fn requests_are_counted_by_route_and_not_by_path() {
     let server = Server::start().await;

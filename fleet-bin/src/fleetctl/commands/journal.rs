@@ -24,7 +24,8 @@ impl Record for Line {
 }
 
 /// Runs the command. Of a unit that is on several machines the daemon tells the lines of all, each
-/// with the ID of its machine before it. Lines are printed as they come; Ctrl-C ends the program as it ends any.
+/// with the ID of its machine before it. Lines are printed as they come; Ctrl-C ends the program as
+/// it ends any.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
     let name = unit_arg(&args.unit)?.name;
     context.session.known_unit(&name).await?;

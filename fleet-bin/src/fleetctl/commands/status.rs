@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
+use futures_util::stream::{self, StreamExt as _};
 use serde::Serialize;
 
 use super::list_unit_files::description;
@@ -26,6 +27,9 @@ const JOURNAL_TIME: Duration = Duration::from_secs(3);
 
 /// Up to how many machines are asked for one by one.
 const FEW: usize = 8;
+
+/// How many machines are asked for lines at a time.
+const AT_ONCE: usize = 64;
 
 /// A unit, and how it is on each machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -151,15 +155,21 @@ impl Drains {
     }
 }
 
-/// Adds the last lines from each machine. Why some cannot be had is said in their place.
+/// Adds the last lines from each machine. Why some cannot be had is said in their place, and who
+/// does not answer holds no other up.
 async fn add_journals(context: &Context, name: &UnitName, status: &mut Status, lines: u32) {
-    for on in &mut status.machines {
-        let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
-        on.journal = match tokio::time::timeout(JOURNAL_TIME, read).await {
+    let read = async |machine: String| {
+        let read = context.session.last_lines(name, Some(machine), lines);
+        match tokio::time::timeout(JOURNAL_TIME, read).await {
             Ok(Ok(lines)) => lines,
             Ok(Err(error)) => vec![format!("({})", error.nearest_cause())],
             Err(_elapsed) => vec!["(the journal could not be read in time)".to_owned()],
-        };
+        }
+    };
+    let machines: Vec<String> = status.machines.iter().map(|on| on.machine.clone()).collect();
+    let journals: Vec<_> = stream::iter(machines).map(read).buffered(AT_ONCE).collect().await;
+    for (on, journal) in status.machines.iter_mut().zip(journals) {
+        on.journal = journal;
     }
 }
 

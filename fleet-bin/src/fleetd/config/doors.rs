@@ -147,9 +147,9 @@ mod tests {
         let cases = [
             (
                 "verbosity = 0\nlisten = \"tcp://0.0.0.0:4285\"\n",
-                "fleet.conf:2:1: tcp://0.0.0.0:4285: other hosts can reach it: write tls_cert_file and \
-                 tls_key_file, with client_ca_file or token_file, or listen on 127.0.0.1 or a unix \
-                 socket",
+                "fleet.conf:2:1: tcp://0.0.0.0:4285: other hosts can reach it: write \
+                 tls_cert_file and tls_key_file, with client_ca_file or token_file, or listen on \
+                 127.0.0.1 or a unix socket",
             ),
             (
                 "listen = \"https://[::]:1\"\ntls_cert_file = \"/c\"\ntls_key_file = \"/k\"\n",
