@@ -18,8 +18,9 @@ use crate::{Beat, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutd
 /// How long to wait before a publication that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long to rest after a publication, at least and at most: as long as it took. Changes come in
-/// swarms, and each publication costs the store a commit and every mirror a change.
+/// How long to rest after a publication, at least and at most. Changes come in swarms, and each
+/// publication costs the store a commit and every mirror a change: so of a swarm the first changes
+/// are told at once, and then ever more of them together.
 const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Writes each unit's state when it changes, under the machine's presence.
@@ -46,6 +47,8 @@ struct Ledger {
     unlisted: bool,
     /// When the next publication may begin.
     due: Timestamp,
+    /// How long the last rest was.
+    rest: Duration,
     /// When to look again at what could not be seen.
     look_at: Timestamp,
 }
@@ -56,6 +59,15 @@ impl Ledger {
         let is_blind = self.unlisted || !self.unseen.is_empty();
         let look_at = is_blind.then_some(self.look_at.max(self.due));
         (!self.dirty.is_empty()).then_some(self.due).or(look_at)
+    }
+
+    /// Rests after a publication: twice as long as before where that was waited for, and as long as
+    /// it took where that is more.
+    fn rest(&mut self, begin: Timestamp, end: Timestamp) {
+        let is_swarm = begin.since(self.due) < REST.0;
+        let rest = if is_swarm { self.rest * 2 } else { REST.0 };
+        self.rest = rest.max(end.since(begin)).clamp(REST.0, REST.1);
+        self.due = end.after(self.rest);
     }
 }
 
@@ -97,7 +109,7 @@ impl Publisher {
         }
         let published = self.beat.turn(self.publish(ledger)).await;
         let end = self.clock.now();
-        ledger.due = end.after(end.since(begin).clamp(REST.0, REST.1));
+        ledger.rest(begin, end);
         match published {
             Ok(unseen) if unseen.is_empty() => {}
             Ok(unseen) => {
@@ -228,5 +240,28 @@ impl Publisher {
             systemd: SystemdState::new(load, ActiveState::Inactive, "dead"),
             problem: Some(problem.text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swarm_of_changes_is_told_ever_more_together_and_a_lone_change_at_once() {
+        let (mut ledger, mut rests) = (Ledger::default(), Vec::new());
+        let mut begin = Timestamp::from_millis(1_000_000);
+        for _ in 0..6 {
+            ledger.rest(begin, begin.after(Duration::from_millis(2)));
+            rests.push(ledger.rest.as_millis());
+            begin = ledger.due;
+        }
+        assert_eq!(rests, [25, 50, 100, 200, 250, 250]);
+        let late = ledger.due.after(REST.0);
+        ledger.rest(late, late.after(Duration::from_millis(2)));
+        assert_eq!(ledger.rest, REST.0, "nothing waited for it");
+        let late = ledger.due.after(REST.0);
+        ledger.rest(late, late.after(Duration::from_millis(60)));
+        assert_eq!(ledger.rest.as_millis(), 60, "the store has enough to do");
     }
 }
