@@ -1,6 +1,8 @@
 //! Keeps a directory for one service manager at a time.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError, create_dir_all};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
         action: format!("use the directory {}", directory.display()),
         source,
     };
-    std::fs::create_dir_all(directory).map_err(failed)?;
+    create_dir_all(directory).map_err(failed)?;
     let file = File::options().create(true).append(true).open(directory.join("lock"));
     let file = file.map_err(failed)?;
     let deadline = clock.now().after(PATIENCE);
@@ -33,5 +35,21 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
                 return Err(ServiceError::Unavailable(format!("{place} is in use by another")));
             }
         }
+    }
+}
+
+/// Like [`acquire`], but a directory that is made is for its owner alone: what units are started
+/// from and what they write may hold secrets.
+pub(crate) async fn acquire_private(
+    directory: &Path,
+    clock: &dyn Clock,
+) -> Result<File, ServiceError> {
+    let made = directory.parent().map_or(Ok(()), create_dir_all);
+    match made.and_then(|()| DirBuilder::new().mode(0o700).create(directory)) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            let action = format!("make the directory {}", directory.display());
+            Err(ServiceError::Io { action, source })
+        }
+        _ => acquire(directory, clock).await,
     }
 }

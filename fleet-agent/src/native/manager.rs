@@ -20,7 +20,7 @@ use super::journal;
 use super::machine::{Machine, forget_old_boot, unit_of};
 use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
 use super::tracking::Tracking;
-use crate::lock::acquire;
+use crate::lock::acquire_private;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
     SystemClock,
@@ -126,7 +126,7 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let lock = acquire(&config.directory, &*config.clock).await?;
+        let lock = acquire_private(&config.directory, &*config.clock).await?;
         let units = config.directory.join("units");
         let prepared = forget_old_boot(&config.directory, &units);
         prepared.map_err(io_error("read the boot that this machine is in"))?;

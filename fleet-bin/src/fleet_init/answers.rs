@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
 use fleet_agent::{JournalQuery, Runner, RunnerError};
-use fleet_core::graph::{Name, Target};
+use fleet_core::graph::{Graph, Name, Settings, Target};
 use serde_json::Value;
 
 use super::asks::{Ask, OfInit, Refusal};
@@ -39,9 +39,25 @@ pub(super) struct OfFiles {
     pub(super) runner: Arc<Runner>,
     pub(super) paths: Vec<PathBuf>,
     /// The goal that the command line says, which wins over that of the files.
-    pub(super) chosen: Option<Target>,
-    /// The goal that holds if nobody has chosen another.
-    pub(super) configured: Mutex<Option<Target>>,
+    pub(super) goal: Option<Target>,
+}
+
+/// Reads what is to be run from files.
+///
+/// # Errors
+///
+/// All that is wrong with them; or there is no goal.
+pub(super) fn read(
+    paths: &[PathBuf],
+    goal: Option<&Target>,
+) -> Result<(Graph, Settings), CliError> {
+    let read = files::read(paths)?;
+    let (graph, goal) = read.whole(goal)?;
+    if goal.is_none() {
+        let error = CliError::usage("there is no goal to run");
+        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
+    }
+    Ok((graph.clone(), Settings { goal, ..read.sources.settings().clone() }))
 }
 
 impl OfFiles {
@@ -51,24 +67,12 @@ impl OfFiles {
     ///
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
-        let read = files::read(&self.paths)?;
-        let (graph, goal) = read.whole(self.chosen.as_ref())?;
-        let cannot = |error: RunnerError| {
+        let (graph, settings) = read(&self.paths, self.goal.as_ref())?;
+        let done = self.runner.reload(graph, &settings).await;
+        done.map_err(|error: RunnerError| {
             let error = CliError::failed("the units cannot be run instead").because(error);
             error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
-        };
-        let settings = read.sources.settings();
-        self.runner.reload(graph.clone()).await.map_err(cannot)?;
-        self.runner.set_max_starting(settings.max_starting).await.map_err(cannot)?;
-        let before = {
-            let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *configured, goal.clone())
-        };
-        let wanted = self.runner.snapshot().await.map_err(cannot)?.wanted;
-        if wanted.goal == before && wanted.goal != goal {
-            self.runner.set_goal(goal, wanted.beside).await.map_err(cannot)?;
-        }
-        self.runner.set_mask(settings.mask.clone()).await.map_err(cannot)
+        })
     }
 
     async fn carry_out(&self, ask: Ask, replies: &mut Replies) -> Result<(), Refusal> {
@@ -97,7 +101,7 @@ impl OfFiles {
             Ask::Logs { unit, lines, follow } => {
                 let name = Name::new(&unit).map_err(|error| because(&error))?;
                 let query = JournalQuery { lines, since: None, follow };
-                let journal = self.runner.journal(&name, query).map_err(|error| because(&error))?;
+                let journal = self.runner.journal(&name, query).map_err(|error| no_log(&error))?;
                 replies.send_journal(journal).await;
             }
         }
@@ -144,6 +148,14 @@ fn because(error: &dyn Error) -> Refusal {
         problem: chain::in_one_line(&error.to_string(), error.source()),
         help: vec![],
     }
+}
+
+fn no_log(error: &RunnerError) -> Refusal {
+    let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
+    if matches!(error, RunnerError::NoLog { .. }) {
+        help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
+    }
+    Refusal::Because { problem, help }
 }
 
 fn of(error: &CliError) -> Refusal {

@@ -100,8 +100,8 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "PATH", required_unless_present = "fleet", conflicts_with = "fleet")]
     pub(crate) paths: Vec<PathBuf>,
     /// The target to run, instead of the goal in init.conf.
-    #[arg(long, value_name = "GOAL", conflicts_with = "fleet")]
-    pub(crate) target: Option<Target>,
+    #[arg(long, value_name = "TARGET", conflicts_with = "fleet")]
+    pub(crate) goal: Option<Target>,
     /// Run what the fleetd of this machine asks for: `native_socket` in its configuration.
     #[arg(long)]
     pub(crate) fleet: bool,

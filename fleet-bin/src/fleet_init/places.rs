@@ -49,7 +49,7 @@ fn default_state_dir(is_root: bool, environment: Environment<'_>) -> PathBuf {
     state.unwrap_or_else(|| home().join(".local/state")).join("fleet-init")
 }
 
-/// Makes the directories above a path that are missing, for this user alone.
+/// Makes the directories above a path that are missing.
 pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
@@ -58,9 +58,31 @@ pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     })
 }
 
+/// Where others knock.
+pub(super) struct Door {
+    pub(super) listener: UnixListener,
+    pub(super) socket: Socket,
+}
+
+/// The file of a socket, which goes with this.
+pub(super) struct Socket(PathBuf);
+
+impl Socket {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // One that is gone already is what is wanted; any other is replaced by the next to listen.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
 /// Listens at a path, in the place of one who listens there no more. Only this user and root get a
 /// connection.
-pub(super) async fn listen(path: &Path) -> Result<UnixListener, CliError> {
+pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
     let cannot =
         |error| CliError::failed(format!("cannot listen at {}", path.display())).because(error);
@@ -73,8 +95,9 @@ pub(super) async fn listen(path: &Path) -> Result<UnixListener, CliError> {
         _ => {}
     }
     let listener = UnixListener::bind(path).map_err(cannot)?;
+    let socket = Socket(path.to_owned());
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
-    Ok(listener)
+    Ok(Door { listener, socket })
 }
 
 #[cfg(test)]
@@ -101,12 +124,16 @@ mod tests {
     async fn a_socket_that_was_left_is_replaced_and_one_that_is_used_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/s");
-        drop(listen(&path).await.unwrap());
-        let listener = listen(&path).await.unwrap();
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join("left")).unwrap());
+        let left = listen(&folder.path().join("left")).await.unwrap();
+        drop(left);
+        assert!(!folder.path().join("left").exists(), "its file is left");
+        let door = listen(&path).await.unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let error = listen(&path).await.unwrap_err().to_string();
+        let error = listen(&path).await.err().unwrap().to_string();
         assert!(error.contains("listens at"), "{error}");
-        drop(listener);
+        assert!(path.exists(), "it is somebody else's");
+        drop(door);
     }
 }

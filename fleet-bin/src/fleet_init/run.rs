@@ -3,18 +3,19 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fleet_agent::remote::{Service, Units, serve_with};
 use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
 
-use super::answers::{ForFleet, OfFiles};
+use super::answers::{ForFleet, OfFiles, read};
 use super::args::RunArgs;
 use super::asking::PROGRAM;
 use super::ending::{Ends, Grip, end, listen};
-use super::{files, places, settle, warden};
+use super::places::Door;
+use super::{places, settle, warden};
 use crate::fleetctl::error::CliError;
 
 /// Runs the command.
@@ -36,12 +37,13 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
     // There is nothing to read again; whoever asks for it must not end this process.
     let _hangups = listen(SignalKind::hangup())?;
+    let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = places::state_dir(args.state_dir.as_deref(), "fleet");
     let manager = NativeManager::open(NativeConfig::new(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
     let service = Arc::new(ForFleet { units: Units::new(shared) });
-    let at_work = AtWork { ends, directory, service };
+    let at_work = AtWork { ends, door, directory, service };
     at_work.until_the_end(args, Grip::Manager(manager), std::future::pending()).await
 }
 
@@ -49,22 +51,14 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
     let mut hangups = listen(SignalKind::hangup())?;
     let paths = absolute(&args.paths)?;
-    let read = files::read(&paths)?;
-    let (graph, goal) = read.whole(args.target.as_ref())?;
-    if goal.is_none() {
-        let error = CliError::usage("there is no goal to run");
-        return Err(error.help("name one by --target GOAL, or write `goal: GOAL` in init.conf"));
-    }
+    let (graph, settings) = read(&paths, args.goal.as_ref())?;
+    // Nothing runs before it can be asked for its end.
+    let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = places::state_dir(args.state_dir.as_deref(), "init");
-    let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
-    let runner = Runner::start(RunnerConfig::new(&directory), graph.clone(), &settings).await;
+    let runner = Runner::start(RunnerConfig::new(&directory), graph, &settings).await;
     let runner = Arc::new(runner.map_err(|error| in_use(&directory).because(error))?);
-    let service = Arc::new(OfFiles {
-        runner: Arc::clone(&runner),
-        paths,
-        chosen: args.target.clone(),
-        configured: Mutex::new(goal),
-    });
+    tell_of_choice(&runner, &settings).await?;
+    let service = Arc::new(OfFiles { runner: Arc::clone(&runner), paths, goal: args.goal.clone() });
     let again = Arc::clone(&service);
     let reloads = async move {
         loop {
@@ -72,19 +66,30 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
             match again.reload().await {
                 Ok(()) => tracing::info!("has read its units again"),
                 Err(error) => {
-                    let problem = error.parts().0;
-                    tracing::error!(problem, "runs on with the units of before");
+                    tracing::error!("runs on with the units of before");
+                    error.parts().0.lines().for_each(|problem| tracing::error!("{problem}"));
                 }
             }
         }
     };
-    let at_work = AtWork { ends, directory, service };
+    let at_work = AtWork { ends, door, directory, service };
     at_work.until_the_end(args, Grip::Runner(runner), reloads).await
+}
+
+/// Says that it is not the goal of the files or of the command line that is run, if it is not.
+async fn tell_of_choice(runner: &Runner, settings: &Settings) -> Result<(), CliError> {
+    let cannot = |error| CliError::failed("cannot run the units").because(error);
+    let goal = runner.snapshot().await.map_err(cannot)?.wanted.goal;
+    if let Some(chosen) = goal.filter(|goal| settings.goal.as_ref() != Some(goal)) {
+        tracing::info!(goal = %chosen, "goes on with the goal that set-target chose");
+    }
+    Ok(())
 }
 
 /// A fleet-init that runs units.
 struct AtWork {
     ends: Ends,
+    door: Door,
     directory: PathBuf,
     service: Arc<dyn Service>,
 }
@@ -97,10 +102,9 @@ impl AtWork {
         units: Grip,
         beside: impl Future<Output = ()>,
     ) -> Result<(), CliError> {
-        let socket = places::socket(args.socket.socket.as_deref());
-        let listener = places::listen(&socket).await?;
-        let place = socket.display();
-        tracing::info!(socket = %place, directory = %self.directory.display(), "runs units");
+        let Door { listener, socket } = self.door;
+        let (place, directory) = (socket.path().display(), self.directory.display());
+        tracing::info!(socket = %place, %directory, "runs units");
         let clock = Arc::new(SystemClock::start());
         tokio::select! {
             () = serve_with(listener, self.service, PROGRAM, clock.clone()) => {}
@@ -108,7 +112,7 @@ impl AtWork {
             () = self.ends.next() => {}
         }
         // Nobody may start again what ends here.
-        drop(std::fs::remove_file(&socket));
+        drop(socket);
         tracing::info!("ends its units");
         end(&units, &mut self.ends, args.stop_limit, &*clock).await
     }

@@ -12,8 +12,8 @@ use tokio::task::AbortHandle;
 use super::lead::{Lead, Logs, Request, lock};
 use super::recall::Recalled;
 use super::snapshot::Snapshot;
-use super::wanted::Wanted;
-use crate::lock::acquire;
+use super::wanted::Choice;
+use crate::lock::acquire_private;
 use crate::native::cgroup::Groups;
 use crate::native::journal;
 use crate::native::machine::{Machine, forget_old_boot};
@@ -118,9 +118,10 @@ impl Runner {
         let machine = open(&config).await?;
         let record = config.directory.join("wanted.json");
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
-        let written = Wanted::read(&record).map_err(io_error("read what was wanted"))?;
+        let written = Choice::read(&record).map_err(io_error("read what was wanted"))?;
         let Recalled { seen, members, runs } = recalled;
-        let (system, wanted) = restored(graph, settings, seen, written)?;
+        let is_written = written.is_some();
+        let (system, choice) = restored(graph, settings, seen, written)?;
         let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
         let (changed, changes) = watch::channel(0);
         let logs = members.iter().map(|(unit, member)| (unit.clone(), Arc::clone(&member.log)));
@@ -128,7 +129,7 @@ impl Runner {
         let mut lead = Lead {
             machine: Arc::clone(&machine),
             system,
-            wanted,
+            choice,
             members,
             logs: Arc::clone(&logs),
             record,
@@ -138,6 +139,10 @@ impl Runner {
             reports,
             outbox,
         };
+        if is_written {
+            // What the settings say now is what the next choice differs from.
+            lead.write_wanted()?;
+        }
         for (unit, incarnation, driver) in runs {
             lead.follow(&unit, incarnation, driver);
         }
@@ -166,7 +171,7 @@ impl Runner {
         self.ask(move |lead| {
             let now = lead.machine.now();
             lead.system.set_goal(goal.clone(), beside.clone(), now).map_err(RunnerError::Wanted)?;
-            (lead.wanted.goal, lead.wanted.beside) = (goal, beside);
+            (lead.choice.wanted.goal, lead.choice.wanted.beside) = (goal, beside);
             lead.write_wanted()
         })
         .await?
@@ -181,13 +186,14 @@ impl Runner {
         self.ask(move |lead| {
             let now = lead.machine.now();
             lead.system.set_mask(mask.clone(), now).map_err(RunnerError::Wanted)?;
-            lead.wanted.mask = mask;
+            lead.choice.wanted.mask = mask;
             lead.write_wanted()
         })
         .await?
     }
 
-    /// Chooses how many units may be starting at once; nothing is as many as there are.
+    /// Chooses how many units may be starting at once; nothing is as many as there are. It holds
+    /// until the settings are taken anew.
     ///
     /// # Errors
     ///
@@ -196,16 +202,23 @@ impl Runner {
         self.ask(move |lead| lead.system.set_max_starting(most)).await
     }
 
-    /// Takes another graph: units that would be run otherwise are started anew, units that are gone
-    /// are stopped, and all else stays as it is.
+    /// Takes another graph and other settings, all at once: units that would be run otherwise are
+    /// started anew, units that are gone are stopped, and all else stays as it is. The goal and the
+    /// masks become those of the settings, unless others were chosen than the settings said before.
     ///
     /// # Errors
     ///
-    /// [`RunnerError::Wanted`] when it does not provide the goal; then nothing has changed.
-    pub async fn reload(&self, graph: Graph) -> Result<(), RunnerError> {
-        self.ask(move |lead| lead.system.reload(graph, lead.machine.now()))
-            .await?
-            .map_err(RunnerError::Wanted)
+    /// [`RunnerError::Wanted`] when the graph does not provide the goal; then nothing has changed.
+    pub async fn reload(&self, graph: Graph, settings: &Settings) -> Result<(), RunnerError> {
+        let settings = settings.clone();
+        self.ask(move |lead| {
+            let choice = lead.choice.under(&settings);
+            let (settings, now) = (choice.wanted.within(&settings), lead.machine.now());
+            lead.system.reload_with(graph, &settings, now).map_err(RunnerError::Wanted)?;
+            lead.choice = choice;
+            lead.write_wanted()
+        })
+        .await?
     }
 
     /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
@@ -304,7 +317,7 @@ impl Runner {
 
 impl Lead {
     fn write_wanted(&self) -> Result<(), RunnerError> {
-        let written = self.wanted.write(&self.record);
+        let written = self.choice.write(&self.record);
         Ok(written.map_err(io_error("write down what is wanted"))?)
     }
 
@@ -325,7 +338,7 @@ impl Drop for Runner {
 }
 
 async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
-    let lock = acquire(&config.directory, &*config.clock).await?;
+    let lock = acquire_private(&config.directory, &*config.clock).await?;
     let units = config.directory.join("units");
     let prepared = forget_old_boot(&config.directory, &units).and_then(|is_new| {
         let wanted = config.directory.join("wanted.json");
@@ -352,24 +365,17 @@ fn restored(
     graph: Graph,
     settings: &Settings,
     seen: Observation,
-    written: Option<Wanted>,
-) -> Result<(System, Wanted), RunnerError> {
-    if let Some(wanted) = written {
-        let before =
-            Settings { goal: wanted.goal.clone(), mask: wanted.mask.clone(), ..settings.clone() };
-        let seen = Observation { beside: wanted.beside.clone(), ..seen.clone() };
-        match System::restore(graph.clone(), &before, seen) {
-            Ok(system) => return Ok((system, wanted)),
+    written: Option<Choice>,
+) -> Result<(System, Choice), RunnerError> {
+    if let Some(choice) = written.map(|written| written.under(settings)) {
+        let seen = Observation { beside: choice.wanted.beside.clone(), ..seen.clone() };
+        match System::restore(graph.clone(), &choice.wanted.within(settings), seen) {
+            Ok(system) => return Ok((system, choice)),
             Err(flaw) => tracing::warn!(%flaw, "what was wanted cannot be any more"),
         }
     }
-    let wanted = Wanted {
-        goal: settings.goal.clone(),
-        beside: BTreeSet::new(),
-        mask: settings.mask.clone(),
-    };
     let system = System::restore(graph, settings, seen).map_err(RunnerError::Wanted)?;
-    Ok((system, wanted))
+    Ok((system, Choice::of(settings)))
 }
 
 fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {

@@ -10,9 +10,9 @@ use fleet_core::graph::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Wanted;
 use super::course::{Course, Errand, Report, WAITING_ORDERS};
 use super::member::{Live, Member, for_one_run};
+use super::wanted::Choice;
 use crate::native::drive::Driver;
 use crate::native::log::Log;
 use crate::native::machine::Machine;
@@ -30,7 +30,7 @@ pub(super) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
 pub(super) struct Lead {
     pub(super) machine: Arc<Machine>,
     pub(super) system: System,
-    pub(super) wanted: Wanted,
+    pub(super) choice: Choice,
     pub(super) members: BTreeMap<Name, Member>,
     pub(super) logs: Logs,
     /// Where it is written down what is wanted.

@@ -51,7 +51,7 @@ impl Lead {
         let units = self.system.units().filter_map(|unit| self.status(unit)).collect();
         Snapshot {
             now: self.machine.now(),
-            wanted: self.wanted.clone(),
+            wanted: self.choice.wanted.clone(),
             tracking: self.machine.tracking(),
             units,
             system: self.system.clone(),

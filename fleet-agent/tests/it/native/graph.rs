@@ -159,6 +159,68 @@ async fn what_was_wanted_last_holds_for_the_next_runner() {
 }
 
 #[tokio::test]
+async fn what_units_are_started_from_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stand = Stand::new(&supervised("a", &format!("env: SECRET=x\n{SLEEP}")), "a").await;
+    let mode = std::fs::metadata(stand.home.path("native")).expect("it is there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o700);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
+    let units = ["a", "b", "c"].map(|name| supervised(name, SLEEP)).concat();
+    let settings = |goal: &str, mask: &[&str]| Settings {
+        goal: Some(target(goal)),
+        mask: mask.iter().map(|name| target(name)).collect(),
+        ..Settings::default()
+    };
+    let mut stand = Stand::new(&units, "a").await;
+    let read = settings("b", &["a"]);
+    stand.runner.reload(graph(&units, &read), &read).await.expect("it has the goal");
+    stand.running("b").await;
+    assert_eq!(stand.unit("a").await.state.what, Shown::Masked);
+    // Other settings, and then others once more after another goal was chosen.
+    for (goal, mask, runs) in [("a", "c", "a"), ("c", "a", "b")] {
+        stand.settings = settings(goal, &[mask]);
+        stand = stand.again(&units).await;
+        stand.running(runs).await;
+        assert_eq!(stand.unit(mask).await.state.what, Shown::Masked);
+        let chosen = stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await;
+        chosen.expect("it is provided");
+    }
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn another_graph_and_goal_come_at_once_or_not_at_all() {
+    let stanzas = supervised("a", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = stand.running("a").await;
+    // The goal of before is gone from the files, and the new one was never there.
+    let settings = Settings { goal: Some(target("b")), ..Settings::default() };
+    let other = graph(&supervised("b", SLEEP), &settings);
+    stand.runner.set_goal(None, BTreeSet::from([target("a")])).await.expect("it is provided");
+    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    stand.runner.reload(other, &settings).await.expect("it has its own goal");
+    stand.running("b").await;
+    wait_until("a has ended", async || !runs(pid)).await;
+    // What was chosen otherwise holds, and must be there, and not be masked.
+    let both = stanzas + &supervised("b", SLEEP);
+    let settings = Settings { max_starting: std::num::NonZeroU32::new(3), ..settings };
+    stand.runner.reload(graph(&both, &settings), &settings).await.expect("it has the goal");
+    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    stand.running("a").await;
+    let mask = BTreeSet::from([target("a")]);
+    let masked = Settings { mask, ..settings };
+    let refused = stand.runner.reload(graph(&both, &masked), &masked).await;
+    refused.expect_err("the goal is masked");
+    let wanted = stand.runner.snapshot().await.expect("it answers").wanted;
+    assert_eq!((wanted.goal, wanted.mask), (Some(target("a")), BTreeSet::new()));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
 async fn another_graph_changes_what_it_changes() {
     let stanzas = |program: &str| {
         supervised("stays", SLEEP)
@@ -177,7 +239,7 @@ async fn another_graph_changes_what_it_changes() {
     wait_until("what is gone has ended", async || !runs(goes)).await;
     let other = graph(&stanzas("/bin/sleep 1003"), &stand.settings);
     let pid = stand.running("changes").await;
-    stand.runner.reload(other).await.expect("it has the goal");
+    stand.runner.reload(other, &stand.settings).await.expect("it has the goal");
     stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
     assert_eq!(stand.running("stays").await, before[0]);
     stand.clean_up().await;

@@ -122,6 +122,30 @@ fn files_are_read_again_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn one_that_has_no_place_to_listen_at_begins_nothing() {
+    let init = start();
+    wait_state(&init, "web", "running");
+    let (units, state) = (init.home.path().join("units"), init.home.path().join("other"));
+    let (units, state) = (units.display().to_string(), state.display().to_string());
+    let (status, told) = init.ask(&["run", &units, "--state-dir", &state]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("somebody listens at"), "{told}");
+    assert!(!std::path::Path::new(&state).exists(), "units were begun that nobody sees to");
+    succeed(&init, &["status"]);
+}
+
+#[test]
+fn files_without_a_goal_end_nothing() {
+    let init = start();
+    let web = wait_state(&init, "web", "running").unwrap();
+    std::fs::write(init.home.path().join("units/init.conf"), "").unwrap();
+    let (status, told) = init.ask(&["reload"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("there is no goal to run"), "{told}");
+    assert_eq!(wait_state(&init, "web", "running"), Some(web));
+}
+
+#[test]
 fn units_of_files_outlive_a_kill_and_end_in_order() {
     let mut init = start();
     let db = wait_state(&init, "db", "running").unwrap();

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use super::System;
 use crate::Timestamp;
-use crate::graph::{Activity, Flaw, Graph, Phase, Target};
+use crate::graph::{Activity, Flaw, Graph, Phase, Settings, Target};
 
 /// Why a unit cannot read its configuration again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -79,9 +79,29 @@ impl System {
     ///
     /// If nobody provides the goal any more; then nothing has changed.
     pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), Flaw> {
-        if let Some(flaw) = self.goal.as_ref().and_then(|goal| graph.goal_flaw(goal, &self.mask)) {
+        let (goal, mask, max_starting) = (self.goal.clone(), self.mask.clone(), self.max_starting);
+        let settings = Settings { goal, mask, max_starting, ..Settings::default() };
+        self.reload_with(graph, &settings, now)
+    }
+
+    /// Takes another graph, goal and mask, and another number of units that may be starting, in one
+    /// step. What is wanted beside the goal stays.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the goal in this graph and with this mask; then nothing has changed.
+    pub fn reload_with(
+        &mut self,
+        graph: Graph,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Result<(), Flaw> {
+        let (goal, mask) = (&settings.goal, &settings.mask);
+        if let Some(flaw) = goal.as_ref().and_then(|goal| graph.goal_flaw(goal, mask)) {
             return Err(flaw);
         }
+        (self.goal, self.mask) = (goal.clone(), mask.clone());
+        self.max_starting = settings.max_starting;
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name) else { continue };
