@@ -39,15 +39,16 @@ const STYLE: &str = "\
   .after { stroke-dasharray: 9 3 2 3; }
   .unneeded { stroke: #777; }
 </style>
-<defs>
-  <marker id=\"full\" viewBox=\"0 0 10 10\" refX=\"10\" refY=\"5\" markerWidth=\"9\" \
-markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
-<path d=\"M0 0 L10 5 L0 10 z\" fill=\"#111\"/></marker>
-  <marker id=\"open\" viewBox=\"0 0 10 10\" refX=\"10\" refY=\"5\" markerWidth=\"9\" \
-markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
-<path d=\"M0 0 L10 5 L0 10 z\" fill=\"#fff\" stroke=\"#111\"/></marker>
-</defs>
 ";
+
+/// The heads of arrows, each by its name, and what it is filled and drawn with. Not all viewers
+/// let a head take the look of its line.
+const HEADS: [(&str, &str, &str); 4] = [
+    ("full", "#111", "#111"),
+    ("open", "#fff", "#111"),
+    ("full-unneeded", "#777", "#777"),
+    ("open-unneeded", "#fff", "#777"),
+];
 
 /// The picture; nothing if there are more units, or dependencies, than [`MOST`]. Without `needed`
 /// all units count as needed.
@@ -111,6 +112,7 @@ impl Picture<'_> {
              viewBox=\"0 0 {width} {height}\">\n<title>{} units</title>\n{STYLE}",
             self.units.len()
         );
+        heads(&mut text);
         for ((kind, arrow), bends) in edges.iter().zip(&self.layers.bends) {
             self.edge(&mut text, *kind, *arrow, bends);
         }
@@ -210,17 +212,32 @@ impl Picture<'_> {
             path = format!("M{x} {y} C{x} {low} {to} {low} {to} {down}");
         }
         let (unit, on) = (self.units[arrow.from], self.units[arrow.to]);
-        let faint = if self.is_needed(unit) { "" } else { " unneeded" };
         let title = safe(&format!("{} {kind} {}", unit.name, on.name));
-        put(text, &line(kind, faint, &path, &title));
+        put(text, &line(kind, self.is_needed(unit), &path, &title));
     }
 }
 
+/// What the lines end with.
+fn heads(text: &mut String) {
+    put(text, "<defs>");
+    for (name, fill, stroke) in HEADS {
+        let head = format!(
+            "  <marker id=\"{name}\" viewBox=\"0 0 10 10\" refX=\"10\" refY=\"5\" \
+             markerWidth=\"9\" markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" \
+             orient=\"auto\"><path d=\"M0 0 L10 5 L0 10 z\" fill=\"{fill}\" \
+             stroke=\"{stroke}\"/></marker>"
+        );
+        put(text, &head);
+    }
+    put(text, "</defs>");
+}
+
 /// A line of this kind along a path.
-fn line(kind: EdgeKind, faint: &str, path: &str, title: &str) -> String {
-    let marker = if kind == EdgeKind::Pulls { "open" } else { "full" };
+fn line(kind: EdgeKind, is_needed: bool, path: &str, title: &str) -> String {
+    let head = if kind == EdgeKind::Pulls { "open" } else { "full" };
+    let (faint, suffix) = if is_needed { ("", "") } else { (" unneeded", "-unneeded") };
     format!(
-        "<path class=\"edge {kind}{faint}\" d=\"{path}\" marker-end=\"url(#{marker})\">\
+        "<path class=\"edge {kind}{faint}\" d=\"{path}\" marker-end=\"url(#{head}{suffix})\">\
          <title>{title}</title></path>"
     )
 }
@@ -229,7 +246,7 @@ fn line(kind: EdgeKind, faint: &str, path: &str, title: &str) -> String {
 fn legend(text: &mut String, top: usize) {
     for (at, kind) in EdgeKind::ALL.into_iter().enumerate() {
         let (x, y) = (MARGIN + at * 140, top + HEIGHT / 2);
-        put(text, &line(kind, "", &format!("M{x} {y} L{} {y}", x + 40), kind.as_str()));
+        put(text, &line(kind, true, &format!("M{x} {y} L{} {y}", x + 40), kind.as_str()));
         put(text, &format!("<text x=\"{}\" y=\"{}\">{kind}</text>", x + 46, y + 4));
     }
 }
