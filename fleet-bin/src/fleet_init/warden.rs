@@ -97,7 +97,9 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
 fn begin(args: &[OsString]) -> io::Result<Pid> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new("/proc/self/exe");
-    command.args(args).env(WATCHED, "1").process_group(0);
+    // People who list processes look for the name that they know.
+    let name = std::env::args_os().next().unwrap_or_else(|| "fleet-init".into());
+    command.arg0(name).args(args).env(WATCHED, "1").process_group(0);
     // It is waited for with all others, not by its handle.
     let child = command.spawn()?;
     Ok(Pid::from_child(&child))
