@@ -13,11 +13,14 @@ pub(crate) const OWNER_ALONE: u32 = 0o077;
 /// Of a mode: what owner and group may do.
 pub(crate) const GROUP_MAY: u32 = 0o007;
 
+/// How large a file of secrets may be. It may be a pipe or a device, too, which never ends.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Reads a file that others may do nothing with: `others` are the bits that its mode must not have.
 pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mode = File::open(path).and_then(|mut file| {
-        file.read_to_end(&mut bytes)?;
+        file.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
         file.metadata().map(|found| found.permissions().mode() & 0o777)
     });
     match mode {
@@ -27,6 +30,9 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
             mode & !others & 0o600,
             path.display()
         )),
+        Ok(_) if bytes.len() as u64 > MOST_BYTES => {
+            Err(format!("it has more than {} KiB: that is no secret", MOST_BYTES >> 10))
+        }
         Ok(_) => Ok(bytes),
     }
 }
@@ -58,6 +64,12 @@ mod tests {
         assert!(error.ends_with(&remedy), "{error}");
         assert!(with_mode(0o640, OWNER_ALONE).is_err());
         assert!(with_mode(0o604, GROUP_MAY).is_err());
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read_to_its_end() {
+        let error = read(Path::new("/dev/zero"), 0).unwrap_err();
+        assert_eq!(error, "it has more than 1024 KiB: that is no secret");
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::unverified::Unverified;
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
-    knows_clients: bool,
+    /// The authority of clients, as PEM.
+    client_ca: Option<Arc<[u8]>>,
 }
 
 /// What a client trusts, and what it shows of itself.
@@ -80,9 +81,9 @@ impl ServerTls {
             }
         };
         let (chain, key) = identity.read()?;
-        let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Key)?;
+        let mut config = builder.with_single_cert(chain, key).map_err(unfit)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), knows_clients: client_ca.is_some() })
+        Ok(Self { config: Arc::new(config), client_ca: client_ca.map(Arc::from) })
     }
 
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
@@ -92,7 +93,12 @@ impl ServerTls {
     /// Whether a client can be known by its certificate.
     #[must_use]
     pub fn knows_clients(&self) -> bool {
-        self.knows_clients
+        self.client_ca.is_some()
+    }
+
+    /// Whether a client whose certificate `other` has let in is one that this knows.
+    pub(crate) fn knows_those_of(&self, other: &Self) -> bool {
+        self.knows_clients() && self.client_ca == other.client_ca
     }
 }
 
@@ -134,7 +140,7 @@ impl ClientTls {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (chain, key) = identity.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(TlsError::Key)?
+                builder.with_client_auth_cert(chain, key).map_err(unfit)?
             }
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -155,7 +161,7 @@ impl PemIdentity<'_> {
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerTls").field("knows_clients", &self.knows_clients).finish()
+        f.debug_struct("ServerTls").field("knows_clients", &self.knows_clients()).finish()
     }
 }
 
@@ -169,6 +175,14 @@ impl fmt::Debug for PemIdentity<'_> {
     /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PemIdentity")
+    }
+}
+
+/// Why a certificate and a key are of no use together.
+fn unfit(error: rustls::Error) -> TlsError {
+    match error {
+        rustls::Error::InvalidCertificate(_) => TlsError::Certificate(error),
+        error => TlsError::Key(error),
     }
 }
 

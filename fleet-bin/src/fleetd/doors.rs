@@ -84,7 +84,9 @@ fn certificates(
     let identity = PemIdentity { certificate: &certificate, key: &key };
     let server = ServerTls::new(identity, client_ca.as_deref());
     let server = server.map_err(|error| match error {
-        fleet_http::TlsError::NoCertificate => wrong(certificate_file, &error),
+        fleet_http::TlsError::NoCertificate | fleet_http::TlsError::Certificate(_) => {
+            wrong(certificate_file, &error)
+        }
         error => wrong(key_file, &error),
     })?;
     let peers = trusted.map(|ca| ClientTls::new(Some(ca), Some(identity))).transpose();

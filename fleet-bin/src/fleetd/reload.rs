@@ -57,8 +57,8 @@ impl Source {
             tracing::warn!("{remark}");
         }
         if let Err(error) = doors.reload() {
-            tracing::error!("who is let in stays as it was: {error}");
-            return format!("certificates and tokens were not reloaded: {error}");
+            tracing::error!("the configuration, and who is let in, stay as they were: {error}");
+            return format!("nothing was reloaded, nor certificates and tokens: {error}");
         }
         level.set(config.verbosity);
         let now = machine::record(&config, machine.id.clone(), &[]);

@@ -142,8 +142,8 @@ async fn answer(
         () = seat.ended() => return,
         () = front.closing.clone().closed() => return,
     };
-    let Some(Opened { stream, has_certificate }) = opened else { return };
-    front.door.has_certificate = has_certificate;
+    let Some(Opened { stream, shown_to }) = opened else { return };
+    front.door.shown_to = shown_to;
     let stream = TokioIo::new(Patient::new(stream, limits.write_time, seat.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

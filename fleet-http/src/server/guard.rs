@@ -30,7 +30,8 @@ impl Guard {
     }
 
     /// Goes by something else from now on. What is being answered goes on; each further request on
-    /// a connection has to show a token that counts then.
+    /// a connection has to show a token that counts then, or comes by a certificate of an authority
+    /// that still counts.
     pub fn change(&self, tls: Option<ServerTls>, tokens: Option<Tokens>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Orders { tls, tokens });
     }
@@ -54,11 +55,17 @@ impl Orders {
     pub(super) fn demand(
         &self,
         is_tls: bool,
-        has_certificate: bool,
+        shown_to: Option<&ServerTls>,
         headers: &HeaderMap,
     ) -> Option<String> {
         let by_certificate = is_tls && self.knows_certificates();
-        if (by_certificate && has_certificate) || (!by_certificate && self.tokens.is_none()) {
+        // Another authority may count by now than when the certificate was shown.
+        let is_known = |tls: &ServerTls| shown_to.is_some_and(|other| tls.knows_those_of(other));
+        let is_in = match by_certificate {
+            true => self.tls.as_ref().is_some_and(is_known),
+            false => self.tokens.is_none(),
+        };
+        if is_in {
             return None;
         }
         let shown = bearer(headers);

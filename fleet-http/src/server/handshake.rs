@@ -22,8 +22,8 @@ pub(super) enum Arrival {
 /// A connection that requests can come by.
 pub(super) struct Opened {
     pub(super) stream: BoxedDuplex,
-    /// Whether the client has shown a certificate that is known.
-    pub(super) has_certificate: bool,
+    /// By what the client's certificate is known, if it has shown one.
+    pub(super) shown_to: Option<ServerTls>,
 }
 
 /// What every handshake of TLS begins with.
@@ -35,7 +35,7 @@ const ENOUGH: usize = 8192;
 /// Makes a connection usable, unless that takes longer than `limit` or cannot be.
 pub(super) async fn open(arrival: Arrival, limit: Duration) -> Option<Opened> {
     let (stream, tls) = match arrival {
-        Arrival::Plain(stream) => return Some(Opened { stream, has_certificate: false }),
+        Arrival::Plain(stream) => return Some(Opened { stream, shown_to: None }),
         Arrival::Tls(stream, tls) => (stream, tls),
     };
     match timeout(limit, shake_hands(stream, tls)).await {
@@ -61,7 +61,7 @@ async fn shake_hands(stream: TcpStream, tls: ServerTls) -> std::io::Result<Optio
     }
     let stream = TlsAcceptor::from(tls.config()).accept(stream).await?;
     let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-    Ok(Some(Opened { stream: Box::new(stream), has_certificate }))
+    Ok(Some(Opened { stream: Box::new(stream), shown_to: has_certificate.then_some(tls) }))
 }
 
 /// Tells who speaks without TLS to speak with it.

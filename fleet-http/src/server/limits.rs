@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 
 use super::guard::Guard;
+use crate::ServerTls;
 
 /// What clients may take of a server: whatever a client does, it takes no more than this.
 ///
@@ -60,8 +61,8 @@ pub(super) struct Door {
     pub(super) is_port: bool,
     /// Whether nobody on the way can read or change anything.
     pub(super) is_tls: bool,
-    /// Whether the client has shown a certificate that is known.
-    pub(super) has_certificate: bool,
+    /// By what the client's certificate was known when it was shown, if one was.
+    pub(super) shown_to: Option<ServerTls>,
 }
 
 impl Door {
@@ -69,7 +70,7 @@ impl Door {
     pub(super) fn demand(&self, headers: &HeaderMap) -> Option<String> {
         // Who may use the file of a socket is said by its mode.
         let orders = self.is_port.then(|| self.guard.orders())?;
-        orders.demand(self.is_tls, self.has_certificate, headers)
+        orders.demand(self.is_tls, self.shown_to.as_ref(), headers)
     }
 
     /// Whether programs could have been led here by a name that somebody else chose. By TLS they

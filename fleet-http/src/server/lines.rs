@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many machines are asked at a time for lines that are there already.
 const AT_ONCE: usize = 64;
 
+/// How many bytes there may be of one machine where they are kept until its last line is there.
+const MOST_BYTES: usize = 1 << 20;
+
 /// Where lines come from for one request.
 #[derive(Clone)]
 pub(super) struct Source {
@@ -81,21 +84,38 @@ impl Source {
     /// The last lines of a machine, as far as they can be had in time, and why not all.
     pub(super) async fn last(&self, machine: &MachineId) -> (Vec<String>, Option<JournalError>) {
         let mut last = Vec::new();
-        let Ok(opened) = timeout(PATIENCE, self.open(machine)).await else {
-            return (last, Some(late(machine)));
-        };
-        let mut lines = match opened {
-            Ok(lines) => lines,
-            Err(error) => return (last, Some(error)),
-        };
-        loop {
-            match timeout(PATIENCE, lines.next()).await {
-                Ok(Some(Ok(line))) => last.push(line),
-                Ok(Some(Err(error))) => return (last, Some(error)),
-                Ok(None) => return (last, None),
-                Err(_) => return (last, Some(late(machine))),
+        // For all of them together: one that tells a line now and then must not hold up the rest.
+        let had = timeout(PATIENCE, self.gather(machine, &mut last)).await;
+        let missing = match had {
+            Ok(gathered) => gathered.err(),
+            Err(_) if last.is_empty() => Some(late(machine)),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                Some(unreachable(machine, format!("its lines took more than {seconds} seconds")))
             }
+        };
+        (last, missing)
+    }
+
+    /// No more lines than were asked for, whatever a machine tells.
+    async fn gather(
+        &self,
+        machine: &MachineId,
+        last: &mut Vec<String>,
+    ) -> Result<(), JournalError> {
+        let most = self.query.lines.unwrap_or(JournalQuery::MOST_LINES) as usize;
+        let mut lines = self.open(machine).await?.take(most);
+        let mut room = MOST_BYTES;
+        while let Some(line) = lines.next().await.transpose()? {
+            let Some(left) = room.checked_sub(line.len()) else {
+                let most = MOST_BYTES >> 10;
+                let why = format!("its lines have more than {most} KiB: ask for the journal");
+                return Err(JournalError::Failed(why.into()));
+            };
+            room = left;
+            last.push(line);
         }
+        Ok(())
     }
 
     /// The lines of a machine with its ID before each, and in the end why there are no more, unless
@@ -142,6 +162,10 @@ impl Source {
 /// What a daemon has said against it, or why it says nothing.
 fn no_answer(machine: &MachineId, error: ClientError) -> JournalError {
     match error {
+        // Said as it is, it would be taken for a word to who asks here.
+        ClientError::Api { status: 401, message, .. } => {
+            unreachable(machine, format!("its daemon does not let this one in: {message}"))
+        }
         ClientError::Api { message, .. } => JournalError::Failed(message.into()),
         // What to do about it is told to who cannot reach a daemon, and this one was reached.
         ClientError::Unreachable { endpoint, cause } => {

@@ -153,7 +153,7 @@ impl Listener {
             guard: self.guard.clone(),
             is_port: matches!(self.socket, Socket::Tcp(_)),
             is_tls: matches!(self.at, Listen::Tls(_)),
-            has_certificate: false,
+            shown_to: None,
         }
     }
 

@@ -46,7 +46,8 @@ pub(super) struct UnitName {
     #[param(
         max_length = 255,
         example = "hello.service",
-        pattern = r"^[a-zA-Z0-9:_.\\@-]+\.(automount|mount|path|service|socket|target|timer)$"
+        pattern = "^[a-zA-Z0-9:_.\\\\@-]+\\.(automount|busname|device|mount|path|scope|\
+            service|slice|snapshot|socket|swap|target|timer)$"
     )]
     name: String,
 }

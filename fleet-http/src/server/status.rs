@@ -3,13 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
+use fleet_core::MachineId;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
-use super::journal::{machines_of, query};
+use super::journal::{MOST_MACHINES, machines_of, query};
+use super::journals::JournalError;
 use super::lines::Source;
 use super::openapi::{self as path, Failures};
 use super::units;
@@ -63,11 +65,12 @@ pub(super) async fn status(
         return Ok(Json(UnitStatus { machines: Vec::new(), unit }));
     };
     let source = Source::new(&api, &known.name, query, &request);
-    let on = machines_of(&snapshot, known).into_iter().map(|machine| {
+    let on = machines_of(&snapshot, known).into_iter().enumerate().map(|(at, machine)| {
         let (source, snapshot) = (source.clone(), snapshot.clone());
         async move {
             let (lines, missing) = match lines {
                 0 => (Vec::new(), None),
+                _ if at >= MOST_MACHINES => (Vec::new(), Some(too_many(&machine))),
                 _ => source.last(&machine).await,
             };
             let state = snapshot.state(source.unit().as_str(), machine.as_str());
@@ -81,4 +84,10 @@ pub(super) async fn status(
     });
     let machines = stream::iter(on).buffered(AT_ONCE).collect().await;
     Ok(Json(UnitStatus { machines, unit }))
+}
+
+/// Each machine that does not answer takes its time, so not all of very many are asked.
+fn too_many(machine: &MachineId) -> JournalError {
+    let others = format!("{MOST_MACHINES} machines were asked already");
+    JournalError::Failed(format!("{others}: ask for the journal with machine={machine}").into())
 }

@@ -137,6 +137,22 @@ async fn what_a_guard_is_told_later_counts_at_once() {
 }
 
 #[tokio::test]
+async fn an_authority_that_counts_no_more_lets_nobody_in_on_connections_that_are_there() {
+    let (ours, theirs) = (Authority::new(), Authority::named("theirs"));
+    let guard = Guard::new(Some(ours.server(true)), None);
+    let server = start(&guard).await;
+    let at = server.at.to_string().parse().unwrap();
+    let client = Client::with(&at, ours.client(Some(&ours.sign()), None));
+    assert_eq!(client.version().await.unwrap(), "1.2.3");
+    guard.change(Some(ours.server(true)), None);
+    assert_eq!(client.version().await.unwrap(), "1.2.3", "its authority is the same");
+    guard.change(Some(theirs.server(true)), None);
+    let error = client.version().await.unwrap_err();
+    assert!(matches!(error, ClientError::Api { status: 401, .. }), "{error}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn who_speaks_without_tls_is_told_to_speak_with_it() {
     let ours = Authority::new();
     let server = start(&Guard::new(Some(ours.server(true)), None)).await;
@@ -194,4 +210,9 @@ fn a_key_of_another_certificate_is_refused() {
     let mixed = crate::certificates::Signed { certificate: one.certificate, key: other.key };
     let error = ServerTls::new(mixed.identity(), None).unwrap_err();
     assert!(matches!(error, TlsError::Key(_)), "{error}");
+    let no_certificate =
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+    let damaged = crate::certificates::Signed { certificate: no_certificate, key: ours.sign().key };
+    let error = ServerTls::new(damaged.identity(), None).unwrap_err();
+    assert!(matches!(error, TlsError::Certificate(_)), "the key is not to blame: {error}");
 }

@@ -27,4 +27,5 @@ mod put;
 mod repeated;
 mod robust;
 mod states;
+mod status;
 mod units;

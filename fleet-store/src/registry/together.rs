@@ -5,7 +5,8 @@
 //! the store keeps and every mirror takes over, instead of a hundred.
 //!
 //! Each is told what it would have been told alone: one whose condition does not hold is refused
-//! by itself, and the others are committed without it. What waits is bounded by who waits for it.
+//! by itself, and the others are committed without it. What waits is bounded by who waits for it:
+//! what nobody waits for any more is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -27,7 +28,12 @@ pub(super) struct Together {
 struct Queue {
     waiting: VecDeque<Waiting>,
     is_served: bool,
+    /// How many may wait before it is looked who of them has gone.
+    most: usize,
 }
+
+/// So few are not looked at.
+const FEW: usize = 256;
 
 /// A transaction, and who waits for what becomes of it.
 #[derive(Debug)]
@@ -95,13 +101,24 @@ impl Drop for Serving<'_> {
 impl Queue {
     /// Adds one that waits; whether there is nobody yet who serves it.
     fn push(&mut self, waiting: Waiting) -> bool {
+        if self.waiting.len() >= self.most.max(FEW) {
+            self.forget_gone();
+            self.most = 2 * self.waiting.len();
+        }
         self.waiting.push_back(waiting);
         !std::mem::replace(&mut self.is_served, true)
+    }
+
+    /// Forgets what nobody waits for any more: else who asks and goes, again and again, would fill
+    /// the memory while the store does not answer.
+    fn forget_gone(&mut self) {
+        self.waiting.retain(|waiting| !waiting.answer.is_closed());
     }
 
     /// Takes those that have waited longest, as far as they fit into one transaction. When there
     /// are none, nobody serves any more.
     fn next(&mut self) -> Vec<Waiting> {
+        self.forget_gone();
         let (mut taken, mut left) = (Vec::new(), VecDeque::new());
         let mut room = Room::default();
         for waiting in self.waiting.drain(..) {
@@ -180,13 +197,25 @@ impl Room {
 }
 
 /// Commits a batch, without those that are refused, and tells each what became of it.
-async fn commit_all(store: &dyn Store, mut batch: Vec<Waiting>) {
-    while !batch.is_empty() {
-        let committed = store.commit(joined(&batch)).await;
-        match committed {
-            Ok(Commit::Refused { condition, found }) => refuse(&mut batch, condition, found),
-            Ok(applied) => return tell(batch, || Ok(applied.clone())),
-            Err(error) => return fail(batch, error),
+async fn commit_all(store: &dyn Store, batch: Vec<Waiting>) {
+    let mut batches = vec![batch];
+    while let Some(mut batch) = batches.pop() {
+        if batch.is_empty() {
+            continue;
+        }
+        match store.commit(joined(&batch)).await {
+            Ok(Commit::Refused { condition, found }) => {
+                refuse(&mut batch, condition, found);
+                batches.push(batch);
+            }
+            Ok(applied) => tell(batch, || Ok(applied.clone())),
+            // Nothing happened. A server may be set to take less at once than is usual, and each of
+            // them alone may be little enough.
+            Err(StoreError::Invalid(_)) if batch.len() > 1 => {
+                let half = batch.split_off(batch.len() / 2);
+                batches.extend([half, batch]);
+            }
+            Err(error) => fail(batch, error),
         }
     }
 }
@@ -237,7 +266,7 @@ fn copies_of(error: StoreError) -> impl Fn() -> StoreError {
     let (is_unknown, cause): (_, Arc<dyn Error + Send + Sync>) = match error {
         StoreError::Unknown(cause) => (true, cause.into()),
         StoreError::Unavailable(cause) => (false, cause.into()),
-        // Each was checked alone, so that the store has no reason for another error.
+        // What is wrong with one of them is told to that one alone, so nothing else is left.
         error => (false, Arc::new(error)),
     };
     move || match is_unknown {

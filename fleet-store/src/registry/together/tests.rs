@@ -1,9 +1,16 @@
 //! Transactions that come together are told what they would be told one after the other.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_core::Revision;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Condition, MemoryStore};
+use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
 /// What becomes of each, as far as it is the same however many revisions are made.
 fn told(answer: Answer) -> Result<(), usize> {
@@ -31,7 +38,13 @@ type Contents = Vec<(String, Vec<u8>)>;
 
 /// All at once, and how many revisions that made.
 async fn at_once(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents, u64) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    at_once_on(Arc::new(MemoryStore::new()), all).await
+}
+
+async fn at_once_on(
+    store: Arc<dyn Store>,
+    all: &[Transaction],
+) -> (Vec<Result<(), usize>>, Contents, u64) {
     let together = Arc::new(Together::default());
     let tasks = all.iter().map(|transaction| {
         let (together, store, transaction) = (together.clone(), store.clone(), transaction.clone());
@@ -106,4 +119,66 @@ async fn what_is_too_much_for_one_transaction_is_made_in_several() {
     let large = |number: usize| Transaction::new().put(number.to_string(), vec![0; 600_000]);
     let all: Vec<_> = (0..3).map(large).collect();
     assert_eq!(at_once(&all).await.2, 3);
+}
+
+/// A store that takes less at once than is usual; none at all where that is nothing: it hangs.
+struct Narrow {
+    inner: MemoryStore,
+    most: usize,
+}
+
+#[async_trait]
+impl Store for Narrow {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        self.inner.read(prefix).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        match transaction.writes.len() {
+            _ if self.most == 0 => std::future::pending().await,
+            count if count > self.most => Err(StoreError::Invalid("too many operations".into())),
+            _ => self.inner.commit(transaction).await,
+        }
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
+        self.inner.watch(prefix, after).await
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.inner.grant(ttl).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.inner.renew(lease).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.inner.revoke(lease).await
+    }
+}
+
+fn put(number: usize) -> Transaction {
+    Transaction::new().put(number.to_string(), "")
+}
+
+#[tokio::test]
+async fn a_store_that_takes_less_at_once_is_given_less() {
+    let all: Vec<_> = (0..100).map(put).collect();
+    let store = Narrow { inner: MemoryStore::new(), most: 3 };
+    let (answers, contents, _) = at_once_on(Arc::new(store), &all).await;
+    assert_eq!((answers, contents.len()), (vec![Ok(()); 100], 100));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_forgotten_while_the_store_hangs() {
+    let store: Arc<dyn Store> = Arc::new(Narrow { inner: MemoryStore::new(), most: 0 });
+    let together = Arc::new(Together::default());
+    for number in 0..10 * FEW {
+        let mut begun = pin!(together.commit(&store, put(number)));
+        poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_pending())).await;
+        tokio::task::yield_now().await;
+    }
+    let waiting = together.lock().waiting.len();
+    assert!(waiting <= FEW, "{waiting} are kept");
 }
