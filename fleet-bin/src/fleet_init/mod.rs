@@ -43,6 +43,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::fleetctl::colour::Colour;
 use crate::fleetctl::error::{CliError, Exit};
 use args::{Cli, Command};
 
@@ -99,6 +100,6 @@ fn settle(result: Result<(), CliError>) -> ExitCode {
 fn exit_of(result: Result<(), CliError>) -> Exit {
     let Err(error) = result else { return Exit::Success };
     // Where nobody reads errors, the exit code is all that is left to give.
-    let _closed = error.print_as("fleet-init", &mut io::stderr());
+    let _closed = error.print_as("fleet-init", Colour::of(&io::stderr()), &mut io::stderr());
     error.exit()
 }

@@ -6,6 +6,7 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
+use super::colour::{BAD, Colour, HELP, ODD};
 use super::output::Record;
 use super::words::{Machines, short_hash, unknown_for};
 
@@ -51,12 +52,13 @@ impl Ailment {
     }
 
     /// The two lines that people see.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self, colour: Colour) -> String {
         let kind = match self.severity {
-            Severity::Problem => "problem",
-            Severity::Warning => "warning",
+            Severity::Problem => colour.paint(BAD, "problem"),
+            Severity::Warning => colour.paint(ODD, "warning"),
         };
-        format!("{kind}: {}\n   help: {}\n", self.message, self.remedy)
+        let help = colour.paint(HELP, "help");
+        format!("{kind}: {}\n   {help}: {}\n", self.message, self.remedy)
     }
 }
 
@@ -156,7 +158,9 @@ fn of_state(
         let remedy = "change its unit file, then \"fleetctl apply FILE\"";
         return Some(Ailment::problem(name, message, remedy));
     }
-    if state.systemd_active_state == "failed" {
+    // How what was stopped has ended is nobody's trouble.
+    let is_wanted = unit.is_none_or(|unit| unit.desired() == Some(TargetState::Launched));
+    if is_wanted && state.systemd_active_state == "failed" {
         let how = [state.result.as_str(), state.exit.as_str()].join(", ");
         let how = how.trim_matches([',', ' ']).to_owned();
         let message = format!("{name} failed on {at}: {how}");
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     fn told(patient: &Patient) -> String {
-        patient.ailments().iter().map(Ailment::text).collect()
+        patient.ailments().iter().map(|it| it.text(Colour::Off)).collect()
     }
 
     fn machine(id: &str, version: &str) -> wire::Machine {
@@ -217,6 +221,27 @@ mod tests {
         let (units, states) = (vec![unit, asleep], vec![state]);
         let machines = vec![machine("m1", "1"), machine("m2", "1")];
         assert_eq!(told(&Patient { units, states, machines }), "");
+    }
+
+    #[test]
+    fn what_failed_and_was_stopped_is_no_ailment() {
+        let patient = |desired: &str| Patient {
+            units: vec![wire::Unit {
+                name: "web.service".into(),
+                desired_state: desired.into(),
+                machine_id: "m1".into(),
+                ..wire::Unit::default()
+            }],
+            states: vec![wire::UnitState {
+                name: "web.service".into(),
+                machine_id: "m1".into(),
+                systemd_active_state: "failed".into(),
+                ..wire::UnitState::default()
+            }],
+            machines: vec![machine("m1", "1")],
+        };
+        assert_eq!(told(&patient("loaded")), "");
+        assert!(told(&patient("launched")).contains("failed on m1"));
     }
 
     #[test]

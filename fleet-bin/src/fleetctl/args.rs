@@ -223,6 +223,8 @@ impl Command {
         match self {
             Self::Verify(_) | Self::Completions(_) | Self::Man(_) | Self::Reference => true,
             Self::FdForward(_) => true,
+            Self::Export(args) => args.config.is_some(),
+            Self::Import(args) => args.config.is_some(),
             Self::Version(args) => !args.server,
             _ => false,
         }

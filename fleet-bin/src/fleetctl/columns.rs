@@ -1,9 +1,10 @@
 //! Pure: which columns a list has, chosen with `--fields`.
 
+use super::colour::Colour;
 use super::error::CliError;
 use super::look_args::ListArgs;
 use super::names::nearest;
-use super::table::layout;
+use super::table::painted;
 
 /// A column: its name, and what it shows of a row; the flag asks for IDs and hashes in full.
 pub(crate) type Column<R> = (&'static str, fn(&R, bool) -> String);
@@ -29,6 +30,7 @@ impl<R> Columns<R> {
         args: &ListArgs,
         rows: &[R],
         extra: Option<&'static str>,
+        colour: Colour,
     ) -> Result<String, CliError> {
         let columns = match &args.fields {
             Some(fields) => self.chosen(fields)?,
@@ -37,7 +39,7 @@ impl<R> Columns<R> {
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let cells = |row| columns.iter().map(|(_, show)| show(row, args.full)).collect();
         let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-        Ok(layout(&names, !args.no_legend, &cells))
+        Ok(painted(&names, !args.no_legend, &cells, colour))
     }
 
     /// Checks the arguments, before anything is asked of anybody.
@@ -92,7 +94,7 @@ mod tests {
         let args =
             ListArgs { full, no_legend: false, fields: fields.map(str::to_owned), watch: false };
         let mut text = Vec::new();
-        match COLUMNS.table(&args, rows, Some("reason")) {
+        match COLUMNS.table(&args, rows, Some("reason"), Colour::Off) {
             Ok(table) => return table,
             Err(error) => error.print(&mut text).unwrap(),
         }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
+use super::colour::{BAD, Colour, HELP};
 use crate::chain;
 
 /// How `fleetctl` ends.
@@ -159,21 +160,28 @@ impl CliError {
         self.source().map_or_else(|| self.message.clone(), ToString::to_string)
     }
 
-    /// Writes the message, the chain of causes and the hints.
+    /// Writes the message, the chain of causes and the hints, in the name of a program.
     ///
     /// Nothing is written where nobody reads any more.
-    pub(crate) fn print(&self, to: &mut dyn Write) -> io::Result<()> {
-        self.print_as("fleetctl", to)
-    }
-
-    /// The same, for another program.
-    pub(crate) fn print_as(&self, program: &str, to: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print_as(
+        &self,
+        program: &str,
+        colour: Colour,
+        to: &mut dyn Write,
+    ) -> io::Result<()> {
         if self.exit == Exit::Success {
             return Ok(());
         }
-        writeln!(to, "{program}: {}", self.in_one_line())?;
-        self.hints.iter().try_for_each(|hint| writeln!(to, "help: {hint}"))?;
-        self.others.iter().try_for_each(|other| other.print_as(program, to))
+        let (name, help) = (colour.paint(BAD, program), colour.paint(HELP, "help"));
+        writeln!(to, "{name}: {}", self.in_one_line())?;
+        self.hints.iter().try_for_each(|hint| writeln!(to, "{help}: {hint}"))?;
+        self.others.iter().try_for_each(|other| other.print_as(program, colour, to))
+    }
+
+    /// The same without colours, for tests.
+    #[cfg(test)]
+    pub(crate) fn print(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.print_as("fleetctl", Colour::Off, to)
     }
 }
 
@@ -222,6 +230,18 @@ mod tests {
         help: or wait
         ");
         assert_eq!(error.exit().code(), 1);
+    }
+
+    #[test]
+    fn a_terminal_shows_who_speaks_and_what_helps_in_colour() {
+        let error = CliError::failed("cannot start web.service").help("make room");
+        let mut text = Vec::new();
+        error.print_as("fleetctl", Colour::On, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap().replace('\u{1b}', "^");
+        insta::assert_snapshot!(text, @r"
+        ^[1m^[31mfleetctl^[0m: cannot start web.service
+        ^[36mhelp^[0m: make room
+        ");
     }
 
     #[test]

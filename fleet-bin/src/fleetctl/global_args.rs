@@ -77,6 +77,23 @@ pub(crate) struct OldArgs {
     pub(crate) strict_host_key_checking: Option<Option<String>>,
 }
 
+impl OldArgs {
+    /// What the command line leaves open is taken from variables, as fleet v1 took it.
+    pub(crate) fn or_of(mut self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let strict = &mut self.strict_host_key_checking;
+        *strict = strict.take().or_else(|| variable("FLEETCTL_STRICT_HOST_KEY_CHECKING").map(Some));
+        for (option, name) in [
+            (&mut self.driver, "FLEETCTL_DRIVER"),
+            (&mut self.ssh_username, "FLEETCTL_SSH_USERNAME"),
+            (&mut self.ssh_timeout, "FLEETCTL_SSH_TIMEOUT"),
+            (&mut self.known_hosts_file, "FLEETCTL_KNOWN_HOSTS_FILE"),
+        ] {
+            *option = option.take().or_else(|| variable(name));
+        }
+        self
+    }
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

@@ -11,7 +11,7 @@
 //! | ask for much at a time | `at_once`, `sights` |
 //! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
 //! | do it | `commands`, `follow` |
-//! | print or write it | `output`, `report`, `foreseen`, `columns`, `table`, `words` |
+//! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
 //! | write it to a file | `whole_file` |
 //! | tell of the program itself | `reference` |
 //! | tell how it goes | `progress`, `error` |
@@ -21,6 +21,7 @@ mod ailments;
 pub(crate) mod args;
 mod at_once;
 mod change_args;
+pub(crate) mod colour;
 mod columns;
 mod commands;
 mod context;
@@ -61,7 +62,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use fleet_agent::SystemClock;
 
-use args::Cli;
+use args::{Cli, Command};
+use colour::Colour;
 use context::Context;
 use error::{CliError, Exit};
 use output::Output;
@@ -109,31 +111,40 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        let clock = SystemClock::start();
-        let tunnel = match command.is_local() {
-            true => None,
-            false => Tunnel::open(&settings.ssh, &settings.endpoint, &clock).await?,
-        };
-        let endpoint = tunnel.as_ref().map_or(settings.endpoint, Tunnel::endpoint);
-        let mut context = Context {
-            session: Session::new(&endpoint, &settings.access)?,
-            output: Output::on_stdout(settings.format),
-            progress: Progress::on_stderr(),
-            ssh: settings.ssh,
-            clock,
-        };
-        commands::run(&mut context, command).await
+        match settings.ssh.tunnel() {
+            Some(_) if !command.is_local() => {
+                tunnel::closed_when_told(work(command, settings)).await
+            }
+            _ => work(command, settings).await,
+        }
     });
     // Who still reads standard input cannot be told to end.
     runtime.shutdown_background();
     result
 }
 
+async fn work(command: Command, settings: Settings) -> Result<Exit, CliError> {
+    let clock = SystemClock::start();
+    let tunnel = match command.is_local() {
+        true => None,
+        false => Tunnel::open(&settings.ssh, &settings.endpoint, &clock).await?,
+    };
+    let endpoint = tunnel.as_ref().map_or(settings.endpoint, Tunnel::endpoint);
+    let mut context = Context {
+        session: Session::new(&endpoint, &settings.access)?,
+        output: Output::on_stdout(settings.format),
+        progress: Progress::on_stderr(),
+        ssh: settings.ssh,
+        clock,
+    };
+    commands::run(&mut context, command).await
+}
+
 /// Prints an error, and says how the program ends.
 fn settle(result: Result<Exit, CliError>) -> Exit {
     result.unwrap_or_else(|error| {
         // Where nobody reads errors, the exit code is all that is left to give.
-        let _closed = error.print(&mut io::stderr());
+        let _closed = error.print_as("fleetctl", Colour::of(&io::stderr()), &mut io::stderr());
         error.exit()
     })
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::colour::Colour;
 use super::error::CliError;
 use super::global_args::Format;
 
@@ -18,6 +19,7 @@ pub(crate) trait Record: Serialize {
 pub(crate) struct Output<W: Write> {
     to: W,
     format: Format,
+    colour: Colour,
     /// What goes into the one JSON document at the end.
     collected: Vec<Value>,
     last_name: String,
@@ -28,18 +30,26 @@ pub(crate) struct Output<W: Write> {
 impl Output<io::Stdout> {
     /// On standard output.
     pub(crate) fn on_stdout(format: Format) -> Self {
-        Self::new(io::stdout(), format)
+        let stdout = io::stdout();
+        let colour = Colour::of(&stdout);
+        Self { colour, ..Self::new(stdout, format) }
     }
 }
 
 impl<W: Write> Output<W> {
     fn new(to: W, format: Format) -> Self {
-        Self { to, format, collected: Vec::new(), last_name: String::new(), is_held: false }
+        let (collected, last_name) = (Vec::new(), String::new());
+        Self { to, format, colour: Colour::Off, collected, last_name, is_held: false }
     }
 
     /// The format that was asked for.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// Whether what people see bears colours.
+    pub(crate) fn colour(&self) -> Colour {
+        self.colour
     }
 
     /// Prints bytes as they are.

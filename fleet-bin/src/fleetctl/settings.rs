@@ -43,11 +43,12 @@ impl Settings {
     ///
     /// An empty variable counts as none.
     pub(crate) fn new(args: &GlobalArgs, environment: Environment<'_>) -> Result<Self, CliError> {
-        refuse_old(&args.old)?;
         let variable = |name: &str| {
             let value = environment(name)?.to_string_lossy().into_owned();
             (!value.is_empty()).then_some(value)
         };
+        let old = args.old.clone().or_of(&variable);
+        refuse_old(&old)?;
         let access = Access::new(&args.access, &variable);
         let endpoint = args.endpoint.clone().or_else(|| variable("FLEETCTL_ENDPOINT"));
         let format = match (args.output, variable("FLEETCTL_OUTPUT")) {
@@ -57,8 +58,6 @@ impl Settings {
         };
         let debug = args.debug || variable("FLEETCTL_DEBUG").is_some_and(|text| is_yes(&text));
         let tunnel = args.tunnel.clone().or_else(|| variable("FLEETCTL_TUNNEL"));
-        let mut old = args.old.clone();
-        old.ssh_username = old.ssh_username.or_else(|| variable("FLEETCTL_SSH_USERNAME"));
         let ssh = Ssh::new(&old, tunnel.filter(|host| !host.is_empty()))?;
         let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
         Ok(Self { endpoint, access, format, debug, ssh })
@@ -176,6 +175,24 @@ mod tests {
         fleetctl: FLEETCTL_OUTPUT=xml is no output format
         help: write table, json, jsonl or name
         ");
+    }
+
+    #[test]
+    fn what_v1_read_from_the_environment_is_read_from_there() {
+        let environment = [
+            ("FLEETCTL_SSH_USERNAME", "core"),
+            ("FLEETCTL_SSH_TIMEOUT", "3.0"),
+            ("FLEETCTL_KNOWN_HOSTS_FILE", "known"),
+            ("FLEETCTL_STRICT_HOST_KEY_CHECKING", "false"),
+        ];
+        let given = "fleetctl --ssh-username core --ssh-timeout 3.0 --known-hosts-file known \
+                     --strict-host-key-checking=false version";
+        let given = settings(given, &[]).unwrap().ssh;
+        assert_eq!(settings("fleetctl version", &environment).unwrap().ssh, given);
+        let other = settings("fleetctl --ssh-username me version", &environment).unwrap().ssh;
+        assert_ne!(other, given);
+        assert!(settings("fleetctl version", &[("FLEETCTL_DRIVER", "etcd")]).is_err());
+        assert!(settings("fleetctl version", &[("FLEETCTL_DRIVER", "API")]).is_ok());
     }
 
     #[test]

@@ -38,11 +38,8 @@ impl Ssh {
             })?;
             option("ConnectTimeout", &format!("{:.0}", number.ceil()));
         }
-        match &args.strict_host_key_checking {
-            Some(Some(text)) if fleet_unitfile::parse_bool(text) == Some(false) => {
-                option("StrictHostKeyChecking", "no");
-            }
-            _ => {}
+        if let Some(text) = &args.strict_host_key_checking {
+            option("StrictHostKeyChecking", strictness(text.as_deref())?);
         }
         if tunnel.as_deref().is_some_and(|host| host.starts_with('-')) {
             return Err(CliError::usage("--tunnel wants a host").help("write HOST or HOST:PORT"));
@@ -85,6 +82,16 @@ impl Ssh {
         args.extend(["--".to_owned(), address.to_owned()]);
         args.extend(command.iter().cloned());
         args
+    }
+}
+
+/// What ssh calls it; fleet v1 asked a person about a host that it did not know.
+fn strictness(text: Option<&str>) -> Result<&'static str, CliError> {
+    match fleet_unitfile::parse_bool(text.unwrap_or("true")) {
+        Some(true) => Ok("ask"),
+        Some(false) => Ok("no"),
+        None => Err(CliError::usage("--strict-host-key-checking is neither true nor false")
+            .help("write --strict-host-key-checking=true, or leave it to the settings of ssh")),
     }
 }
 
@@ -146,8 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn host_keys_are_checked_at_least_as_they_are_asked_to_be() {
+        for (flag, expected) in [("", "ask"), ("=true", "ask"), ("=false", "no"), ("=0", "no")] {
+            let ssh = ssh(&format!("fleetctl --strict-host-key-checking{flag} version"));
+            let shell = ssh.shell("a", None, false, &[]).join(" ");
+            assert_eq!(shell, format!("-o StrictHostKeyChecking={expected} -- a"), "{flag}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["--ssh-timeout x", "--ssh-timeout -1", "--tunnel=-oProxyCommand=x"] {
+        for line in [
+            "--ssh-timeout x",
+            "--ssh-timeout -1",
+            "--tunnel=-oProxyCommand=x",
+            "--strict-host-key-checking=nope",
+        ] {
             let line = format!("fleetctl {line} version");
             let cli = Cli::try_parse_from(line.split(' '));
             let refused = cli.map(|cli| Ssh::new(&cli.global.old, cli.global.tunnel).is_err());

@@ -4,8 +4,13 @@
 //! apart, that is past the widest cell of its column. So `cut` needs `tr -s '\t'` in front, and
 //! `awk` needs nothing.
 
+use super::colour::Colour;
+
 /// How far tab stops are from each other, in columns.
 const TAB: usize = 8;
+
+/// The columns with states in them.
+const STATES: [&str; 4] = ["load", "active", "sub", "state"];
 
 /// What stands in a cell of which nothing is known.
 pub(crate) const NOTHING: &str = "-";
@@ -15,12 +20,24 @@ pub(crate) const NOTHING: &str = "-";
 /// Each row has one cell for each column. Control characters in cells become blanks, so that a
 /// cell is a cell.
 pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
+    painted(columns, legend, rows, Colour::Off)
+}
+
+/// Lays rows out with the states in them in `colour`.
+pub(crate) fn painted(
+    columns: &[&str],
+    legend: bool,
+    rows: &[Vec<String>],
+    colour: Colour,
+) -> String {
+    let paint: Vec<Colour> =
+        columns.iter().map(|it| if STATES.contains(it) { colour } else { Colour::Off }).collect();
     let header = columns.iter().map(|column| column.to_uppercase()).collect();
     let header: Option<Vec<String>> = legend.then_some(header);
     let rows: Vec<Vec<String>> =
         header.iter().chain(rows).map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let widths = widths(columns.len(), &rows);
-    rows.iter().map(|row| line(row, &widths)).collect()
+    rows.iter().map(|row| line(row, &widths, &paint)).collect()
 }
 
 /// A cell that holds `text`, or a dash where there is none.
@@ -36,10 +53,10 @@ fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
     (0..columns).map(|column| (widest(column).unwrap_or(0) + 1).next_multiple_of(TAB)).collect()
 }
 
-fn line(row: &[String], widths: &[usize]) -> String {
+fn line(row: &[String], widths: &[usize], paint: &[Colour]) -> String {
     let mut text = String::new();
-    for (column, (cell, whole)) in row.iter().zip(widths).enumerate() {
-        text.push_str(cell);
+    for (column, ((cell, whole), colour)) in row.iter().zip(widths).zip(paint).enumerate() {
+        text.push_str(&colour.state(cell));
         if column + 1 < row.len() {
             let tabs = (whole - width(cell)).div_ceil(TAB);
             text.extend(std::iter::repeat_n('\t', tabs));
@@ -78,6 +95,18 @@ mod tests {
         app.service→282f949f.../10.10.20.1→active
         a→→-→→→failed
         ");
+    }
+
+    #[test]
+    fn states_in_colour_take_no_more_room() {
+        let rows = [row(["failed", "active", "running"]), row(["b", "failed", "-"])];
+        let text = |colour| painted(&["unit", "active", "sub"], true, &rows, colour);
+        insta::assert_snapshot!(text(Colour::On).replace('\t', "→").replace('\u{1b}', "^"), @r"
+        UNIT→ACTIVE→SUB
+        failed→^[32mactive^[0m→running
+        b→^[1m^[31mfailed^[0m→-
+        ");
+        assert_eq!(text(Colour::Off), layout(&["unit", "active", "sub"], true, &rows));
     }
 
     #[test]

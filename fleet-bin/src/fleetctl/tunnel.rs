@@ -7,6 +7,7 @@ use std::time::Duration;
 use fleet_agent::{Clock as _, SystemClock};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::error::CliError;
 use super::ssh::Ssh;
@@ -58,6 +59,38 @@ impl Tunnel {
     /// Where the daemon is to be found from here.
     pub(crate) fn endpoint(&self) -> String {
         format!("unix://{}", self.folder.path().join("s").display())
+    }
+}
+
+/// Does some work through a tunnel, until a signal ends it: a program that just dies leaves its
+/// `ssh` and its folder behind.
+///
+/// # Errors
+///
+/// That of the work, or that a signal ended it, unless it took notice of that itself.
+pub(crate) async fn closed_when_told<T>(
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let told = async {
+        let [mut int, mut term, mut hangup] = [
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ];
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        Ok::<_, io::Error>(())
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        told = told => {
+            told.map_err(|error| CliError::failed("cannot listen for signals").because(error))?;
+            Err(CliError::interrupted("interrupted; the tunnel is closed"))
+        }
     }
 }
 

@@ -352,3 +352,37 @@ async fn patterns_and_ranges_name_units_of_every_command() {
     Destroyed web@3.service
     ");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_apply_a_unit_that_has_failed_once_more_is_no_success() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["bad.service", "good.service"]);
+    cluster.play.cast("bad.service", Role::FailingBefore(1));
+    assert_eq!(cluster.run("apply bad good").await.code, 1);
+    insta::assert_snapshot!(cluster.run("apply bad good").await, @r#"
+    exit 1
+    ---
+    fleetctl: bad.service is as its file says, and has failed
+    help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
+    "#);
+    insta::assert_snapshot!(cluster.run("apply bad -o jsonl").await, @r#"
+    exit 1
+    {"action":"apply","machines":["m1"],"outcome":"failed","state":"launched","unit":"bad.service"}
+    ---
+    fleetctl: bad.service is as its file says, and has failed
+    help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
+    "#);
+    cluster.write_sleepers(&["lost.service"]);
+    cluster.play.cast("lost.service", Role::Unplaceable);
+    assert_eq!(cluster.run("apply lost").await.code, 1);
+    insta::assert_snapshot!(cluster.run("apply lost").await, @r#"
+    exit 1
+    lost.service comes to m1/10.0.0.1: it is wanted
+    ---
+    fleetctl: lost.service is as its file says, and has no machine: no machine is present
+    help: "fleetctl explain lost.service" tells what every machine says to it
+    "#);
+    // Nobody wants more of it than that it is on its machine.
+    cluster.run("stop bad").await.ok();
+    cluster.run("apply --state loaded bad").await.ok();
+}

@@ -130,6 +130,21 @@ async fn events_are_told_one_by_one_and_go_on_where_they_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_follows_logs_is_told_at_once_which_are_missing() {
+    let cluster = Cluster::start(&["far", "m1"]).await;
+    cluster.write("all.service", GLOBAL);
+    cluster.run("start all").await.ok();
+    let mut command = command(cluster.folder(), &cluster.endpoint(), "logs -f all");
+    let mut fleetctl = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
+    let told = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap();
+    let told = told.expect("it goes on");
+    assert!(told.starts_with("warning: cannot read the journal of all.service: "), "{told}");
+    assert!(told.contains("far"), "{told}");
+    fleetctl.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_tells_what_is_wrong_and_what_to_do() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     let other = "warning: fleetctl has version";
@@ -147,14 +162,14 @@ async fn doctor_tells_what_is_wrong_and_what_to_do() {
     let told = ill.to_string().replace(env!("CARGO_PKG_VERSION"), "VERSION");
     insta::assert_snapshot!(told, @r#"
     exit 1
-    warning: fleetctl has version VERSION, and fleetd 1.2.3
-       help: install both from one release: what is newer may be misunderstood
     problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
        help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
     problem: lost.service has no machine: no machine is present
        help: "fleetctl explain lost.service" tells what every machine says to it
     problem: odd.service cannot run on m1/10.0.0.1: PrivateNetwork= needs systemd
        help: change its unit file, then "fleetctl apply FILE"
+    warning: fleetctl has version VERSION, and fleetd 1.2.3
+       help: install both from one release: what is newer may be misunderstood
     warning: m2/10.0.0.2 is cordoned
        help: "fleetctl machine uncordon m2" when the work on it is done
     ---

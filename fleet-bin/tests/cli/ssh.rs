@@ -1,9 +1,13 @@
 //! `--tunnel`, `ssh` and `fd-forward`, with a program that passes for ssh.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 
-use tokio::io::AsyncWriteExt as _;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::time::timeout;
 
 use crate::cluster::Cluster;
 use crate::fleetctl::{DEADLINE, Fleetctl, command};
@@ -12,6 +16,7 @@ use crate::fleetctl::{DEADLINE, Fleetctl, command};
 /// a command it runs here.
 const FAKE: &str = r#"#!/bin/sh
 printf 'ssh %s\n' "$*" >>"${0%/*}/calls"
+echo $$ >"${0%/*}/pid"
 forward=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -46,7 +51,7 @@ async fn cluster() -> Cluster {
 async fn run(cluster: &Cluster, line: &str) -> Fleetctl {
     let mut command = command(cluster.folder(), &cluster.endpoint(), line);
     command.env("PATH", format!("{}:/usr/bin:/bin", cluster.folder().display()));
-    tokio::time::timeout(DEADLINE, command.output()).await.unwrap().unwrap().into()
+    timeout(DEADLINE, command.output()).await.unwrap().unwrap().into()
 }
 
 /// How ssh was called since the last time that this was asked for.
@@ -86,6 +91,8 @@ async fn a_tunnel_leads_to_the_socket_over_there() {
     calls(&cluster);
     // What needs no daemon needs no way to one.
     run(&cluster, "--tunnel host version").await.ok();
+    let offline = run(&cluster, "--tunnel host export --config none.toml").await;
+    assert_eq!(offline.code, 2, "{offline}");
     assert!(!cluster.folder().join("calls").exists());
     let refused = run(&cluster, "--tunnel host --endpoint tcp://nothing version --server").await;
     insta::assert_snapshot!(refused, @r"
@@ -94,6 +101,40 @@ async fn a_tunnel_leads_to_the_socket_over_there() {
     fleetctl: --endpoint tcp://nothing cannot be had through a tunnel
     help: write unix:///path or http://host:port, as they are over there
     ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_is_closed_whatever_signal_ends_the_program() {
+    let cluster = cluster().await;
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let temp = tempfile::tempdir().unwrap();
+        let mut command = command(cluster.folder(), &cluster.endpoint(), "--tunnel host events");
+        command.env("PATH", format!("{}:/usr/bin:/bin", cluster.folder().display()));
+        let mut fleetctl =
+            command.env("TMPDIR", temp.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+        timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().expect("an event");
+        let ssh = std::fs::read_to_string(cluster.folder().join("pid")).unwrap();
+        let alive = Path::new("/proc").join(ssh.trim());
+        assert!(alive.exists(), "there is no tunnel");
+        let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        let ended = timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
+        assert_eq!(ended.code(), Some(130), "{signal:?}");
+        assert_eq!(temp.path().read_dir().unwrap().count(), 0, "its folder is left behind");
+        wait_until_gone(&alive).await;
+    }
+}
+
+async fn wait_until_gone(process: &Path) {
+    let deadline = Instant::now() + DEADLINE;
+    // Whoever took it over may let it wait as a zombie, which has no memory any more.
+    let is_there =
+        || std::fs::read_to_string(process.join("statm")).is_ok_and(|it| !it.starts_with("0 "));
+    while is_there() {
+        assert!(Instant::now() < deadline, "ssh is left behind: {}", process.display());
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -173,7 +214,7 @@ async fn fd_forward_connects_to_a_socket() {
     let mut stdin = fleetctl.stdin.take().unwrap();
     let asked = "GET /fleet/v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stdin.write_all(asked.as_bytes()).await.unwrap();
-    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    let ended = timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
     let answer = String::from_utf8(ended.stdout).unwrap();
     assert!(ended.status.success() && answer.ends_with(r#"{"version":"1.2.3"}"#), "{answer}");
     drop(stdin);

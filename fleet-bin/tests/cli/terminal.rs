@@ -1,4 +1,5 @@
-//! The live line on a real terminal: it fits also after a resize, and is gone in the end.
+//! What a real terminal shows: a live line that fits also after a resize and is gone in the end,
+//! and colours.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -93,4 +94,47 @@ async fn the_live_line_follows_the_terminal_and_is_gone_after_ctrl_c() {
     let text = terminal.text();
     let last = text.rsplit(ERASE).next().unwrap();
     assert!(last.starts_with("fleetctl: interrupted"), "the line is still there: {text:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn colours_are_for_terminals_unless_the_environment_says_otherwise() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "bad.service"]);
+    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.run("start --no-block web bad").await.ok();
+    cluster.wait_until(|it| it.states().count() == 2).await;
+    let line = "list-units --no-legend --fields unit,active";
+    let plain = "bad.service\tfailed\nweb.service\tactive\n";
+    let coloured = "bad.service\t\u{1b}[1m\u{1b}[31mfailed\u{1b}[0m\n\
+                    web.service\t\u{1b}[32mactive\u{1b}[0m\n";
+    for (is_terminal, variables, expected) in [
+        (true, &[("TERM", "xterm")] as &[_], coloured),
+        (true, &[("TERM", "dumb")], plain),
+        (true, &[("TERM", "xterm"), ("NO_COLOR", "1")], plain),
+        (true, &[("TERM", "xterm"), ("CLICOLOR", "0")], plain),
+        (false, &[("TERM", "xterm")], plain),
+        (false, &[("CLICOLOR_FORCE", "1")], coloured),
+        (false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], plain),
+    ] {
+        let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+        command.envs(variables.iter().copied());
+        let printed = match is_terminal {
+            true => printed_on_a_terminal(command).await,
+            false => String::from_utf8(command.output().await.unwrap().stdout).unwrap(),
+        };
+        assert_eq!(printed, expected, "{is_terminal} {variables:?}");
+    }
+    let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+    command.env("CLICOLOR_FORCE", "1").args(["-o", "jsonl"]);
+    let bytes = command.output().await.unwrap().stdout;
+    assert!(!bytes.contains(&0x1b), "programs read no colours");
+}
+
+async fn printed_on_a_terminal(mut command: tokio::process::Command) -> String {
+    let (terminal, slave) = Terminal::open(80);
+    let ended = command.stdout(slave).status();
+    assert!(tokio::time::timeout(DEADLINE, ended).await.unwrap().unwrap().success());
+    drop(command);
+    terminal.wait_until("all is there", |text| text.matches("\r\n").count() == 2).await;
+    terminal.text().replace("\r\n", "\n")
 }

@@ -4,12 +4,13 @@
 //! writing anything; only then the first is sent.
 
 use fleet_core::TargetState;
-use fleet_http::UnitUpload;
+use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 
+use super::bring_up::has_failed;
 use super::sending::{Step, send_contents};
 use crate::fleetctl::args::Until;
-use crate::fleetctl::at_once::until_refused;
+use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::change_args::{ApplyArgs, PlanArgs, WantedArgs};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
@@ -36,18 +37,55 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
         return Ok(verdict(context, changed.is_empty()));
     }
     context.output.for_people(&told(&wanted, &plan, &machines))?;
-    for wanted in there {
-        let sight = Sight { unit: wanted.known.clone(), ..Sight::default() };
-        let report = Report::new(wanted.name.as_str(), Action::Apply, Outcome::Unchanged);
-        context.output.record(&report.seen(&sight), "")?;
-    }
-    if changed.is_empty() {
+    let is_changed = !changed.is_empty();
+    let mut errors = tell_of_those_there(context, &there).await?;
+    if is_changed {
+        let awaited = send(context, wanted, args.until.state).await?;
+        let followed = follow(context, awaited, args.wait.into()).await;
+        errors.splice(0..0, followed.err());
+    } else {
         context.output.finish()?;
-        return Ok(verdict(context, true));
     }
-    let awaited = send(context, wanted, args.until.state).await?;
-    follow(context, awaited, args.wait.into()).await?;
-    Ok(Exit::Success)
+    CliError::of_all(errors)?;
+    Ok(if is_changed { Exit::Success } else { verdict(context, true) })
+}
+
+/// Reports the units for which nothing is to be done. That one of them is not where its file wants
+/// it is an error: to apply the file once more must not pass for success.
+async fn tell_of_those_there(
+    context: &mut Context,
+    there: &[&Wanted],
+) -> Result<Vec<CliError>, CliError> {
+    let states = async |wanted: &&Wanted| match wanted.desired {
+        TargetState::Launched => context.session.states_of(&wanted.name).await,
+        _ => Ok(Vec::new()),
+    };
+    let states = CliError::all_or_none(at_once(there.iter().map(states)).await)?;
+    let mut errors = Vec::new();
+    for (wanted, states) in there.iter().zip(states) {
+        let missed = missed(wanted, &states);
+        let outcome = if missed.is_some() { Outcome::Failed } else { Outcome::Unchanged };
+        let sight = Sight { unit: wanted.known.clone(), states, ..Sight::default() };
+        let report = Report::new(wanted.name.as_str(), Action::Apply, outcome).seen(&sight);
+        context.output.record(&report, "")?;
+        errors.extend(missed);
+    }
+    Ok(errors)
+}
+
+/// Why a unit is not where its file wants it, though nothing is to be changed.
+fn missed(wanted: &Wanted, states: &[wire::UnitState]) -> Option<CliError> {
+    let (name, known) = (&wanted.name, wanted.known.as_ref()?);
+    let is = |what: &str| CliError::failed(format!("{name} is as its file says, and {what}"));
+    if has_failed(states) {
+        let help = format!("see \"fleetctl logs {name}\"; \"fleetctl start {name}\" tries again");
+        return Some(is("has failed").help(help));
+    }
+    let is_unplaced = wanted.desired > TargetState::Inactive && known.machine_id.is_empty();
+    (is_unplaced && !known.reason.is_empty()).then(|| {
+        let help = format!("\"fleetctl explain {name}\" tells what every machine says to it");
+        is(&format!("has no machine: {}", known.reason)).help(help)
+    })
 }
 
 /// Runs `diff`.

@@ -146,6 +146,6 @@ async fn activate(session: &Session, verb: Verb, step: &Step) -> Result<Option<u
 
 /// Whether a unit is launched and has failed wherever it is, so that starting it means to try
 /// again. A global unit that still runs somewhere is not disturbed.
-fn has_failed(states: &[wire::UnitState]) -> bool {
+pub(super) fn has_failed(states: &[wire::UnitState]) -> bool {
     !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
 }

@@ -20,7 +20,9 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
         }
         Err(error) => ailments.push(of_daemon(&error)),
     }
-    let text: String = ailments.iter().map(Ailment::text).collect();
+    ailments.sort();
+    let colour = context.output.colour();
+    let text: String = ailments.iter().map(|it| it.text(colour)).collect();
     context.output.list(&ailments, &text)?;
     let problems = ailments.iter().filter(|it| it.severity == Severity::Problem).count();
     let warnings = ailments.len() - problems;

@@ -89,7 +89,7 @@ pub(super) async fn run(context: &mut Context, args: &EventsArgs) -> Result<(), 
 }
 
 /// Opens the events again, once somebody answers.
-async fn again(context: &Context, options: &EventOptions) -> Result<Events, CliError> {
+pub(super) async fn again(context: &Context, options: &EventOptions) -> Result<Events, CliError> {
     let mut tries = 0;
     loop {
         context.clock.sleep_until(context.clock.now().after(PAUSE)).await;

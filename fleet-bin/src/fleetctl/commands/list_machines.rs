@@ -66,7 +66,7 @@ impl From<wire::Machine> for Row {
 pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
     COLUMNS.check(args)?;
     let rows: Vec<Row> = context.session.machines().await?.into_iter().map(Row::from).collect();
-    let table = COLUMNS.table(args, &rows, None)?;
+    let table = COLUMNS.table(args, &rows, None, context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
@@ -85,6 +85,7 @@ fn offers(offers: &wire::Resources) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleetctl::colour::Colour;
 
     #[test]
     fn machines_look_as_in_the_unit_files_document() {
@@ -102,7 +103,7 @@ mod tests {
                 .into();
         let table = |full| {
             let args = ListArgs { full, no_legend: false, fields: None, watch: false };
-            COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→")
+            COLUMNS.table(&args, &rows, None, Colour::Off).unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(false), @r"
         MACHINE→→IP→→METADATA
@@ -128,7 +129,7 @@ mod tests {
             [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();
         let fields = Some("machine,offers,cordoned".to_owned());
         let args = ListArgs { full: false, no_legend: false, fields, watch: false };
-        let table = COLUMNS.table(&args, &rows, None).unwrap().replace('\t', "→");
+        let table = COLUMNS.table(&args, &rows, None, Colour::Off).unwrap().replace('\t', "→");
         insta::assert_snapshot!(table, @r"
         MACHINE→OFFERS→→→CORDONED
         m1→cpu 1.5, memory 1G→yes

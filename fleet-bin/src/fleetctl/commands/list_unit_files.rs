@@ -93,7 +93,7 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
     let machines = Machines::new(&machines);
     let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
-    let table = COLUMNS.table(args, &rows, Some("reason"))?;
+    let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
@@ -112,6 +112,7 @@ pub(super) fn description(unit: &wire::Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleetctl::colour::Colour;
 
     #[test]
     fn a_description_tells_of_the_instance() {
@@ -169,7 +170,7 @@ mod tests {
                 fields: fields.map(str::to_owned),
                 watch: false,
             };
-            COLUMNS.table(&args, &rows, Some("reason")).unwrap().replace('\t', "→")
+            COLUMNS.table(&args, &rows, Some("reason"), Colour::Off).unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(None), @r"
         UNIT→→HASH→DSTATE→→STATE→→TARGET→→→REASON

@@ -117,7 +117,7 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     let (units, states, machines) =
         futures_util::try_join!(session.units(), session.states(), session.machines())?;
     let rows = rows(units, states, &Machines::new(&machines));
-    let table = COLUMNS.table(args, &rows, Some("reason"))?;
+    let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
@@ -142,6 +142,7 @@ fn is_wanted(unit: &wire::Unit) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleetctl::colour::Colour;
 
     fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitState {
         wire::UnitState {
@@ -182,7 +183,7 @@ mod tests {
             fields: fields.map(str::to_owned),
             watch: false,
         };
-        COLUMNS.table(&args, rows, Some("reason")).unwrap().replace('\t', "→")
+        COLUMNS.table(&args, rows, Some("reason"), Colour::Off).unwrap().replace('\t', "→")
     }
 
     #[test]

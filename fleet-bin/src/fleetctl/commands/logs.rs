@@ -49,14 +49,13 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     let places = places(context, args).await?;
     let label = Label::of(&places);
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
+    let options = JournalOptions { lines, since: args.since, follow: args.follow, machine: None };
+    let mut missing = Missing { is_told: args.follow, errors: Vec::new() };
     let mut journals = Vec::new();
-    let mut missing = Vec::new();
-    for place in places {
-        let machine = Some(place.machine.clone());
-        let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
-        match context.session.journal(&place.unit, &options).await {
-            Ok(journal) => journals.push(read(place, journal)),
-            Err(error) => missing.push(error),
+    for opened in open(&context.session, &places, &options).await {
+        match opened {
+            Ok(journal) => journals.push(journal),
+            Err(error) => missing.add(context, error),
         }
     }
     let mut all = match args.follow {
@@ -67,11 +66,40 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     while let Some(next) = all.next().await {
         match next {
             Ok((place, line)) => print(context, &label, place, line)?,
-            Err(error) => missing.push(error),
+            Err(error) => missing.add(context, error),
         }
     }
     context.output.finish()?;
-    CliError::of_all(missing)
+    CliError::of_all(missing.errors)
+}
+
+/// Why some journals cannot be read. Whoever follows the others is told at once: the end, where
+/// errors are told, may never come.
+struct Missing {
+    is_told: bool,
+    errors: Vec<CliError>,
+}
+
+impl Missing {
+    fn add(&mut self, context: &mut Context, error: CliError) {
+        if self.is_told {
+            context.progress.note(&format!("warning: {}", error.parts().0));
+        }
+        self.errors.push(error);
+    }
+}
+
+/// Opens all journals at a time, so that a machine that does not answer holds no other up.
+async fn open(
+    session: &Session,
+    places: &[Place],
+    options: &JournalOptions,
+) -> Vec<Result<Lines, CliError>> {
+    let open = async |place: &Place| {
+        let options = JournalOptions { machine: Some(place.machine.clone()), ..options.clone() };
+        Ok(read(place.clone(), session.journal(&place.unit, &options).await?))
+    };
+    at_once(places.iter().map(open)).await
 }
 
 /// The error for a list without an end that is to be one document.

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::list_unit_files::description;
 use crate::fleetctl::at_once::at_once;
+use crate::fleetctl::colour::Colour;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::global_args::Format;
@@ -82,7 +83,7 @@ impl Record for Status {
 /// units are active everywhere they are, 3 when some is not, 4 when some is not known.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let mut drains = Drains { present: Vec::new(), known: BTreeMap::new() };
-    let mut exit = Exit::Success;
+    let (mut exit, colour) = (Exit::Success, context.output.colour());
     let mut gap = "";
     for unit in select(&context.session, &args.units, Fits::All).await? {
         let sight = context.session.sight(&unit.name, &[]).await?;
@@ -100,7 +101,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
         if !status.is_active() && exit == Exit::Success {
             exit = Exit::NotActive;
         }
-        context.output.record(&status, &format!("{gap}{}", status.text()))?;
+        context.output.record(&status, &format!("{gap}{}", status.text(colour)))?;
         gap = "\n";
     }
     context.output.finish()?;
@@ -205,7 +206,7 @@ impl Status {
         !self.machines.is_empty() && self.machines.iter().all(is_up)
     }
 
-    fn text(&self) -> String {
+    fn text(&self, colour: Colour) -> String {
         let mut text = self.unit.clone();
         if !self.description.is_empty() {
             let _infallible = write!(text, " - {}", clean(&self.description));
@@ -223,7 +224,7 @@ impl Status {
             if has_journal {
                 text.push('\n');
             }
-            on.write(&mut text);
+            on.write(&mut text, colour);
             has_journal = !on.journal.is_empty();
         }
         text
@@ -254,13 +255,13 @@ impl OnMachine {
         self.held = held.map(|held| held.reason.clone()).unwrap_or_default();
     }
 
-    fn write(&self, text: &mut String) {
+    fn write(&self, text: &mut String, colour: Colour) {
         line(text, "Machine", &legend(&self.machine, &self.ip, false));
         if self.active.is_empty() {
             line(text, "Active", "not reported yet");
         } else {
             line(text, "Loaded", &self.load);
-            line(text, "Active", &format!("{} ({})", self.active, self.sub));
+            line(text, "Active", &format!("{} ({})", colour.state(&self.active), self.sub));
         }
         line(text, "Result", &self.result);
         line(text, "Exit", &self.exit);

@@ -7,6 +7,7 @@ use fleet_agent::Clock as _;
 use fleet_http::EventOptions;
 use tokio::time::timeout;
 
+use super::events::again;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
@@ -30,8 +31,7 @@ pub(super) async fn watch(
     loop {
         // The first event is there at once.
         if !matches!(events.next_event().await, Ok(Some(_))) {
-            context.clock.sleep_until(context.clock.now().after(MOST)).await;
-            events = context.session.events(&EventOptions::default()).await?;
+            events = again(context, &EventOptions::default()).await?;
             continue;
         }
         let deadline = context.clock.now().after(MOST);

@@ -51,7 +51,7 @@ fn a_unit_that_failed_says_how_and_what_it_wrote() {
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![failed]);
     status.machines[0].journal = vec!["web[7]: no port".into(), "web[7]: bye".into()];
     assert!(!status.is_active());
-    insta::assert_snapshot!(status.text(), @r"
+    insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -72,7 +72,7 @@ fn a_unit_that_failed_says_how_and_what_it_wrote() {
 fn a_unit_without_a_machine_says_why() {
     let status = status(&unit("launched", "", "no machine is present"), vec![]);
     assert!(!status.is_active());
-    insta::assert_snapshot!(status.text(), @r"
+    insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -84,7 +84,7 @@ fn a_unit_without_a_machine_says_why() {
 
 #[test]
 fn a_unit_that_is_not_reported_yet_says_so() {
-    insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(), @r"
+    insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456
        Desired: loaded
@@ -101,7 +101,7 @@ fn a_global_unit_is_shown_on_every_machine() {
     let global = wire::Unit { global: true, ..unit("launched", "", "") };
     let status = status(&global, vec![running, state("m2", "active", "running")]);
     assert!(status.is_active());
-    insta::assert_snapshot!(status.text(), @r"
+    insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched

@@ -1,0 +1,73 @@
+//! Colour, by the usual conventions, for what people look at.
+
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+
+/// Whether what is printed bears colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Off,
+    On,
+}
+
+/// What is bad.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// What is good.
+const GOOD: Style = AnsiColor::Green.on_default();
+
+/// What is on its way, or may become bad.
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+
+/// What to do about it.
+pub(crate) const HELP: Style = AnsiColor::Cyan.on_default();
+
+impl Colour {
+    /// Terminals have colours, and nothing else has, unless the environment says otherwise:
+    /// `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` that can show none.
+    pub(crate) fn of(stream: &impl RawStream) -> Self {
+        match AutoStream::choice(stream) {
+            ColorChoice::Never => Self::Off,
+            _ => Self::On,
+        }
+    }
+
+    /// The text in this style.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        match self {
+            Self::On if style != Style::new() => format!("{style}{text}{style:#}"),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// A word for the state of a unit.
+    pub(crate) fn state(self, word: &str) -> String {
+        let style = match word {
+            "active" | "launched" => GOOD,
+            "failed" | "error" | "not-found" | "bad-setting" | "masked" => BAD,
+            "activating" | "deactivating" | "reloading" | "unknown" => ODD,
+            _ => Style::new(),
+        };
+        self.paint(style, word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_matters_has_a_colour() {
+        let words = ["active", "inactive", "failed", "activating", "-"];
+        let painted = words.map(|word| Colour::On.state(word)).join(" ");
+        insta::assert_snapshot!(painted.replace('\u{1b}', "^").replace(' ', "\n"), @r"
+        ^[32mactive^[0m
+        inactive
+        ^[1m^[31mfailed^[0m
+        ^[33mactivating^[0m
+        -
+        ");
+        assert_eq!(words.map(|word| Colour::Off.state(word)), words);
+    }
+}
