@@ -116,12 +116,14 @@ impl Groups {
 }
 
 impl Group {
-    /// Makes the group if it is missing. Who writes `0` to the file enters it.
-    pub(crate) fn open(&self) -> io::Result<File> {
+    /// Makes the group if it is missing, and opens it and the list of its processes. Who writes `0`
+    /// to that moves into it.
+    pub(crate) fn open(&self) -> io::Result<(File, File)> {
+        let list = || OpenOptions::new().write(true).open(self.0.join("cgroup.procs"));
         let mut left = ATTEMPTS;
         loop {
             let made = fs::create_dir_all(&self.0);
-            let opened = OpenOptions::new().write(true).open(self.0.join("cgroup.procs"));
+            let opened = File::open(&self.0).and_then(|group| Ok((group, list()?)));
             left -= 1;
             match made.and(opened) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && left > 0 => {}

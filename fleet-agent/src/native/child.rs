@@ -1,6 +1,6 @@
 //! What a process of a unit does between its beginning and its program.
 //!
-//! This is one of the two places of the service manager with unsafe code: the standard library
+//! This is one of the three places of the service manager with unsafe code: the standard library
 //! cannot know what runs in a process that is a copy of one thread of ours. Nothing there may take
 //! a lock or allocate, for another thread may have held the lock when the copy was made. So all
 //! that needs either is prepared before, and the child makes system calls alone.
@@ -64,7 +64,7 @@ impl Preparation {
     }
 
     /// Runs in the child.
-    fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self) -> io::Result<()> {
         if let Some(group) = &self.group {
             // The process that writes is the one that is meant by 0.
             rustix::io::write(group, b"0")?;

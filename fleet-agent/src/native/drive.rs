@@ -11,8 +11,8 @@ use fleet_core::graph::{Command, Kind, Unit};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
-use tokio::process::Child;
 
+use super::birth::Child;
 use super::cgroup::Group;
 use super::conditions::judge;
 use super::identity::look_up;
@@ -23,7 +23,7 @@ use super::notify::{NOTIFY_SOCKET, NotifySocket, address};
 use super::outcome::End;
 use super::pidfile::Arrival;
 use super::proc::{INVOCATION_ID, Watched, child};
-use super::process::{SpawnProblem, end_of, spawn};
+use super::process::{SpawnProblem, spawn};
 use super::record::{Asked, Run, UnitDirectory};
 use super::resources::settings;
 use super::service::Service;
@@ -279,7 +279,7 @@ impl Driver {
         };
         self.leaders.insert(process);
         self.processes.push(Box::pin(async move {
-            let end = started.wait().await.map_or(End::Unseen, end_of);
+            let end = started.wait().await.unwrap_or(End::Unseen);
             (process, end)
         }));
         self.service.on_spawned(process, now);

@@ -16,6 +16,7 @@ mod abilities;
 #[cfg(test)]
 mod abilities_tests;
 mod adopt;
+mod birth;
 mod cgroup;
 mod changes;
 mod child;
@@ -36,6 +37,7 @@ mod notice;
 mod notify;
 mod outcome;
 mod pidfile;
+mod plan;
 mod proc;
 mod process;
 #[cfg(test)]

@@ -6,17 +6,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 use fleet_core::graph::{Command, Output, Place, Surroundings};
 use rustix::process::{Gid, Uid};
-use tokio::process::{Child, Command as Process};
 
+use super::birth::Child;
 use super::cgroup::Group;
 use super::child::{Preparation, Rights, limits};
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
 use super::outcome::End;
+use super::plan::Plan;
 use super::resources::Setting;
 
 /// Why a process could not be started: for a person, and for the state machine.
@@ -54,20 +55,33 @@ pub(crate) fn spawn(
     let directory = working_directory(surroundings, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
     let rights = rights(&identity, &directory)?;
-    let mut process = Process::new(program);
-    process.args(command.arguments_with(|name| environment.get(name)));
-    // systemd tells a program the name that the unit file calls it by.
-    process.arg0(command.name.as_ref().unwrap_or(&command.program));
-    process.env_clear().envs(&environment);
-    if rights.is_none() {
-        process.current_dir(directory);
-    }
-    process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
-    let (output, error) = outputs(surroundings, log)?;
-    process.stdout(output).stderr(error);
-    let preparation = preparation(surroundings, group, settings)?;
-    Preparation { identity: rights, ..preparation }.apply(&mut process);
-    process.spawn().map_err(|error| SpawnProblem::spawn(command, &error))
+    let plan = Plan {
+        program,
+        // systemd tells a program the name that the unit file calls it by.
+        name: command.name.as_ref().unwrap_or(&command.program),
+        arguments: command.arguments_with(|name| environment.get(name)),
+        directory: rights.is_none().then_some(directory),
+        outputs: outputs(surroundings, log)?,
+        preparation: Preparation { identity: rights, ..preparation(surroundings) },
+        environment,
+    };
+    let started = match group.zip(settings) {
+        Some((group, settings)) => {
+            let (inside, door) = open(group, settings).map_err(|error| {
+                SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
+            })?;
+            plan.start_inside(&inside, door)
+        }
+        None => plan.start(),
+    };
+    started.map_err(|error| SpawnProblem::spawn(command, &error))
+}
+
+/// Makes a control group, with its limits. Whoever writes `0` to the file moves into it.
+fn open(group: &Group, settings: &[Setting]) -> io::Result<(File, File)> {
+    let opened = group.open()?;
+    group.limit(settings)?;
+    Ok(opened)
 }
 
 /// How a child ended.
@@ -81,26 +95,15 @@ pub(crate) fn end_of(status: ExitStatus) -> End {
 }
 
 /// What the child sees to itself.
-fn preparation(
-    surroundings: &Surroundings,
-    group: Option<&Group>,
-    settings: Option<&[Setting]>,
-) -> Result<Preparation, SpawnProblem> {
-    let failed = |error: io::Error| {
-        SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
-    };
-    let door = group.map(Group::open).transpose().map_err(failed)?;
-    if let (Some(group), Some(settings)) = (group, settings) {
-        group.limit(settings).map_err(failed)?;
-    }
-    Ok(Preparation {
-        group: door,
+fn preparation(surroundings: &Surroundings) -> Preparation {
+    Preparation {
+        group: None,
         oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
         nice: surroundings.nice,
         limits: limits(&surroundings.limits),
         umask: surroundings.umask,
         identity: None,
-    })
+    }
 }
 
 /// Who the child is to become, if that is somebody else.
@@ -162,29 +165,28 @@ fn working_directory(
     }
 }
 
-fn outputs(surroundings: &Surroundings, log: &Path) -> Result<(Stdio, Stdio), SpawnProblem> {
+/// Where the output and the errors go; nothing is where those of this process do.
+fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2], SpawnProblem> {
     let (output, error) = (&surroundings.output, surroundings.error.as_ref());
     let opened = open_output(output, log)?;
-    let is_same = error.is_none_or(|error| error == output);
-    // One file has one end, wherever both of its writers are.
-    let both = if is_same { opened.as_ref().map(File::try_clone).transpose() } else { Ok(None) };
     let second = match error {
-        Some(error) if !is_same => open_output(error, log)?,
-        _ => both.map_err(|error| SpawnProblem::new(STDOUT, error.to_string()))?,
+        Some(error) if error != output => open_output(error, log)?,
+        // One file has one end, wherever both of its writers are.
+        _ => opened
+            .as_ref()
+            .map(File::try_clone)
+            .transpose()
+            .map_err(|error| SpawnProblem::new(STDOUT, error.to_string()))?,
     };
-    let stdio = |file: Option<File>, output: &Output| match (file, output) {
-        (Some(file), _) => Stdio::from(file),
-        (None, Output::Inherit) => Stdio::inherit(),
-        (None, _) => Stdio::null(),
-    };
-    Ok((stdio(opened, output), stdio(second, error.unwrap_or(output))))
+    Ok([opened, second])
 }
 
 /// The file that output goes to, if it goes to one.
 fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem> {
     let new = || OpenOptions::new().write(true).create(true).clone();
     let (path, opened) = match output {
-        Output::Null | Output::Inherit => return Ok(None),
+        Output::Inherit => return Ok(None),
+        Output::Null => (Path::new("/dev/null"), new().create(false).open("/dev/null")),
         Output::Log => (log, append(log)),
         Output::Append(path) => (Path::new(path), append(Path::new(path))),
         Output::File(path) => (Path::new(path), new().truncate(false).open(path)),

@@ -10,12 +10,17 @@
 //! | `stanza` | where no unit file is the source: what the unit was started from |
 //! | `log` | what the unit writes |
 //!
-//! The first two are synced to the disk when something is asked; `run.json` is written before and
-//! after each start of a process, and whenever the phase changes. Each is replaced as a whole by
-//! renaming. `run.json` means nothing after the machine was booted again, so it need not be
-//! synced: the daemon's death loses no write that the kernel has taken.
+//! The first two are synced to the disk when something is asked, and replaced as a whole by
+//! renaming. `run.json` is written before and after each start of a process, and whenever the phase
+//! changes. It means nothing after the machine was booted again, so it need not be synced: the
+//! daemon's death loses no write that the kernel has taken.
+//!
+//! Each of its lines is a record, and the last whole line counts. To add a line costs a fraction of
+//! a new file, for which file systems look for room. A daemon that is killed while it writes leaves
+//! a part of a line, as if it had not written. Each line begins on a new one, so that a part is
+//! never taken into the next; once there are many the file is replaced by the last.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -23,7 +28,11 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::Group;
 use super::life::{Memory, ProcessId};
+use super::process::append;
 use crate::whole::write_whole;
+
+/// How many bytes of records of runs are kept before they are replaced by the last.
+const MOST_OF_RUNS: u64 = 64 * 1024;
 
 /// What was asked of the service manager about a unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +118,15 @@ impl UnitDirectory {
 
     /// Writes what runs.
     pub(crate) fn write_run(&self, run: &Run) -> io::Result<()> {
-        write_whole(&self.path.join("run.json"), &serde_json::to_vec(run)?, false)
+        let path = self.path.join("run.json");
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, run)?;
+        line.push(b'\n');
+        let mut file = append(&path)?;
+        if file.metadata()?.len() > MOST_OF_RUNS {
+            return write_whole(&path, &line, false);
+        }
+        file.write_all(&line)
     }
 
     /// Reads a unit back; `None` when it was never loaded whole.
@@ -124,7 +141,13 @@ impl UnitDirectory {
 
     /// Reads what runs; `None` when nothing ever ran.
     pub(crate) fn read_run(&self) -> io::Result<Option<Run>> {
-        read_json(&self.path.join("run.json"))
+        let text = match std::fs::read(self.path.join("run.json")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+        let last = text[..whole].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
+        Ok(last.map(serde_json::from_slice).transpose()?)
     }
 
     /// Removes everything of the unit. What was asked goes first: without it there is no unit.
@@ -164,5 +187,42 @@ mod tests {
         directory.remove().expect("it can be removed");
         directory.remove().expect("it may be gone already");
         assert!(directory.read().expect("nothing is there").is_none());
+    }
+    fn run(pid: u32) -> Run {
+        Run { leaders: vec![ProcessId { pid, start: 1 }], ..Run::default() }
+    }
+
+    #[test]
+    fn a_record_that_is_broken_off_anywhere_was_not_written() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let directory = UnitDirectory::new(temporary.path().to_owned());
+        let path = temporary.path().join("run.json");
+        directory.write_run(&run(1)).expect("it can be written");
+        let one = std::fs::read(&path).expect("it is there");
+        directory.write_run(&run(2)).expect("it can be written");
+        let two = std::fs::read(&path).expect("it is there");
+        for length in 0..=two.len() {
+            std::fs::write(&path, &two[..length]).expect("it can be written");
+            let expected = match length {
+                _ if length == two.len() => Some(run(2)),
+                _ if length >= one.len() => Some(run(1)),
+                _ => None,
+            };
+            assert_eq!(directory.read_run().expect("it can be read"), expected, "{length} bytes");
+            directory.write_run(&run(3)).expect("it can be written");
+            assert_eq!(directory.read_run().expect("it can be read"), Some(run(3)), "{length}");
+        }
+    }
+
+    #[test]
+    fn records_do_not_pile_up() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let directory = UnitDirectory::new(temporary.path().to_owned());
+        for pid in 0..2000 {
+            directory.write_run(&run(pid)).expect("it can be written");
+            assert_eq!(directory.read_run().expect("it can be read"), Some(run(pid)));
+        }
+        let length = std::fs::metadata(temporary.path().join("run.json")).expect("it is there");
+        assert!(length.len() < 2 * MOST_OF_RUNS);
     }
 }

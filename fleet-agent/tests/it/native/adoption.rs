@@ -142,12 +142,13 @@ async fn a_process_that_was_started_but_not_written_down_is_found() {
     // The record as it was before the process was started.
     let path = dead.path("native/units/a.service/run.json");
     let text = std::fs::read_to_string(&path).expect("there is a record");
-    let mut run: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let last = text.lines().next_back().expect("it has a record");
+    let mut run: serde_json::Value = serde_json::from_str(last).expect("it is JSON");
     run["leaders"] = serde_json::json!([]);
     run["memory"]["main"] = serde_json::Value::Null;
     run["memory"]["phase"] = "start".into();
     run["memory"]["spawning"] = "main".into();
-    std::fs::write(&path, run.to_string()).expect("it can be written");
+    std::fs::write(&path, format!("{run}\n")).expect("it can be written");
     let bench = dead.revive().await;
     assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
     bench.clean_up().await;

@@ -1,0 +1,75 @@
+//! A process that is to be started, and the two ways to start it.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command as Process;
+
+use super::birth::{Birth, Child};
+use super::child::Preparation;
+
+/// A process that is to be started.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    /// Its file.
+    pub(crate) program: PathBuf,
+    /// What it is told that it is called.
+    pub(crate) name: &'a str,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Entered before the rights are given up; nothing where they name a directory.
+    pub(crate) directory: Option<PathBuf>,
+    /// Where its output and its errors go; nothing is where ours do.
+    pub(crate) outputs: [Option<File>; 2],
+    pub(crate) preparation: Preparation,
+}
+
+impl Plan<'_> {
+    /// Starts it inside the control group of a directory. Where it cannot begin there it is moved
+    /// there, by the list of the group's processes.
+    pub(crate) fn start_inside(mut self, group: &File, list: File) -> io::Result<Child> {
+        if let Some(child) = self.birth()?.give(group.as_fd())? {
+            return Ok(child);
+        }
+        self.preparation.group = Some(list);
+        self.start()
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self) -> io::Result<Child> {
+        let mut process = Process::new(self.program);
+        process.arg0(self.name).args(self.arguments).env_clear().envs(&self.environment);
+        if let Some(directory) = self.directory {
+            process.current_dir(directory);
+        }
+        process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
+        let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
+        process.stdout(output).stderr(error);
+        self.preparation.apply(&mut process);
+        process.spawn().map(Child::Spawned)
+    }
+
+    fn birth(&self) -> io::Result<Birth<'_>> {
+        let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        let texts = |texts: &mut dyn Iterator<Item = String>| {
+            texts.map(CString::new).collect::<Result<Vec<_>, _>>()
+        };
+        let name = std::iter::once(self.name.to_owned());
+        let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        Ok(Birth {
+            program: path(&self.program)?,
+            arguments: texts(&mut name.chain(self.arguments.iter().cloned()))?,
+            environment: texts(&mut { variables })?,
+            directory: self.directory.as_deref().map(path).transpose()?,
+            input: File::open("/dev/null")?,
+            outputs: &self.outputs,
+            preparation: &self.preparation,
+        })
+    }
+}
