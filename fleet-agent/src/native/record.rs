@@ -145,7 +145,8 @@ impl UnitDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+        // A file without any line was written as a whole, by a daemon that did not add to it.
+        let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(text.len());
         let last = text[..whole].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
         Ok(last.map(serde_json::from_slice).transpose()?)
     }
@@ -188,6 +189,7 @@ mod tests {
         directory.remove().expect("it may be gone already");
         assert!(directory.read().expect("nothing is there").is_none());
     }
+
     fn run(pid: u32) -> Run {
         Run { leaders: vec![ProcessId { pid, start: 1 }], ..Run::default() }
     }
@@ -212,6 +214,17 @@ mod tests {
             directory.write_run(&run(3)).expect("it can be written");
             assert_eq!(directory.read_run().expect("it can be read"), Some(run(3)), "{length}");
         }
+    }
+
+    #[test]
+    fn a_record_that_an_earlier_daemon_wrote_as_a_whole_counts() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let directory = UnitDirectory::new(temporary.path().to_owned());
+        let whole = serde_json::to_vec(&run(1)).expect("it has a form");
+        std::fs::write(temporary.path().join("run.json"), whole).expect("it can be written");
+        assert_eq!(directory.read_run().expect("it can be read"), Some(run(1)));
+        directory.write_run(&run(2)).expect("it can be written");
+        assert_eq!(directory.read_run().expect("it can be read"), Some(run(2)));
     }
 
     #[test]
