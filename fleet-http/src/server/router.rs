@@ -273,7 +273,7 @@ fn writes_for_a_web_page(request: &Request) -> bool {
 
 /// Whether the request must not be carried out on a condition that nobody here looks at.
 fn writes_on_a_condition(request: &Request) -> bool {
-    let is_kept = matches!(*request.method(), Method::PUT | Method::DELETE);
+    let is_kept = route(request) == format!("{}/units/{{name}}", PREFIXES[0]);
     !request.method().is_safe() && !is_kept && request.headers().contains_key(IF_MATCH)
 }
 

@@ -98,6 +98,8 @@ async fn tags_that_nobody_gave_match_nothing() {
     // Machines have none, and what asks for a condition must not be done without.
     let refused = write(&server, "PATCH", "/fleet/v1/machines", "*", "[]").await;
     assert!(refused.message().starts_with("If-Match cannot be kept"), "{refused}");
+    // A unit does not take the method, whatever the condition is.
+    assert_eq!(write(&server, "POST", PATH, "*", "{}").await.status, 405);
 }
 
 #[tokio::test]
