@@ -69,23 +69,28 @@ pub(crate) fn content(
 ///
 /// # Errors
 ///
-/// The cluster has another file, or it is gone again.
+/// The cluster has another file.
 pub(crate) fn came_meanwhile(
     name: &UnitName,
     sent: UnitHash,
-    now: Option<&wire::Unit>,
+    now: &wire::Unit,
 ) -> Result<(), CliError> {
-    match now {
-        Some(now) if now.hash == sent.to_string() => Ok(()),
-        Some(_) => Err(CliError::failed(format!(
-            "somebody else submitted another {name} at the same moment"
-        ))
-        .help("run the command again to compare the two")),
-        None => Err(CliError::failed(format!(
-            "somebody else submitted and destroyed {name} at the same moment"
-        ))
-        .help("run the command again")),
+    if now.hash == sent.to_string() {
+        return Ok(());
     }
+    Err(CliError::failed(format!("somebody else submitted another {name} at the same moment"))
+        .help("run the command again to compare the two"))
+}
+
+/// What is said of a unit that is there whenever it is sent, and not when it is looked for.
+pub(crate) fn comes_and_goes(name: &UnitName) -> CliError {
+    CliError::failed(format!(
+        "{name} is in the way when it is sent, and gone when it is looked for"
+    ))
+    .help(
+        "somebody submits and destroys it, or the daemon is far behind its store: run fleetctl \
+             doctor, and the command again",
+    )
 }
 
 /// The desired state that a command leaves a unit in, and `None` where it changes nothing.
@@ -249,19 +254,13 @@ mod tests {
     fn a_unit_that_came_meanwhile_is_as_good_as_one_that_was_sent() {
         let name: UnitName = "web.service".parse().unwrap();
         let sent = UnitFile::parse(HERE).unwrap().hash();
-        let judged = |now: Option<wire::Unit>| {
-            told(came_meanwhile(&name, sent, now.as_ref()).map(|()| Content::Keep))
-        };
-        let same = judged(Some(known(HERE, "inactive")));
-        assert_eq!(same, "keep");
-        let other = judged(Some(known("[Service]\nExecStart=/bin/other\n", "inactive")));
+        let judged =
+            |now: &wire::Unit| told(came_meanwhile(&name, sent, now).map(|()| Content::Keep));
+        assert_eq!(judged(&known(HERE, "inactive")), "keep");
+        let other = judged(&known("[Service]\nExecStart=/bin/other\n", "inactive"));
         insta::assert_snapshot!(other, @r"
         fleetctl: somebody else submitted another web.service at the same moment
         help: run the command again to compare the two
-        ");
-        insta::assert_snapshot!(judged(None), @r"
-        fleetctl: somebody else submitted and destroyed web.service at the same moment
-        help: run the command again
         ");
     }
 

@@ -105,6 +105,11 @@ impl Wish {
                 return Err(units::changed_in(api, &*api.view()?, &name));
             }
             Err((RegistryError::NotFound { .. }, _)) => return Err(nothing_to_create()),
+            Err((RegistryError::AlreadyExists { modified, .. }, _)) => {
+                // Whoever is told that there is one looks at it next.
+                api.settle(modified).await;
+                return Err(Failure::taken());
+            }
             Err((error, _)) => return Err(error.into()),
         };
         api.settle(revision).await;

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use fleet_core::TargetState;
+use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
+use fleet_unitfile::UnitFile;
 use futures_util::future::join_all;
 
-use crate::harness::{Server, whole_store};
+use crate::harness::{Server, name, whole_store};
+use crate::http::request;
 
 #[tokio::test]
 async fn before_anything_is_known_nothing_is_claimed() {
@@ -116,6 +120,34 @@ async fn a_write_is_seen_by_the_next_read_however_late_its_watch_is() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 200);
     assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
+}
+
+/// fleetctl was told that a unit is there, did not find it, and said that somebody had destroyed
+/// it.
+#[tokio::test]
+async fn a_unit_that_is_in_the_way_is_seen_by_the_next_read_however_late_its_watch_is() {
+    let server = Server::start().await;
+    server.sleepers(&["b.service"], "inactive").await;
+    let unseen = Registry::new(server.store.beneath(), Layout::DEFAULT_PREFIX);
+    server.store.set_away(true);
+    // After some failures the mirror looks again later and later.
+    tokio::time::timeout(crate::http::DEADLINE, wait_for_reads(&server, 4)).await.unwrap();
+    let file = UnitFile::parse("[Service]\nType=exec\n").unwrap();
+    let unit = NewUnit { name: name("a.service"), file, desired: TargetState::Inactive };
+    unseen.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+    server.store.set_away(false);
+    let headers = [("Content-Type", "application/json"), ("If-None-Match", "*")];
+    let source = r#"{"desiredState":"inactive","source":"[Service]\nType=exec\n"}"#;
+    let path = "/fleet/v1/units/a.service";
+    assert_eq!(request(&server.at, "PUT", path, &headers, source).await.status, 412);
+    assert_eq!(server.get(path).await.status, 200);
+}
+
+async fn wait_for_reads(server: &Server, more: usize) {
+    let before = server.store.reads();
+    while server.store.reads() < before + more {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]

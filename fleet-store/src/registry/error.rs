@@ -22,6 +22,8 @@ pub enum RegistryError {
     AlreadyExists {
         /// The unit.
         name: UnitName,
+        /// The revision that last wrote it.
+        modified: Revision,
     },
     /// The unit was written after it was looked at; look again and decide again.
     #[error("unit {name} has changed since it was looked at")]

@@ -1,8 +1,9 @@
 //! Commits that come together, as one.
 //!
-//! Whoever commits while nobody does commits at once. What comes until that is done waits, and is
-//! then committed as a whole. So one write loses no time, and a hundred are two revisions, which
-//! the store keeps and every mirror takes over, instead of a hundred.
+//! Whoever commits while nobody does commits at once and by himself: there is no task and no
+//! channel in between. What comes until that is done waits, and is then committed as a whole. So
+//! one write loses no time, and a hundred are two revisions, which the store keeps and every mirror
+//! takes over, instead of a hundred.
 //!
 //! Each is told what it would have been told alone: one whose condition does not hold is refused
 //! by itself, and the others are committed without it. What waits is bounded by who waits for it:
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::{Commit, Entry, Store, StoreError, Transaction, Write};
@@ -48,26 +50,47 @@ impl Together {
     /// # Errors
     ///
     /// Those of [`Store::commit`].
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime.
     pub(super) async fn commit(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         transaction: Transaction,
     ) -> Answer {
         transaction.check()?;
-        let (answer, told) = oneshot::channel();
-        if self.lock().push(Waiting { transaction, answer }) {
-            // Whoever began this may be dropped while others wait: so it is a task of its own.
-            drop(tokio::spawn(serve(self.clone(), store.clone())));
+        let joined = self.lock().join(transaction);
+        match joined {
+            Ok(told) => told.await.unwrap_or_else(|_ended| Err(lost())),
+            Err(alone) => {
+                let _next = Next { together: self, store };
+                store.commit(alone).await
+            }
         }
-        told.await.unwrap_or_else(|_ended| Err(lost()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hands on what came while somebody committed for himself, however that ended: whoever commits may
+/// be dropped while others wait, so those get a task of their own.
+struct Next<'a> {
+    together: &'a Arc<Together>,
+    store: &'a Arc<dyn Store>,
+}
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        let Self { together, store } = *self;
+        let mut queue = together.lock();
+        if queue.waiting.is_empty() {
+            queue.is_served = false;
+            return;
+        }
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(serve(together.clone(), store.clone()))),
+            // The runtime has ended, and with it all that wait.
+            Err(_) => *queue = Queue::default(),
+        }
     }
 }
 
@@ -99,14 +122,19 @@ impl Drop for Serving<'_> {
 }
 
 impl Queue {
-    /// Adds one that waits; whether there is nobody yet who serves it.
-    fn push(&mut self, waiting: Waiting) -> bool {
+    /// Lets a transaction wait for whoever commits. While nobody does it is given back: whoever has
+    /// it commits it, and is the one whom others wait for.
+    fn join(&mut self, transaction: Transaction) -> Result<oneshot::Receiver<Answer>, Transaction> {
+        if !std::mem::replace(&mut self.is_served, true) {
+            return Err(transaction);
+        }
         if self.waiting.len() >= self.most.max(FEW) {
             self.forget_gone();
             self.most = 2 * self.waiting.len();
         }
-        self.waiting.push_back(waiting);
-        !std::mem::replace(&mut self.is_served, true)
+        let (answer, told) = oneshot::channel();
+        self.waiting.push_back(Waiting { transaction, answer });
+        Ok(told)
     }
 
     /// Forgets what nobody waits for any more: else who asks and goes, again and again, would fill

@@ -93,7 +93,11 @@ impl Registry {
     async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
         match self.commit_together(self.putting(&unit, None)?).await? {
             Commit::Applied(revision) => Ok(revision),
-            Commit::Refused { .. } => Err(RegistryError::AlreadyExists { name: unit.name }),
+            Commit::Refused { found: Some(Entry { modified, .. }), .. } => {
+                Err(RegistryError::AlreadyExists { name: unit.name, modified })
+            }
+            // No condition but that one can be refused, and whatever is there has been written.
+            Commit::Refused { found: None, .. } => Err(RegistryError::Conflict),
         }
     }
 

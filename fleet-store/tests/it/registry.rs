@@ -32,9 +32,12 @@ async fn what_is_expected_of_the_name_is_held_to() {
     let put = |expect| registry.put_unit(unit("a.service", FILE, TargetState::Inactive), expect);
     let missing = put(ExpectUnit::Present).await;
     assert!(matches!(missing, Err(RegistryError::NotFound { name }) if name == "a.service"));
-    put(ExpectUnit::Absent).await.unwrap();
+    let first = put(ExpectUnit::Absent).await.unwrap();
     let twice = put(ExpectUnit::Absent).await;
-    assert!(matches!(twice, Err(RegistryError::AlreadyExists { name }) if name == "a.service"));
+    let Err(RegistryError::AlreadyExists { name, modified }) = twice else {
+        panic!("{twice:?}");
+    };
+    assert_eq!((name.as_str(), modified), ("a.service", first));
     put(ExpectUnit::Present).await.unwrap();
     put(ExpectUnit::Any).await.unwrap();
 }

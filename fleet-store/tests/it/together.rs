@@ -1,6 +1,7 @@
 //! Writes of units that come at the same moment are made together, and are each told their own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::{Revision, TargetState};
 use fleet_store::testing::FaultyStore;
@@ -12,6 +13,7 @@ type Answer = Result<Revision, RegistryError>;
 
 fn registry() -> (Registry, FaultyStore) {
     let store = FaultyStore::new(memory());
+    store.set_delay(Duration::from_secs(1));
     (Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX), store)
 }
 
@@ -33,17 +35,20 @@ async fn create(registry: &Registry, names: &[&str]) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn units_that_come_together_are_one_commit_and_one_that_exists_is_refused_alone() {
+async fn units_that_come_together_are_made_together_and_one_that_exists_is_refused_alone() {
     let (registry, store) = registry();
     create(&registry, &["b.service"]).await.remove(0).unwrap();
     assert_eq!(store.commits(), 1);
-    let answers = create(&registry, &["a.service", "b.service", "c.service"]).await;
-    let [Ok(a), Err(RegistryError::AlreadyExists { name: b }), Ok(c)] = &answers[..] else {
+    let names = ["a.service", "b.service", "c.service", "d.service"];
+    let answers = create(&registry, &names).await;
+    let [Ok(_alone), Err(RegistryError::AlreadyExists { name: b, .. }), Ok(c), Ok(d)] =
+        &answers[..]
+    else {
         panic!("{answers:?}");
     };
-    assert_eq!((b.as_str(), a, store.commits()), ("b.service", c, 3), "once more without it");
+    assert_eq!((b.as_str(), c, store.commits()), ("b.service", d, 4), "once more without it");
     let mirror = mirror(&registry).await;
-    let wanted = ["a.service", "c.service"].map(|unit| {
+    let wanted = ["a.service", "c.service", "d.service"].map(|unit| {
         let registry = registry.clone();
         tokio::spawn(async move { registry.set_desired(&name(unit), TargetState::Launched).await })
     });
@@ -55,20 +60,21 @@ async fn units_that_come_together_are_one_commit_and_one_that_exists_is_refused_
     let snapshot = soon(mirror.wait_for(gone)).await.unwrap();
     let desired: Vec<_> = snapshot.units().map(|unit| (unit.name.as_str(), unit.desired)).collect();
     let launched = TargetState::Launched;
-    assert_eq!(desired, [("a.service", launched), ("c.service", launched)]);
-    assert_eq!((set[0], store.commits()), (set[1], 5));
+    assert_eq!(desired, ["a.service", "c.service", "d.service"].map(|unit| (unit, launched)));
+    assert_eq!((set[1], store.commits()), (set[2], 7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_to_all_whom_it_concerns() {
-    let names = ["a.service", "b.service"];
+    // The first goes alone, and the others together.
+    let names = ["a.service", "b.service", "c.service"];
     let (registry, store) = registry();
     store.set_away(true);
     for answer in create(&registry, &names).await {
         assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unavailable(_)))));
     }
     store.set_away(false);
-    store.lose_answers(1);
+    store.lose_answers(2);
     for answer in create(&registry, &names).await {
         assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unknown(_)))));
     }
@@ -79,14 +85,13 @@ async fn a_failure_is_told_to_all_whom_it_concerns() {
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_does_not_take_the_others_along() {
-    let (registry, store) = registry();
-    store.set_delay(std::time::Duration::from_secs(1));
+    let (registry, _store) = registry();
     let begin = |name: &'static str| {
         let registry = registry.clone();
         tokio::spawn(async move { create(&registry, &[name]).await.remove(0) })
     };
     let (first, second) = (begin("a.service"), begin("b.service"));
-    tokio::time::advance(std::time::Duration::from_millis(500)).await;
+    tokio::time::advance(Duration::from_millis(500)).await;
     first.abort();
     soon(second).await.unwrap().unwrap();
     let again = create(&registry, &["a.service"]).await.remove(0);

@@ -6,8 +6,12 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::fleetctl::at_once::until_refused;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::resolve::{Content, came_meanwhile};
+use crate::fleetctl::resolve::{Content, came_meanwhile, comes_and_goes};
 use crate::fleetctl::session::Session;
+
+/// How often a unit is sent that is in the way of itself and is not there when it is looked for: it
+/// was destroyed meanwhile, or the daemon sees it later than the store.
+const MOST_TRIES: usize = 5;
 
 /// What is to be done for one unit.
 pub(super) struct Step {
@@ -78,9 +82,13 @@ async fn send(session: &Session, step: &Step, file: UnitFile) -> Result<(), CliE
     if let Some(known) = &step.known {
         return session.replace(name, file, known.desired()).await;
     }
-    let hash = file.hash();
-    if session.create(name, file).await? {
-        return Ok(());
+    for _ in 0..MOST_TRIES {
+        if session.create(name, file.clone()).await? {
+            return Ok(());
+        }
+        if let Some(now) = session.unit(name).await? {
+            return came_meanwhile(name, file.hash(), &now);
+        }
     }
-    came_meanwhile(name, hash, session.unit(name).await?.as_ref())
+    Err(comes_and_goes(name))
 }
