@@ -104,6 +104,8 @@ async fn serve(together: Arc<Together>, store: Arc<dyn Store>) {
             return;
         }
         commit_all(&*store, batch).await;
+        // Who has been told writes on, mostly at once: so the next batch is as large as this one.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -147,13 +149,13 @@ impl Queue {
     /// are none, nobody serves any more.
     fn next(&mut self) -> Vec<Waiting> {
         self.forget_gone();
-        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
         let mut room = Room::default();
-        for waiting in self.waiting.drain(..) {
-            if room.take(&waiting.transaction) {
+        let joins: Vec<_> = self.waiting.iter().map(|it| room.take(&it.transaction)).collect();
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for (waiting, joins) in self.waiting.drain(..).zip(joins) {
+            if joins {
                 taken.push(waiting);
             } else {
-                room.pass_over(&waiting.transaction);
                 left.push_back(waiting);
             }
         }
@@ -165,40 +167,39 @@ impl Queue {
 
 /// What a transaction holds that others are to join. It lives no longer than a look at the queue.
 #[derive(Debug, Default)]
-struct Room {
+struct Room<'a> {
     conditions: usize,
     size: usize,
-    expected: BTreeSet<String>,
-    written: BTreeMap<String, Write>,
+    expected: BTreeSet<&'a str>,
+    written: BTreeMap<&'a str, &'a Write>,
     /// What those have to do with that wait on: no later one goes before them.
-    kept: Kept,
+    kept: Kept<'a>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    expected: BTreeSet<String>,
-    written: BTreeSet<String>,
+struct Kept<'a> {
+    expected: BTreeSet<&'a str>,
+    written: BTreeSet<&'a str>,
 }
 
-impl Room {
-    /// Lets a transaction join, unless it would be too large then, or mean something else.
-    fn take(&mut self, transaction: &Transaction) -> bool {
+impl<'a> Room<'a> {
+    /// Lets a transaction join, unless it would be too large then, or mean something else: then it
+    /// waits on.
+    fn take(&mut self, transaction: &'a Transaction) -> bool {
         let is_first = self.conditions == 0 && self.written.is_empty();
         let joins = is_first || (self.is_apart(transaction) && self.fits(transaction));
-        if !joins {
-            return false;
-        }
         let Transaction { conditions, writes } = transaction;
-        self.conditions += conditions.len();
-        self.size += transaction.size();
-        self.expected.extend(conditions.iter().map(|it| it.key.clone()));
-        self.written.extend(writes.iter().map(|it| (it.key().to_owned(), it.clone())));
-        true
-    }
-
-    fn pass_over(&mut self, Transaction { conditions, writes }: &Transaction) {
-        self.kept.expected.extend(conditions.iter().map(|it| it.key.clone()));
-        self.kept.written.extend(writes.iter().map(|it| it.key().to_owned()));
+        let expected = conditions.iter().map(|it| it.key.as_str());
+        if joins {
+            self.conditions += conditions.len();
+            self.size += transaction.size();
+            self.expected.extend(expected);
+            self.written.extend(writes.iter().map(|it| (it.key(), it)));
+        } else {
+            self.kept.expected.extend(expected);
+            self.kept.written.extend(writes.iter().map(Write::key));
+        }
+        joins
     }
 
     /// Whether it comes to the same if this one is committed with the others or after them: what
@@ -208,11 +209,11 @@ impl Room {
         let meets = |write: &Write| {
             let key = write.key();
             expected.contains(key)
-                || written.get(key).is_some_and(|other| other != write)
+                || written.get(key).is_some_and(|other| *other != write)
                 || kept.expected.contains(key)
                 || kept.written.contains(key)
         };
-        let rests = |key: &String| written.contains_key(key) || kept.written.contains(key);
+        let rests = |key: &str| written.contains_key(key) || kept.written.contains(key);
         !writes.iter().any(meets) && !conditions.iter().any(|it| rests(&it.key))
     }
 
