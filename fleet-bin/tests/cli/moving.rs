@@ -156,6 +156,8 @@ async fn what_cannot_be_imported_is_refused_with_what_to_do() {
       fleetctl:
       cannot read none.jsonl:
       No such file or directory (os error 2)
+    help:
+      name a file that "fleetctl export FILE" wrote
     import cut.jsonl
       fleetctl:
       cannot import cut.jsonl:

@@ -172,10 +172,15 @@ async fn a_start_is_waited_for_as_far_as_it_is_said() {
     let starting = cluster(Role::Starting).await;
     insta::assert_snapshot!(starting.run("start --wait loaded web").await, @r"
     exit 0
-    Unit web.service launched on m1/10.0.0.1
+    Unit web.service loaded on m1/10.0.0.1
     ");
     starting.write_sleepers(&["job.service", "db.service"]);
     starting.play.cast("job.service", Role::Finishing);
+    insta::assert_snapshot!(starting.run("start --wait finished job").await, @r"
+    exit 0
+    Unit job.service finished on m1/10.0.0.1
+    ");
+    starting.run("destroy job").await.ok();
     insta::assert_snapshot!(starting.run("apply --wait finished job.service -o jsonl").await, @r#"
     exit 0
     {"action":"apply","machines":["m1"],"outcome":"reached","state":"launched","unit":"job.service"}
