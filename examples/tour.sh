@@ -2,8 +2,9 @@
 #
 # A tour of fleet on a cluster of three machines, all of them on this one: units and the machines
 # that they ask for, templates, the states of units, and the API. It ends with an error where
-# something is not as the documents say. It needs bash, and `fleetd` and `fleetctl` on the PATH or
-# named by FLEETD and FLEETCTL; it leaves nothing behind.
+# something is not as the documents say, and says what the service manager of these machines cannot
+# run. It needs bash, and `fleetd` and `fleetctl` on the PATH or named by FLEETD and FLEETCTL; it
+# leaves nothing behind.
 
 set -euo pipefail
 
@@ -75,6 +76,21 @@ refused() {
     fi
 }
 
+# Runs a command of fleetctl for a unit of a type that not every service manager has. Where this one
+# has it not, it says so, and the result is false.
+goes_here() {
+    printf '$ fleetctl %s\n' "$*"
+    if said=$(cd "$home" && fleetctl "$@" 2>&1); then
+        printf '%s\n' "$said"
+        return 0
+    fi
+    has "not here: ${said%%$'\n'*}" 'not loaded on' "$said"
+    return 1
+}
+
+# Writes a file as it is: file NAME, with the text on standard input.
+file() { cat >"$home/$1"; }
+
 # Writes the file of a service that runs until it is stopped: unit NAME [LINE OF X-FLEET]…
 unit() {
     local name=$1
@@ -103,7 +119,7 @@ systemd_states() {
         awk -v unit="$1" '$1 == unit { print $2, $3, $4 }'
 }
 
-# Asks the API: api METHOD PATH [BODY]. The answer is in `status` and `body`.
+# Asks the API: api METHOD PATH [BODY]. The answer is in `status`, `head` and `body`.
 api() {
     local method=$1 path=$2 sent=${3-} answer
     exec 3<>"/dev/tcp/127.0.0.1/$port"
@@ -114,6 +130,7 @@ api() {
     exec 3>&-
     status=${answer#HTTP/1.1 }
     status=${status%% *}
+    head=${answer%%$'\n\n'*}
     body=
     if [[ $answer == *$'\n\n'* ]]; then body=${answer#*$'\n\n'}; fi
     printf '> %s %s %s\n< %s %.100s\n' "$method" "$path" "$sent" "$status" "$body"
@@ -146,6 +163,21 @@ has 'machines are listed with it' diskType=SSD "$listed"
 has 'sorted by key' region=us-east-1,zone= "$listed"
 api PATCH /fleet/v1/machines "[{\"op\":\"move\",\"path\":\"/$one/metadata/a\",\"value\":\"b\"}]"
 is 'what is no operation is refused' 400 "$status"
+api PATCH /fleet/v1/machines "[{\"op\":\"add\",\"path\":\"/$one/metadata/a\"}]"
+is 'so is one without a value' 400 "$status"
+api PATCH /fleet/v1/machines '[{"op":"add","path":"/metadata/a","value":"b"}]'
+is 'and one with a path that leads nowhere' 400 "$status"
+absent=0123456789abcdef0123456789abcdef
+api PATCH /fleet/v1/machines "[$(set_metadata "$two" diskType HDD),{\"op\":\"replace\",$(
+    )\"path\":\"/$two/metadata/diskType\",\"value\":\"tape\"},$(
+    set_metadata "$absent" region nowhere)]"
+is 'operations are done in order, also for a machine that is not there' '204 ' "$status $body"
+has 'the last one counts' diskType=tape \
+    "$(fleetctl list-machines --full --fields machine,metadata | grep "^$two")"
+api PATCH /fleet/v1/machines "[{\"op\":\"remove\",\"path\":\"/$two/metadata/diskType\"}]"
+is 'metadata is taken away again' '204 ' "$status $body"
+listed=$(fleetctl list-machines --full --fields machine,metadata | grep "^$two")
+[[ $listed != *diskType* ]] || fail "it is still there: $listed"
 
 chapter 'A global unit runs on every machine that has what it asks for'
 unit app.service Global=true 'MachineMetadata="region=us-east-1" "diskType=SSD"' \
@@ -156,6 +188,18 @@ is 'app.service is on the first and the third' "$(printf '%s\n' "$one" "$three" 
     "$(where app.service)"
 is 'and runs there' 'loaded active running loaded active running' \
     "$(systemd_states app.service | xargs)"
+clean
+
+chapter 'A global unit and conflicts'
+unit lonely.service "MachineID=$two"
+unit everywhere.service Global=true 'Conflicts=lonely*'
+run start lonely.service
+run start everywhere.service
+is 'it runs where no unit is that it conflicts with' \
+    "$(printf '%s\n' "$one" "$three" | sort | xargs)" "$(where everywhere.service)"
+unit lonely-too.service "MachineID=$three"
+refused start lonely-too.service
+has 'such a unit cannot come to where it is' everywhere.service "$said"
 clean
 
 chapter 'A unit on a machine with specific metadata'
@@ -214,7 +258,33 @@ refused start monitor-d.service
 has 'a fourth has no place, and the reason' Conflicts "$said"
 clean
 
-# (The example in the documents is a socket; sockets need systemd, which runs no unit here.)
+chapter 'The example of a whole unit file'
+for name in monitor-a monitor-b; do
+    file $name.service <<'END'
+[Unit]
+Description=Some Monitoring Service
+
+[Service]
+ExecStart=/bin/sleep infinity
+
+[X-Fleet]
+MachineMetadata=location=chicago
+Conflicts=monitor*
+END
+done
+refused start monitor-a.service
+has 'nobody is in Chicago' location "$said"
+api PATCH /fleet/v1/machines "[$(set_metadata "$one" location chicago),$(
+    set_metadata "$three" location chicago)]"
+until_is 'it starts as soon as somebody is' 'loaded active running' systemd_states monitor-a.service
+run start monitor-b.service
+is 'the other one is there, too, on another machine' \
+    "$(printf '%s\n' "$one" "$three" | sort | xargs)" \
+    "$({ where monitor-a.service; where monitor-b.service; } | sort | xargs)"
+run list-unit-files --fields unit,desc
+has 'and is described' 'Some Monitoring Service' "$(fleetctl list-unit-files --fields desc)"
+clean
+
 chapter 'Requirements that follow from the name'
 unit foo.service 'MachineOf=%p-store.service'
 unit bar.service 'MachineOf=%p-store.service'
@@ -223,6 +293,95 @@ unit bar-store.service 'Conflicts=foo-store.service'
 run start foo-store.service bar-store.service foo.service bar.service
 is 'foo.service is beside foo-store.service' "$(where foo-store.service)" "$(where foo.service)"
 is 'bar.service is beside bar-store.service' "$(where bar-store.service)" "$(where bar.service)"
+api PATCH /fleet/v1/machines "[$(set_metadata "$two" job "red")]"
+unit painter@.service MachineMetadata=job=%i 'Conflicts=%p@*.service'
+run submit painter@.service
+run start painter@red.service
+is '%i is the instance, and %p what stands before it' "$two" "$(where painter@red.service)"
+clean
+
+chapter 'Options in their old spelling'
+unit old-id.service "X-ConditionMachineID=$three"
+unit old-of.service X-ConditionMachineOf=old-id.service
+unit old-metadata.service X-ConditionMachineMetadata=region=us-west-1
+unit old-conflicts.service 'X-Conflicts=old-*'
+for name in id of metadata; do
+    said=$(cd "$home" && fleetctl start old-$name.service 2>&1) || fail "old-$name: $said"
+    printf '%s\n' "$said"
+    has 'it works, and a warning tells the new one' Machine "$said"
+    is 'as it always did' "$three" "$(where old-$name.service)"
+done
+run start old-conflicts.service
+[[ $(where old-conflicts.service) != "$three" ]] || fail 'old-conflicts.service is beside others'
+clean
+
+chapter 'Sockets and timers'
+file web.socket <<END
+[Socket]
+ListenStream=$home/web.sock
+END
+unit web.service MachineOf=%p.socket
+if goes_here load web.socket; then
+    run start web.socket
+    is 'it listens' 'loaded active listening' "$(systemd_states web.socket)"
+fi
+run load web.service
+is 'web.service is beside web.socket' "$(where web.socket)" "$(where web.service)"
+file tick.timer <<'END'
+[Timer]
+OnActiveSec=1
+
+[X-Fleet]
+MachineOf=tick.service
+END
+file tick.service <<'END'
+[Service]
+Type=oneshot
+ExecStart=/bin/echo tick
+END
+run load tick.service
+if goes_here start tick.timer; then
+    until_is 'it has started its service' tick fleetctl logs -n 1 tick.service
+fi
+clean
+
+chapter 'A unit with an [Install] section'
+file my.service <<'END'
+[Service]
+ExecStart=/bin/bash -c "while true; do echo my.service unit file; sleep 1; done"
+END
+file my_discovery.service <<'END'
+[Unit]
+BindsTo=my.service
+
+[Service]
+ExecStart=/bin/bash -c "while true; do echo my_discovery.service unit file; sleep 1; done"
+
+[Install]
+WantedBy=my.service
+
+[X-Fleet]
+MachineOf=my.service
+END
+run load my.service my_discovery.service
+is 'the sidekick is beside its service' "$(where my.service)" "$(where my_discovery.service)"
+run start my.service
+is 'only one of them is to run' 'launched loaded' \
+    "$(fleetctl list-unit-files --no-legend --fields dstate | xargs)"
+enabled='' deadline=$((SECONDS + 3))
+while [[ -z $enabled ]] && ((SECONDS < deadline)); do
+    if [[ $(systemd_states my_discovery.service) == *'active running' ]]; then enabled=yes; fi
+    sleep 0.1
+done
+if [[ $enabled ]]; then
+    has 'it runs all the same, for it is enabled' 'active (running)' \
+        "$(fleetctl status my_discovery.service)"
+else
+    printf '   ok: not here: units are enabled by systemd alone\n'
+    run start my_discovery.service
+fi
+until_is 'it says what it is' 'my_discovery.service unit file' \
+    fleetctl logs -n 1 my_discovery.service
 clean
 
 chapter 'A unit that takes the place of another'
@@ -249,6 +408,14 @@ for pair in 'Global=true Replaces=a.service' 'Conflicts=a.service Replaces=a.ser
     printf '   ok: %s is refused\n' "$pair"
 done
 
+chapter 'Names'
+for name in web.server 'we b.service' web@1.mount 'we!b.service'; do
+    printf '[Service]\nExecStart=/bin/true\n' >"$home/$name"
+    printf '$ fleetctl submit %s\n' "$name"
+    if said=$(cd "$home" && fleetctl submit "$name" 2>&1); then fail "$name was not refused"; fi
+    has "$name is none" "$name" "$said"
+done
+
 chapter 'Templates'
 unit hello@.service
 run submit hello@.service
@@ -269,6 +436,8 @@ step load loaded loaded
 is 'it is loaded, and not started' 'loaded inactive dead' "$(systemd_states walk.service)"
 step start launched launched
 is 'it runs' 'loaded active running' "$(systemd_states walk.service)"
+refused load walk.service
+has 'what is launched is not taken down by that' stop "$said"
 step stop loaded loaded
 step unload inactive inactive
 is 'what is on no machine is not listed' '' "$(systemd_states walk.service)"
@@ -277,9 +446,21 @@ has 'what is inactive cannot be stopped' inactive "$said"
 step start launched launched
 step destroy '' ''
 step start launched launched
+unit walk.service Conflicts=nobody.service
+refused start walk.service
+has 'its content stays, unless another is asked for' 'hash' "$said"
+unit walk.service
 step unload inactive inactive
 step load loaded loaded
 step destroy '' ''
+
+chapter 'The machine with the fewest units gets the next'
+unit even@.service
+run submit even@.service
+run start 'even@{1..6}.service'
+is 'each of three has two of six' '2 2 2' "$(fleetctl list-units --full --no-legend \
+    --fields machine | sort | uniq -c | awk '{ print $1 }' | xargs)"
+clean
 
 chapter 'The API: units'
 at=/fleet/v1/units
@@ -299,6 +480,7 @@ is 'the desired state of a unit is changed' '204 ' "$status $body"
 until_is 'and the cluster follows' 'inactive inactive' states foo.service
 api GET $at
 is 'units are listed' 200 "$status"
+has 'as JSON' 'application/json' "$head"
 has 'with their names' '"name":"foo.service"' "$body"
 api GET $at/foo.service
 has 'one is shown with its options' '"section":"Service"' "$status $body"
@@ -311,6 +493,22 @@ api DELETE $at/foo.service
 is 'a unit is destroyed' '204 ' "$status $body"
 api DELETE $at/foo.service
 is 'but once' 404 "$status"
+
+chapter 'The API: pages'
+unit page@.service
+printf '$ fleetctl submit page@.service, and 120 instances\n'
+(cd "$home" && fleetctl submit page@.service 'page@{1..120}.service' >/dev/null)
+pages=0 units=0 token=
+while :; do
+    api GET "$at${token:+?nextPageToken=$token}"
+    pages=$((pages + 1)) units=$((units + $(grep -o '"name":"page@' <<<"$body" | wc -l)))
+    [[ $body == *'"nextPageToken":"'* ]] || break
+    token=${body#*'"nextPageToken":"'}
+    token=${token%%'"'*}
+done
+is 'there is more than one page' 2 "$pages"
+is 'and all pages together have all units' 121 "$units"
+clean
 
 chapter 'The API: states and machines'
 unit a.service "MachineID=$one"

@@ -146,6 +146,9 @@ pub(crate) struct LogsArgs {
     /// Go on with new lines as they are written.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Print lines as they are: also what a terminal would obey.
+    #[arg(long)]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
 }

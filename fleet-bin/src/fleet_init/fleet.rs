@@ -11,7 +11,7 @@ use super::asking::{Asking, PROGRAM};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
-use crate::fleetctl::table::{cell, layout};
+use crate::fleetctl::table::{cell, painted};
 
 /// Its units, as fleetd sees them.
 pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> {
@@ -31,8 +31,10 @@ pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError
     let units = open(init).await?.list().await.map_err(cannot)?;
     let rows: Vec<Row> = units.iter().map(Row::new).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-    let table = layout(&["unit", "asked", "active", "sub", "pid", "result"], true, &cells);
-    Output::on_stdout(format).list(&rows, &table)
+    let mut output = Output::on_stdout(format);
+    let columns = ["unit", "asked", "active", "sub", "pid", "result"];
+    let table = painted(&columns, true, &cells, output.colour());
+    output.list(&rows, &table)
 }
 
 /// A unit, as JSON.

@@ -10,6 +10,7 @@ use super::asking::{Asking, NoAnswer, ask, no_answer, read};
 use super::asks::Ask;
 use super::fleet;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::harmless::harmless_line;
 
 /// Runs the command.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
@@ -25,7 +26,7 @@ async fn of_files(init: &Asking, args: &LogsArgs) -> Result<(), NoAnswer> {
     let mut answer = init.begin(Ask::Logs { unit, lines, follow })?;
     while let Some(item) = answer.next().await.map_err(no_answer)? {
         let lines: Vec<String> = read(item).map_err(NoAnswer::Because)?;
-        lines.iter().try_for_each(|line| print(line)).map_err(NoAnswer::Because)?;
+        lines.iter().try_for_each(|line| print(line, args.raw)).map_err(NoAnswer::Because)?;
     }
     Ok(())
 }
@@ -38,13 +39,14 @@ async fn of_fleet(init: &Asking, args: &LogsArgs) -> Result<(), CliError> {
     let manager = fleet::open(init).await?;
     let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;
     while let Some(line) = journal.next().await {
-        print(&line)?;
+        print(&line, args.raw)?;
     }
     Ok(())
 }
 
-fn print(line: &str) -> Result<(), CliError> {
+fn print(line: &str, raw: bool) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
+    let line = if raw { line.into() } else { harmless_line(line) };
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }

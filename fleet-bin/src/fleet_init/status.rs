@@ -16,7 +16,9 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
         Err(NoAnswer::Because(error)) => Err(error),
         Ok((head, units)) => {
             tell(&head);
-            Output::on_stdout(args.output).list(&units, &tree::tree(&head, &units))
+            let mut output = Output::on_stdout(args.output);
+            let tree = tree::tree(&head, &units, output.colour());
+            output.list(&units, &tree)
         }
     })
 }

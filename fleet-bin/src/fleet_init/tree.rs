@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::asks::{Head, Unit};
 use super::shown::brief;
-use crate::fleetctl::table::{cell, layout};
+use crate::fleetctl::colour::Colour;
+use crate::fleetctl::table::{cell, painted};
 
 /// The tree of the goal and what is wanted beside it, then what is not needed.
-pub(super) fn tree(head: &Head, units: &[Unit]) -> String {
+pub(super) fn tree(head: &Head, units: &[Unit], colour: Colour) -> String {
     let mut tree = Tree {
         by_name: units.iter().map(|unit| (unit.unit.as_str(), unit)).collect(),
         seen: BTreeSet::new(),
@@ -23,7 +24,7 @@ pub(super) fn tree(head: &Head, units: &[Unit]) -> String {
     for unit in rest {
         tree.row("", unit, "");
     }
-    layout(&["unit", "state", "for", "pid", "why"], true, &tree.rows)
+    painted(&["unit", "state", "for", "pid", "why"], true, &tree.rows, colour)
 }
 
 struct Tree<'a> {
@@ -130,7 +131,7 @@ mod tests {
             unit("net", "exited", &[("depends-on", "dns")]),
             unit("old", "disabled", &[]),
         ];
-        insta::assert_snapshot!(tree(&head, &units).replace('\t', "→"), @"
+        insta::assert_snapshot!(tree(&head, &units, Colour::Off).replace('\t', "→"), @"
         UNIT→→→→→STATE→→→FOR→PID→WHY
         home→→→→→running, degraded→0s→-→does without bot
         ├─bot (waits-for)→→→failed→→→0s→-→exit 3; tried again in 2s

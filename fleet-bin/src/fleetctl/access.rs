@@ -77,7 +77,8 @@ fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
 fn token(path: &Path) -> Result<Token, CliError> {
     let refused =
         |problem: &str| CliError::usage(format!("--token-file: {}: {problem}", path.display()));
-    let bytes = secret::read(path, secret::OWNER_ALONE).map_err(|problem| refused(&problem))?;
+    let bytes = secret::read(path, secret::OWNER_ALONE)
+        .map_err(|problem| refused(&problem).help("name a file of mode 0600 with a token in it"))?;
     let first = secret::first_token(&String::from_utf8_lossy(&bytes));
     first.ok_or_else(|| refused("there is no token in it: write one of 16 characters or more"))
 }

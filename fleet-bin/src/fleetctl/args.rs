@@ -22,18 +22,23 @@ use super::machine_args::MachineArgs;
     version = concat!("version ", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     infer_subcommands = true,
-    after_help = "Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
+    after_help = "Examples:\n  \
+                  fleetctl apply web.service     hand it over, have it run, wait until it does\n  \
+                  fleetctl list-units            what runs where, and why something does not\n  \
+                  fleetctl logs -f web           what it writes, on whichever machine\n  \
+                  fleetctl doctor                what is wrong, and what to do about it\n\n\
+                  Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
                   status: 0 active, 3 not active, 4 unknown;\n\
                   diff, plan, --dry-run: 5 something would change.\n\
                   Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
 )]
 pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) global: GlobalArgs,
-
     /// Print the version.
     #[arg(short = 'v', long, action = ArgAction::Version)]
     version: (),
+
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

@@ -47,6 +47,9 @@ impl Colour {
             "active" | "launched" => GOOD,
             "failed" | "error" | "not-found" | "bad-setting" | "masked" => BAD,
             "activating" | "deactivating" | "reloading" | "unknown" => ODD,
+            // The words of fleet-init.
+            "starting" | "stopping" => ODD,
+            word if word.ends_with(", degraded") => ODD,
             _ => Style::new(),
         };
         self.paint(style, word)
@@ -59,7 +62,7 @@ mod tests {
 
     #[test]
     fn only_what_matters_has_a_colour() {
-        let words = ["active", "inactive", "failed", "activating", "-"];
+        let words = ["active", "inactive", "failed", "activating", "-", "starting"];
         let painted = words.map(|word| Colour::On.state(word)).join(" ");
         insta::assert_snapshot!(painted.replace('\u{1b}', "^").replace(' ', "\n"), @r"
         ^[32mactive^[0m
@@ -67,7 +70,9 @@ mod tests {
         ^[1m^[31mfailed^[0m
         ^[33mactivating^[0m
         -
+        ^[33mstarting^[0m
         ");
+        assert_ne!(Colour::On.state("running, degraded"), "running, degraded");
         assert_eq!(words.map(|word| Colour::Off.state(word)), words);
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use super::colour::{BAD, Colour, HELP};
+use super::harmless::harmless;
 use crate::chain;
 
 /// How `fleetctl` ends.
@@ -139,6 +140,11 @@ impl CliError {
         self.exit
     }
 
+    /// What a person could do about it.
+    pub(crate) fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
     /// All messages with their causes, and all hints, for somebody else to print.
     pub(crate) fn parts(&self) -> (String, Vec<String>) {
         let (mut message, mut hints) = (self.in_one_line(), self.hints.clone());
@@ -173,8 +179,8 @@ impl CliError {
             return Ok(());
         }
         let (name, help) = (colour.paint(BAD, program), colour.paint(HELP, "help"));
-        writeln!(to, "{name}: {}", self.in_one_line())?;
-        self.hints.iter().try_for_each(|hint| writeln!(to, "{help}: {hint}"))?;
+        writeln!(to, "{name}: {}", harmless(&self.in_one_line()))?;
+        self.hints.iter().try_for_each(|hint| writeln!(to, "{help}: {}", harmless(hint)))?;
         self.others.iter().try_for_each(|other| other.print_as(program, colour, to))
     }
 

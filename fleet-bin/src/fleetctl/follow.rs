@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
-use fleet_http::wire;
 use fleet_unitfile::UnitName;
 
 use super::context::Context;
 use super::error::CliError;
+use super::global_args::Format;
+use super::met::Met;
 use super::pending::{Awaited, Ending, Pending};
 use super::report::{Outcome, Report};
+use super::session::eligible;
 use super::settings::Patience;
 use super::sights::Sights;
 use super::wait::Sight;
@@ -118,7 +120,7 @@ impl Whole {
 /// The units that are still waited for.
 struct Following<'a> {
     context: &'a mut Context,
-    machines: Vec<wire::Machine>,
+    met: Met,
     sights: Sights,
     left: Vec<Pending>,
     count: usize,
@@ -129,12 +131,12 @@ impl<'a> Following<'a> {
     fn new(context: &'a mut Context, awaited: Vec<Awaited>) -> Self {
         let count = awaited.len();
         let left = awaited.into_iter().map(Pending::new).collect();
-        Self { context, machines: Vec::new(), sights: Sights::default(), left, count, missed: 0 }
+        let (met, sights) = (Met::default(), Sights::default());
+        Self { context, met, sights, left, count, missed: 0 }
     }
 
     /// Returns how many units did not get there.
     async fn run(mut self, deadline: Option<Timestamp>) -> Result<usize, CliError> {
-        self.machines = self.context.session.machines().await?;
         let mut pause = FIRST_PAUSE;
         loop {
             let begin = self.context.clock.now();
@@ -156,8 +158,9 @@ impl<'a> Following<'a> {
     /// Looks at every unit that is left once, and takes out those whose wait is over.
     async fn round(&mut self, is_late: bool) -> Result<(), CliError> {
         let units: Vec<&UnitName> = self.left.iter().map(|it| &it.awaited.name).collect();
-        let sights = self.sights.look(&self.context.session, &units, &self.machines).await?;
-        for (mut pending, sight) in std::mem::take(&mut self.left).into_iter().zip(sights) {
+        let sights = self.sights.look(&self.context.session, &units).await?;
+        for (mut pending, mut sight) in std::mem::take(&mut self.left).into_iter().zip(sights) {
+            self.see_where_it_belongs(&pending.awaited, &mut sight).await?;
             pending.look(&sight, self.context.clock.now(), is_late);
             match pending.ending() {
                 Some(ending) => self.end(&pending, &sight, ending).await?,
@@ -166,6 +169,21 @@ impl<'a> Following<'a> {
                     self.left.push(pending);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A global unit belongs on whatever machines fit it, which the list of all of them shows.
+    async fn see_where_it_belongs(
+        &mut self,
+        awaited: &Awaited,
+        sight: &mut Sight,
+    ) -> Result<(), CliError> {
+        if let Some(unit) = sight.unit.as_ref().filter(|unit| unit.global)
+            && awaited.goal.is_to_be_there()
+        {
+            self.met.meet_all(&self.context.session).await?;
+            sight.eligible = eligible(unit, self.met.present());
         }
         Ok(())
     }
@@ -183,11 +201,14 @@ impl<'a> Following<'a> {
         sight: &Sight,
         ending: Ending,
     ) -> Result<(), CliError> {
-        let Awaited { name, action, .. } = &pending.awaited;
+        let Awaited { name, action, goal, .. } = &pending.awaited;
         self.context.progress.clear();
         let report = Report::new(name.as_str(), *action, ending.outcome).seen(sight);
-        let report = report.with_message(&ending.text);
-        let text = report.text(&Machines::new(&self.machines));
+        let report = report.reaching(*goal).with_message(&ending.text);
+        if self.context.output.format() == Format::Table {
+            self.met.meet(&self.context.session, report.only_machine()).await?;
+        }
+        let text = report.text(&self.met.words());
         self.context.output.record(&report, &text)?;
         if ending.outcome == Outcome::Reached {
             return Ok(());

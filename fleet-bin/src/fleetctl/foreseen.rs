@@ -72,6 +72,11 @@ impl Foreseen {
         steps.chain(unplaced).collect()
     }
 
+    /// The machines that it is about.
+    pub(crate) fn machines(&self) -> [&str; 2] {
+        [&self.from, &self.to]
+    }
+
     /// What the engine would do, in words.
     pub(crate) fn sentence(&self, machines: &Machines) -> String {
         let Self { unit, from, to, cause, reason, .. } = self;

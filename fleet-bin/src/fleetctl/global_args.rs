@@ -6,14 +6,15 @@ use clap::{Args, ValueEnum};
 
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct GlobalArgs {
     /// Where the daemon listens: unix:///path, https://host:port or http://host:port
     /// [default: unix:///run/fleet.sock]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
 
-    /// How results are printed [default: table]
-    #[arg(short, long, global = true, value_name = "FORMAT")]
+    /// How results are printed: table, json, jsonl (a document a line) or name [default: table]
+    #[arg(short, long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     pub(crate) output: Option<Format>,
 
     /// Tell on standard error what is asked of the daemon.
@@ -33,6 +34,7 @@ pub(crate) struct GlobalArgs {
 
 /// What it takes to be let in by a daemon, and to know it for the right one.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct AccessArgs {
     /// The authority of the daemon's certificate, as PEM [default: those that this computer trusts]
     #[arg(long, global = true, value_name = "FILE")]

@@ -105,7 +105,10 @@ pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<Local, CliError> {
 
 /// Reads one file that must be there.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
-    read(path)?.ok_or_else(|| CliError::failed(format!("there is no file {}", path.display())))
+    read(path)?.ok_or_else(|| {
+        CliError::failed(format!("there is no file {}", path.display()))
+            .help("name the path of a unit file")
+    })
 }
 
 fn find(name: &UnitName, path: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, CliError> {

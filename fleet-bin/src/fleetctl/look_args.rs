@@ -17,6 +17,9 @@ pub(crate) struct LogsArgs {
     /// Go on with what is written from now on, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Print lines as they are, without names before them: also what a terminal would obey.
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Only what was written on one machine; the start of its ID will do.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
@@ -46,6 +49,7 @@ pub(crate) struct StatusArgs {
     pub(crate) units: Vec<String>,
     /// How many lines of each unit's journal to show.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(crate) lines: u32,
     #[arg(long, hide = true)]
     ssh_port: Option<u16>,
@@ -65,6 +69,9 @@ pub(crate) struct JournalArgs {
     /// Go on with what the unit writes from now on, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Print lines as they are: also what a terminal would obey.
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Of a unit that is on several machines, the only one to ask; the start of its ID will do.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,

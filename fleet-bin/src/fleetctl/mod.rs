@@ -8,10 +8,11 @@
 //! | read their files | `local`, `findings` |
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | get to it, or to a machine, by ssh | `ssh`, `tunnel` |
-//! | ask for much at a time | `at_once`, `sights` |
+//! | ask for much at a time, and for no more than that | `at_once`, `sights`, `met` |
 //! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
 //! | do it | `commands`, `follow` |
 //! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
+//! | show what comes from elsewhere | `harmless` |
 //! | write it to a file | `whole_file` |
 //! | tell of the program itself | `reference` |
 //! | tell how it goes | `progress`, `error` |
@@ -29,9 +30,11 @@ pub(crate) mod error;
 mod follow;
 mod foreseen;
 pub(crate) mod global_args;
+pub(crate) mod harmless;
 mod local;
 mod look_args;
 mod machine_args;
+mod met;
 mod names;
 mod offline;
 pub(crate) mod output;

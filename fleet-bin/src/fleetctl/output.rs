@@ -1,6 +1,6 @@
 //! Results on standard output, in the format that was asked for.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::colour::Colour;
 use super::error::CliError;
 use super::global_args::Format;
+use super::harmless::{harmless, harmless_json, harmless_line, harmless_painted};
+use super::table::clean;
 
 /// A result that has a name, and can be put into a line for people.
 pub(crate) trait Record: Serialize {
@@ -15,7 +17,7 @@ pub(crate) trait Record: Serialize {
     fn name(&self) -> &str;
 }
 
-/// Prints results.
+/// Prints results. What people see of them can do nothing to a terminal, whoever wrote it.
 pub(crate) struct Output<W: Write> {
     to: W,
     format: Format,
@@ -23,6 +25,7 @@ pub(crate) struct Output<W: Write> {
     /// What goes into the one JSON document at the end.
     collected: Vec<Value>,
     last_name: String,
+    is_terminal: bool,
     /// Whether more is to come than the part of a command that thinks it is done has printed.
     is_held: bool,
 }
@@ -32,14 +35,16 @@ impl Output<io::Stdout> {
     pub(crate) fn on_stdout(format: Format) -> Self {
         let stdout = io::stdout();
         let colour = Colour::of(&stdout);
-        Self { colour, ..Self::new(stdout, format) }
+        let is_terminal = stdout.is_terminal();
+        Self { colour, is_terminal, ..Self::new(stdout, format) }
     }
 }
 
 impl<W: Write> Output<W> {
     fn new(to: W, format: Format) -> Self {
         let (collected, last_name) = (Vec::new(), String::new());
-        Self { to, format, colour: Colour::Off, collected, last_name, is_held: false }
+        let (colour, is_terminal, is_held) = (Colour::Off, false, false);
+        Self { to, format, colour, collected, last_name, is_terminal, is_held }
     }
 
     /// The format that was asked for.
@@ -52,6 +57,14 @@ impl<W: Write> Output<W> {
         self.colour
     }
 
+    /// Prints a document: byte for byte, except on a terminal, which must obey nothing of it.
+    pub(crate) fn document(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        match self.is_terminal {
+            true => self.raw(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
+            false => self.raw(bytes),
+        }
+    }
+
     /// Prints bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.to.write_all(bytes)?;
@@ -61,7 +74,7 @@ impl<W: Write> Output<W> {
     /// Prints what is for people alone, whole lines or nothing.
     pub(crate) fn for_people(&mut self, text: &str) -> Result<(), CliError> {
         match self.format {
-            Format::Table => self.raw(text.as_bytes()),
+            Format::Table => self.shown(text),
             Format::Json | Format::Jsonl | Format::Name => Ok(()),
         }
     }
@@ -71,20 +84,34 @@ impl<W: Write> Output<W> {
     /// One JSON document is only printed by [`finish`](Self::finish).
     pub(crate) fn record<R: Record>(&mut self, record: &R, text: &str) -> Result<(), CliError> {
         match self.format {
-            Format::Table => self.raw(text.as_bytes()),
+            Format::Table => self.shown(text),
             Format::Json => {
                 self.collected.push(to_json(record)?);
                 Ok(())
             }
-            Format::Jsonl => self.raw(format!("{}\n", to_json(record)?).as_bytes()),
+            Format::Jsonl => self.json(to_json(record)?.to_string()),
             Format::Name => self.name(record.name()),
+        }
+    }
+
+    /// Prints a line that a unit wrote, for people with a label before it, or `raw`: as it is.
+    pub(crate) fn written<R: Record>(
+        &mut self,
+        label: &str,
+        line: &str,
+        raw: bool,
+        record: &R,
+    ) -> Result<(), CliError> {
+        match raw && self.format == Format::Table {
+            true => self.raw(format!("{line}\n").as_bytes()),
+            false => self.record(record, &format!("{label}{}\n", harmless_line(line))),
         }
     }
 
     /// Prints a list of results; `table` is what people see of it.
     pub(crate) fn list<R: Record>(&mut self, records: &[R], table: &str) -> Result<(), CliError> {
         if self.format == Format::Table {
-            return self.raw(table.as_bytes());
+            return self.shown(table);
         }
         records.iter().try_for_each(|record| self.record(record, ""))?;
         self.finish()
@@ -96,7 +123,7 @@ impl<W: Write> Output<W> {
             return Ok(());
         }
         let all = Value::Array(std::mem::take(&mut self.collected));
-        self.raw(format!("{all:#}\n").as_bytes())
+        self.json(format!("{all:#}"))
     }
 
     /// Makes one document of what several parts of a command print, until it is released.
@@ -116,7 +143,19 @@ impl<W: Write> Output<W> {
             return Ok(());
         }
         name.clone_into(&mut self.last_name);
-        self.raw(format!("{name}\n").as_bytes())
+        self.raw(format!("{}\n", clean(name)).as_bytes())
+    }
+
+    fn json(&mut self, text: String) -> Result<(), CliError> {
+        self.raw((harmless_json(text) + "\n").as_bytes())
+    }
+
+    fn shown(&mut self, text: &str) -> Result<(), CliError> {
+        let text = match self.colour {
+            Colour::On => harmless_painted(text),
+            Colour::Off => harmless(text),
+        };
+        self.raw(text.as_bytes())
     }
 }
 

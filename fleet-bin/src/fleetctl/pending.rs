@@ -11,6 +11,10 @@ use super::wait::{Goal, Sight, Verdict};
 /// How long something that is in the way must stay there to be taken for what will stay.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// How long it must be there to be told: units of one command that need one another come to
+/// machines a moment after each other.
+const NEWS: Duration = Duration::from_millis(300);
+
 /// How long a process that was just started must run for its unit to count as active. What ends
 /// at once, for want of a file or a port, is found out by this.
 const STAYS: Duration = Duration::from_millis(200);
@@ -98,7 +102,8 @@ impl Pending {
 
     /// What is in the way, if that was not told yet; from now on it was.
     pub(crate) fn news(&mut self) -> Option<String> {
-        let Verdict::Stuck(text) = &self.last.as_ref()?.verdict else { return None };
+        let last = self.last.as_ref().filter(|last| last.lasts(NEWS))?;
+        let Verdict::Stuck(text) = &last.verdict else { return None };
         if self.told.as_ref() == Some(text) {
             return None;
         }
@@ -217,14 +222,16 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_news_once() {
         let mut pending = pending(false);
-        let tells = |pending: &mut Pending, sight: &Sight| {
-            pending.look(sight, Timestamp::from_millis(0), false);
+        let mut tells = |at: u64, sight: &Sight| {
+            pending.look(sight, Timestamp::from_millis(at), false);
             pending.news()
         };
-        assert_eq!(tells(&mut pending, &sight("m1", "activating", "start")), None);
+        assert_eq!(tells(0, &sight("m1", "activating", "start")), None);
         let news = Some("no machine is present".to_owned());
-        assert_eq!(tells(&mut pending, &sight("", "", "")), news);
-        assert_eq!(tells(&mut pending, &sight("", "", "")), None);
+        assert_eq!(tells(100, &sight("", "", "")), None, "it may have gone by the next look");
+        assert_eq!(tells(399, &sight("", "", "")), None);
+        assert_eq!(tells(400, &sight("", "", "")), news);
+        assert_eq!(tells(500, &sight("", "", "")), None);
         assert!(pending.was_told("no machine is present"));
     }
 }

@@ -2,6 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use super::harmless::harmless;
+use super::table::clean;
+
 /// Carriage return, then "erase to the end of the line".
 const ERASE: &str = "\r\x1b[K";
 
@@ -58,7 +61,7 @@ impl<W: Write> Progress<W> {
     /// Prints a line that stays.
     pub(crate) fn note(&mut self, text: &str) {
         self.clear();
-        let _closed = writeln!(self.to, "{text}");
+        let _closed = writeln!(self.to, "{}", harmless(text));
     }
 }
 
@@ -76,11 +79,11 @@ fn columns_of_stderr() -> usize {
 /// A text on one line of so many columns, the last of which stays free so that it never wraps.
 fn fit(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let text = clean(text);
     if text.chars().count() <= room {
-        return clean.collect();
+        return text;
     }
-    clean.take(room.saturating_sub(1)).chain(['…']).collect()
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn arguments<'a>(text: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
         }
         let values: Vec<String> =
             arg.get_possible_values().iter().map(|it| it.get_name().to_owned()).collect();
-        if takes_value(arg) && !values.is_empty() {
+        if takes_value(arg) && !values.is_empty() && !arg.is_hide_possible_values_set() {
             let _infallible = write!(help, " [one of: {}]", values.join(", "));
         }
         line(text, &format!("| `{}` | {help} |", spelling(arg).replace('|', "\\|")));

@@ -5,7 +5,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::output::Record;
-use super::wait::Sight;
+use super::wait::{Goal, Sight};
 use super::words::Machines;
 
 /// What was done to a unit, by its name on the command line.
@@ -71,6 +71,9 @@ pub(crate) struct Report {
     /// Why it did not get there, or what else there is to say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
+    /// What people read of a unit that is there, if that is not its current state.
+    #[serde(skip)]
+    pub(crate) word: Option<&'static str>,
 }
 
 impl Record for Report {
@@ -83,8 +86,9 @@ impl Report {
     /// Of a unit of which nothing more is known than what was asked for.
     pub(crate) fn new(unit: &str, action: Action, outcome: Outcome) -> Self {
         let (unit, action) = (unit.to_owned(), action.as_str());
-        let (state, message) = (String::new(), String::new());
-        Self { unit, action, outcome, state, machines: Vec::new(), message }
+        let word = (action == Action::Restart.as_str()).then_some("restarted");
+        let (state, machines, message) = (String::new(), Vec::new(), String::new());
+        Self { unit, action, outcome, state, machines, message, word }
     }
 
     /// The same with where the unit is.
@@ -104,11 +108,29 @@ impl Report {
         self
     }
 
+    /// The machine that the line for people names, if it names one.
+    pub(crate) fn only_machine(&self) -> Option<&str> {
+        match self.machines.as_slice() {
+            [machine] if self.outcome == Outcome::Reached && self.message.is_empty() => {
+                Some(machine)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same of a unit that was waited for until it has come so far.
+    pub(crate) fn reaching(mut self, goal: Goal) -> Self {
+        if let Goal::Begun | Goal::Finished { .. } = goal {
+            self.word = Some(goal.word());
+        }
+        self
+    }
+
     /// The line for people, in fleet v1's words; nothing where v1 said nothing, and for what went
     /// wrong, which is an error's to tell.
     pub(crate) fn text(&self, machines: &Machines) -> String {
         let Self { unit, action, .. } = self;
-        let word = if *action == "restart" { "restarted" } else { self.state.as_str() };
+        let word = self.word.unwrap_or(&self.state);
         match self.outcome {
             Outcome::Reached if *action == "destroy" => format!("Destroyed {unit}\n"),
             Outcome::Reached => format!("Unit {unit} {word}{}\n", self.place(machines)),

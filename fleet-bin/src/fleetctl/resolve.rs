@@ -114,7 +114,9 @@ pub(crate) fn change(
     match verb.apply(from) {
         Ok(fleet_core::Transition::Unchanged) => Ok(None),
         Ok(fleet_core::Transition::Change(goal)) => Ok(goal),
-        Err(error) => Err(CliError::failed(name.to_string()).because(error)),
+        Err(error) => Err(CliError::failed(name.to_string())
+            .because(error)
+            .help(format!("\"fleetctl status {name}\" shows how it is"))),
     }
 }
 

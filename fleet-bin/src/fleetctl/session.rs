@@ -2,7 +2,10 @@
 
 mod machines;
 
+pub(crate) use machines::is_whole;
+
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -15,6 +18,7 @@ use fleet_http::{
 };
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::OnceCell;
 
 use super::access::Access;
 use super::error::CliError;
@@ -25,6 +29,8 @@ use super::wait::Sight;
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     client: Client,
+    /// The names of all units, listed once at most, for whoever wrote one wrongly.
+    names: Arc<OnceCell<Vec<String>>>,
 }
 
 impl Session {
@@ -38,7 +44,7 @@ impl Session {
             .parse()
             .map_err(|error| CliError::usage("--endpoint cannot be used").because(error))?;
         let credentials = access.credentials(endpoint.is_tls())?;
-        Ok(Self { client: Client::with(&endpoint, credentials) })
+        Ok(Self { client: Client::with(&endpoint, credentials), names: Arc::default() })
     }
 
     /// How long ago the daemon lost sight of the cluster, if it has, as of its last answer.
@@ -87,11 +93,21 @@ impl Session {
     /// The error for a unit that the cluster does not know.
     pub(crate) async fn unknown(&self, name: &UnitName) -> CliError {
         let error = CliError::failed(format!("{name} is not known to the cluster"));
-        let units = self.client.units().await.unwrap_or_default();
-        match nearest(name.as_str(), units.iter().map(|unit| unit.name.as_str())) {
-            Some(near) => error.help(format!("did you mean {near}?")),
+        match self.near(name).await {
+            Some(near) => error.help(near),
             None => error.help("\"fleetctl list-unit-files\" shows the units that are known"),
         }
+    }
+
+    /// A question for the unit that was probably meant, if the name of one is near.
+    pub(crate) async fn near(&self, name: &UnitName) -> Option<String> {
+        let list = async || {
+            let units = self.client.units().await.unwrap_or_default();
+            units.into_iter().map(|unit| unit.name).collect()
+        };
+        let names = self.names.get_or_init(list).await;
+        let near = nearest(name.as_str(), names.iter().map(String::as_str))?;
+        Some(format!("did you mean {near}?"))
     }
 
     /// The states of one unit on machines.
@@ -104,18 +120,20 @@ impl Session {
         states.map_err(|error| cannot(format!("look at the state of {name}"), error))
     }
 
-    /// Looks at one unit, wherever it is; `machines` are those that are present.
-    pub(crate) async fn sight(
+    /// Looks at one unit, wherever it is.
+    pub(crate) async fn sight(&self, name: &UnitName) -> Result<Sight, CliError> {
+        let (unit, states) = futures_util::try_join!(self.unit(name), self.states_of(name))?;
+        Ok(Sight { unit, states, ..Sight::default() })
+    }
+
+    /// One unit with the last lines that it wrote; `None` if the cluster does not know it.
+    pub(crate) async fn status(
         &self,
         name: &UnitName,
-        machines: &[wire::Machine],
-    ) -> Result<Sight, CliError> {
-        let (unit, states) = futures_util::try_join!(self.unit(name), self.states_of(name))?;
-        let eligible = match &unit {
-            Some(unit) if unit.global => eligible(name, unit, machines),
-            _ => BTreeSet::new(),
-        };
-        Ok(Sight { unit, states, eligible })
+        lines: u32,
+    ) -> Result<Option<wire::UnitStatus>, CliError> {
+        let status = self.client.status(name, Some(lines)).await;
+        status.map_err(|error| cannot(format!("look at {name}"), error))
     }
 
     /// What every machine says to a unit that must be known.
@@ -230,7 +248,16 @@ impl Session {
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.journal(name, options).await;
-        lines.map_err(|error| cannot(format!("read the journal of {name}"), error))
+        lines.map_err(|error| {
+            let is_nowhere = matches!(error, ClientError::Api { status: 409, .. });
+            let error = cannot(format!("read the journal of {name}"), error);
+            match is_nowhere {
+                true => {
+                    error.help(format!("\"fleetctl status {name}\" shows what is wanted of it"))
+                }
+                false => error,
+            }
+        })
     }
 
     /// Opens what changes in the cluster.
@@ -284,11 +311,12 @@ pub(crate) fn source(unit: &wire::Unit) -> Result<Vec<u8>, CliError> {
 }
 
 /// The machines whose metadata a global unit asks for.
-fn eligible(name: &UnitName, unit: &wire::Unit, machines: &[wire::Machine]) -> BTreeSet<String> {
-    let Some(file) = source(unit).ok().and_then(|source| UnitFile::parse(source).ok()) else {
+pub(crate) fn eligible(unit: &wire::Unit, machines: &[wire::Machine]) -> BTreeSet<String> {
+    let file = source(unit).ok().and_then(|source| UnitFile::parse(source).ok());
+    let (Some(file), Ok(name)) = (file, unit.name.parse()) else {
         return BTreeSet::new();
     };
-    let Ok(parsed) = Requirements::parse(name, &file, Strictness::Warn) else {
+    let Ok(parsed) = Requirements::parse(&name, &file, Strictness::Warn) else {
         return BTreeSet::new();
     };
     let fits = |machine: &&wire::Machine| {

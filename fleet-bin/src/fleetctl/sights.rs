@@ -25,7 +25,7 @@ pub(crate) struct Sights {
 }
 
 impl Sights {
-    /// Looks at these units once; `machines` are those that are present.
+    /// Looks at these units once.
     ///
     /// # Errors
     ///
@@ -34,10 +34,9 @@ impl Sights {
         &mut self,
         session: &Session,
         units: &[&UnitName],
-        machines: &[wire::Machine],
     ) -> Result<Vec<Sight>, CliError> {
         if units.len() < MANY || self.are_lists_long {
-            let looks = at_once(units.iter().map(|unit| session.sight(unit, machines))).await;
+            let looks = at_once(units.iter().map(|unit| session.sight(unit))).await;
             return looks.into_iter().collect();
         }
         let (listed, states) = futures_util::try_join!(session.units(), session.states())?;
@@ -46,7 +45,7 @@ impl Sights {
         let looks = units.iter().map(|unit| (unit, seen.remove(unit.as_str()).unwrap_or_default()));
         let looks = at_once(looks.map(async |(unit, sight)| match &sight.unit {
             // Lists do not show what tells where it is to run.
-            Some(listed) if listed.global => session.sight(unit, machines).await,
+            Some(listed) if listed.global => session.sight(unit).await,
             _ => Ok(sight),
         }));
         looks.await.into_iter().collect()

@@ -5,6 +5,7 @@
 //! `awk` needs nothing.
 
 use super::colour::Colour;
+use super::harmless::harmless;
 
 /// How far tab stops are from each other, in columns.
 const TAB: usize = 8;
@@ -17,7 +18,7 @@ pub(crate) const NOTHING: &str = "-";
 
 /// Lays rows out, with a header of upper-case column names where there is a `legend`.
 ///
-/// Each row has one cell for each column. Control characters in cells become blanks, so that a
+/// Each row has one cell for each column. Ends of line and tabs in cells become blanks, so that a
 /// cell is a cell.
 pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
     painted(columns, legend, rows, Colour::Off)
@@ -70,9 +71,9 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// The text with blanks for control characters, which could do anything to a terminal.
+/// The text on one line, harmless for terminals.
 pub(crate) fn clean(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    harmless(cell).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn a_cell_cannot_break_out_of_its_row() {
         let text = layout(&["desc", "x"], false, &[row(["two\nlines\tand a tab", "\u{1b}[31m"])]);
-        assert_eq!(text, "two lines and a tab\t [31m\n");
+        assert_eq!(text, "two lines and a tab\t\\x1b[31m\n");
         assert_eq!(
             (cell(Some("")), cell(None::<&str>), cell(Some("a"))),
             ("-".into(), "-".into(), "a".into())

@@ -97,6 +97,11 @@ impl Goal {
         }
     }
 
+    /// Whether it is to be on a machine then, and a global unit on all machines that it fits.
+    pub(crate) const fn is_to_be_there(self) -> bool {
+        !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
+    }
+
     /// Judges what was seen of a unit.
     pub(crate) fn judge(self, sight: &Sight) -> Verdict {
         let Some(unit) = &sight.unit else {

@@ -70,7 +70,11 @@ pub(crate) fn read(paths: &[String]) -> Result<Local, CliError> {
 
 fn files_at(path: String) -> Result<Vec<String>, CliError> {
     if !Path::new(&path).is_dir() {
-        return Ok(vec![path]);
+        return match path.ends_with('/') {
+            true => Err(CliError::failed(format!("there is no folder {path}"))
+                .help("name unit files, or folders with unit files in them")),
+            false => Ok(vec![path]),
+        };
     }
     let cannot = |error| CliError::failed(format!("cannot read {path}")).because(error);
     let mut files = Vec::new();

@@ -203,12 +203,12 @@ async fn plan_tells_what_the_engine_would_do() {
     exit 5
     {"cause":"it is wanted","to":"m2","unit":"web.service"}
     "#);
-    insta::assert_snapshot!(cluster.run("plan --destroy none").await, @r"
+    insta::assert_snapshot!(cluster.run("plan --destroy none").await, @r#"
     exit 1
     ---
-    fleetctl: cannot plan this: none.service: unit does not exist
-    help: nothing was sent
-    ");
+    fleetctl: none.service is not known to the cluster
+    help: "fleetctl list-unit-files" shows the units that are known
+    "#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -332,6 +332,7 @@ async fn patterns_and_ranges_name_units_of_every_command() {
       Main PID: 4711
     ---
     Unit web@9.service does not exist.
+    help: did you mean web@1.service?
     ");
     insta::assert_snapshot!(cluster.run("cat db* -o name").await, @r"
     exit 0

@@ -106,6 +106,10 @@ impl Cluster {
     }
 }
 
+/// What a unit writes that means no good: to clear the screen, to type an answer, to name a window,
+/// and the same in the way of one byte.
+pub(crate) const ORDERS: &str = "\u{1b}[2J\u{1b}[6n\u{1b}]0;mine\u{7}\u{9b}2J\r";
+
 /// Journals of made-up lines.
 struct Shelf;
 
@@ -123,7 +127,8 @@ impl Journals for Shelf {
         let (unit, machine) = (unit.clone(), machine.clone());
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
-        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}"));
+        let orders = if unit.as_str() == "rude.service" { ORDERS } else { "" };
+        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}{orders}"));
         let lines = stream::iter(1..=lines).map(line);
         match query.follow {
             true => Ok(lines.chain(stream::pending()).boxed()),

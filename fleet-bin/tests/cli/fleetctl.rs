@@ -22,7 +22,7 @@ impl Fleetctl {
     pub(crate) async fn run(folder: &Path, endpoint: &str, line: &str) -> Self {
         let output = command(folder, endpoint, line).output();
         let output = tokio::time::timeout(DEADLINE, output).await;
-        output.expect("fleetctl ends in time").unwrap().into()
+        output.unwrap_or_else(|_| panic!("{line}: it does not end")).unwrap().into()
     }
 
     /// The same run, which must have gone well.

@@ -5,6 +5,7 @@
 mod apply;
 mod bring_up;
 mod cluster;
+mod errors;
 mod fleet_init;
 mod fleetctl;
 mod lists;
@@ -13,6 +14,7 @@ mod machines;
 mod moving;
 mod paper;
 mod puppet;
+mod schema;
 mod show;
 mod ssh;
 mod take_down;

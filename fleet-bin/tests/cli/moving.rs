@@ -156,6 +156,8 @@ async fn what_cannot_be_imported_is_refused_with_what_to_do() {
       fleetctl:
       cannot read none.jsonl:
       No such file or directory (os error 2)
+    help:
+      name a file that "fleetctl export FILE" wrote
     import cut.jsonl
       fleetctl:
       cannot import cut.jsonl:
@@ -288,25 +290,13 @@ async fn help(command: &str) -> String {
     let text = cluster.run(&format!("{command} --help")).await.ok().stdout;
     let lines = text.lines().map(|line| fitted(line.trim_end()));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let common = [
-        "--endpoint <",
-        "--ca-file",
-        "--cert-file",
-        "--key-file",
-        "--token-file",
-        "--insecure-skip-tls-verify",
-        "-o, --output",
-        "--debug",
-        "--tunnel <",
-        "-h, --help",
-    ];
     let (mut kept, mut is_common) = (Vec::new(), false);
     for part in text.split("\n\n") {
-        // What is told of an option in a paragraph of its own is indented further.
-        if !part.starts_with("          ") {
-            is_common = common.iter().any(|option| part.trim_start().starts_with(option));
+        // What stands at the margin begins something else.
+        if !part.starts_with(' ') {
+            is_common = part.starts_with("Options of every command:");
         }
-        if !is_common {
+        if !is_common && !part.contains("-h, --help") {
             kept.push(part);
         }
     }

@@ -107,7 +107,7 @@ async fn status_shows_every_machine_and_every_unit_that_is_known() {
     all.service on m1: 1
     all.service on m1: 2
     ");
-    insta::assert_snapshot!(cluster.run("status -n 0 nothing bad").await, @r"
+    insta::assert_snapshot!(cluster.run("status -n 0 nothing bad").await, @r#"
     exit 4
     bad.service
           Hash: 6cff462
@@ -120,7 +120,8 @@ async fn status_shows_every_machine_and_every_unit_that_is_known() {
           Exit: exited with status 3
     ---
     Unit nothing.service does not exist.
-    ");
+    help: "fleetctl list-unit-files" shows the units that are known
+    "#);
     let document = cluster.run("status web lost -o json").await;
     let statuses: Value = serde_json::from_str(&document.stdout).unwrap();
     assert_eq!((document.code, statuses.as_array().unwrap().len()), (3, 2));
@@ -251,6 +252,7 @@ async fn verify_needs_no_cluster() {
     exit 1
     ---
     fleetctl: there is no file none.service
+    help: name the path of a unit file
     ");
     let document: Value =
         serde_json::from_str(&verify("verify -o json bad.service").await.stdout).unwrap();

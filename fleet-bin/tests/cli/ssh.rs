@@ -177,7 +177,7 @@ async fn ssh_runs_a_command_where_a_unit_or_a_machine_is() {
     ---
     fleetctl: no machine that is present is called wbe
     help: "fleetctl list-machines" shows those that are
-    help: there is no unit of that name either
+    help: did you mean web.service?
     "#);
     insta::assert_snapshot!(run(&cluster, "ssh --unit all").await, @r#"
     exit 1

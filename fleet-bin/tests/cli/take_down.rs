@@ -20,11 +20,12 @@ async fn a_unit_is_stopped_unloaded_and_destroyed() {
     exit 0
     Unit web.service inactive
     ");
-    insta::assert_snapshot!(cluster.run("stop web").await, @r"
+    insta::assert_snapshot!(cluster.run("stop web").await, @r#"
     exit 1
     ---
     fleetctl: web.service: cannot stop a unit whose desired state is inactive: it is not started
-    ");
+    help: "fleetctl status web.service" shows how it is
+    "#);
     insta::assert_snapshot!(cluster.run("destroy web").await, @r"
     exit 0
     Destroyed web.service

@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ORDERS};
 use crate::fleetctl::{DEADLINE, command};
 use crate::puppet::Role;
 
@@ -22,6 +23,7 @@ const ERASE: &str = "\r\x1b[K";
 struct Terminal {
     master: OwnedFd,
     written: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -32,17 +34,17 @@ impl Terminal {
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let slave = File::options().read(true).write(true).open(name).unwrap();
-        let written = Arc::default();
-        let terminal = Self { master, written: Arc::clone(&written) };
-        terminal.resize(columns);
-        let mut reader = File::from(terminal.master.try_clone().unwrap());
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
+        let written: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (reader, read) = (master.try_clone().unwrap(), Arc::clone(&written));
+        let reader = std::thread::spawn(move || {
+            let (mut reader, mut bytes) = (File::from(reader), [0; 4096]);
             // It fails when nobody has the other end any more.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                written.lock().unwrap().extend_from_slice(&bytes[..count]);
+                read.lock().unwrap().extend_from_slice(&bytes[..count]);
             }
         });
+        let terminal = Self { master, written, reader };
+        terminal.resize(columns);
         (terminal, slave)
     }
 
@@ -53,6 +55,12 @@ impl Terminal {
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
+    }
+
+    /// All that was written, once nobody has the other end any more.
+    async fn wait_to_the_end(&self) -> String {
+        self.wait_until("nobody writes any more", |_| self.reader.is_finished()).await;
+        self.text().replace("\r\n", "\n")
     }
 
     /// Waits until what was written is so.
@@ -135,6 +143,39 @@ async fn printed_on_a_terminal(mut command: tokio::process::Command) -> String {
     let ended = command.stdout(slave).status();
     assert!(tokio::time::timeout(DEADLINE, ended).await.unwrap().unwrap().success());
     drop(command);
-    terminal.wait_until("all is there", |text| text.matches("\r\n").count() == 2).await;
-    terminal.text().replace("\r\n", "\n")
+    terminal.wait_to_the_end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_from_elsewhere_does_nothing_to_a_terminal() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let file = format!(
+        "[Unit]\nDescription=Rude {}\n[Service]\nExecStart=/bin/sleep 1d\n",
+        ORDERS.trim_end()
+    );
+    cluster.write("rude.service", &file);
+    cluster.run("start rude").await.ok();
+    for (line, shown) in [
+        ("logs rude -n 1", "rude.service on m1: 1\\x1b[2J\\x1b[6n\\x1b]0;mine\\x07\\x9b2J\n"),
+        ("journal rude -n 1", "rude.service on m1: 1\\x1b[2J\\x1b[6n\\x1b]0;mine\\x07\\x9b2J\n"),
+        ("status rude -n 1", "\nrude.service on m1: 1\\x1b[2J\\x1b[6n"),
+        ("status rude -n 1", "rude.service - Rude \\x1b[2J\\x1b[6n"),
+        ("cat rude", "Description=Rude \\x1b[2J\\x1b[6n"),
+        ("list-unit-files --fields desc", "Rude \\x1b[2J\\x1b[6n"),
+        ("logs rude -o jsonl -n 1", "\\u001b]0;mine\\u0007\\u009b2J"),
+        ("cat rude -o json", "\\u001b]0;mine\\u0007\\u009b2J"),
+    ] {
+        let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+        command.env("TERM", "xterm");
+        let printed = printed_on_a_terminal(command).await;
+        assert!(printed.contains(shown), "{line}: {printed:?}");
+        let obeyed = |text: &str| text.contains(['\u{7}', '\u{9b}', '\r']);
+        assert!(!obeyed(&printed) && !printed.contains("\u{1b}[2J"), "{line}: {printed:?}");
+    }
+    for line in ["logs rude --raw -n 1", "journal rude --raw -n 1", "cat rude"] {
+        let run = cluster.run(line).await.ok();
+        assert!(run.stdout.contains(ORDERS.trim_end()), "{line}: {run}");
+    }
+    // Whoever reads the lines of a pipe may show them on a terminal just as well.
+    assert!(!cluster.run("logs rude").await.ok().stdout.contains('\u{1b}'));
 }

@@ -1,10 +1,15 @@
 //! What commands ask of a daemon: for one unit, never for all of them.
 
 use crate::cluster::Cluster;
+use crate::fleetctl::{DEADLINE, Fleetctl, command};
 
 /// The requests of a run, in order, without what is the same in all of them.
 async fn requests(cluster: &Cluster, line: &str) -> String {
-    let run = cluster.run(&format!("{line} --debug")).await;
+    let mut command = command(cluster.folder(), &cluster.endpoint(), &format!("--debug {line}"));
+    // There is no ssh there, which would look for machines that are none.
+    let output = command.env("PATH", "/none").output();
+    let output = tokio::time::timeout(DEADLINE, output).await;
+    let run = Fleetctl::from(output.unwrap_or_else(|_| panic!("{line}: it does not end")).unwrap());
     let asked = run.stderr.lines().filter(|line| line.contains(": asked "));
     let mut asked: Vec<String> = asked
         .map(|line| {
@@ -28,6 +33,10 @@ async fn for_one_unit_nobody_asks_for_the_whole_cluster() {
     cluster.write_sleepers(&["web.service", "db.service", "job@.service"]);
     cluster.run("start web db").await.ok();
     cluster.run("submit job@.service").await.ok();
+    cluster.write_sleepers(&["new.service"]);
+    let first = cluster.run("events -n 1 -o jsonl").await.ok().stdout;
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let id = first["id"].as_str().unwrap();
     let mut all = String::new();
     for line in [
         "status web",
@@ -40,14 +49,28 @@ async fn for_one_unit_nobody_asks_for_the_whole_cluster() {
         "stop web",
         "start web",
         "restart web",
+        "scale job@ 1",
         "scale job@ 0",
         "plan --destroy web",
+        "events --unit web -n 1 --since {id}",
+        "ssh --unit web true",
+        "submit new",
+        "load new",
+        "unload new",
         "destroy web",
     ] {
-        all += &requests(&cluster, line).await;
+        all += &requests(&cluster, &line.replace("{id}", id)).await.replace(id, "ID");
     }
-    assert!(!all.contains("/units?nextPageToken") && !all.contains("GET /units,"), "{all}");
+    for list in ["units", "machines", "state"] {
+        let list = format!("GET /{list}");
+        let asks = |line: &str| line.split(": ").nth(1).unwrap().split(", ").any(|it| it == list);
+        assert!(!all.lines().any(asks), "{list} in {all}");
+    }
     insta::assert_snapshot!("requests", all);
+    // A global unit belongs on whatever machines fit it.
+    cluster.write("all.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=true\n");
+    assert!(requests(&cluster, "start all").await.contains("GET /machines,"));
+    assert!(!requests(&cluster, "stop all").await.contains("GET /machines,"));
     // A pattern takes the list.
     let pattern = requests(&cluster, "cat d*").await;
     assert_eq!(pattern, "cat d*: GET /units, GET /units/db.service\n");

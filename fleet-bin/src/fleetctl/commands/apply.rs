@@ -16,6 +16,8 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::foreseen::{Foreseen, told};
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::met::Met;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::{Action, Outcome, Report};
 use crate::fleetctl::resolve::{Content, Source};
@@ -30,7 +32,7 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     let is_there = |wanted: &&Wanted| wanted.change() == Change::None;
     let (there, changed): (Vec<_>, Vec<_>) = wanted.iter().partition(is_there);
     let plan = foresee(context, &changed, &[]).await?;
-    let machines = Machines::new(&context.session.machines().await?);
+    let machines = machines_of(context, &plan).await?;
     if args.dry_run {
         let changes = wanted.iter().map(Foreseen::of_file).chain(plan.iter().cloned());
         context.output.list(&changes.collect::<Vec<_>>(), &told(&wanted, &plan, &machines))?;
@@ -114,11 +116,29 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
         false => select(&context.session, &args.destroy, Fits::All).await?,
     };
     let gone: Vec<UnitName> = gone.into_iter().map(|unit| unit.name).collect();
-    let plan = foresee(context, &changed, &gone).await?;
-    let machines = Machines::new(&context.session.machines().await?);
+    let plan = match foresee(context, &changed, &gone).await {
+        Err(error) => return Err(unknown_of(context, &gone).await.unwrap_or(error)),
+        Ok(plan) => plan,
+    };
+    let machines = machines_of(context, &plan).await?;
     let text: String = plan.iter().map(|it| it.sentence(&machines)).collect();
     context.output.list(&plan, &text)?;
     Ok(verdict(context, plan.is_empty()))
+}
+
+/// The error for those of these units that the cluster does not know, if there is one.
+async fn unknown_of(context: &Context, units: &[UnitName]) -> Option<CliError> {
+    let known = at_once(units.iter().map(|name| context.session.known_unit(name))).await;
+    CliError::all_or_none(known).err()
+}
+
+/// The machines that a plan names, where people see it.
+async fn machines_of(context: &Context, plan: &[Foreseen]) -> Result<Machines, CliError> {
+    let mut met = Met::default();
+    if context.output.format() == Format::Table {
+        met.meet(&context.session, plan.iter().flat_map(Foreseen::machines)).await?;
+    }
+    Ok(met.words())
 }
 
 /// How a command ends that only tells.

@@ -95,7 +95,13 @@ async fn prepare_one(
         Some(template) if known.is_none() && unit.file.is_none() => session.unit(&template).await?,
         _ => None,
     };
-    let content = content(verb, &unit, known.as_ref(), template.is_some(), replace)?;
+    let content = match content(verb, &unit, known.as_ref(), template.is_some(), replace) {
+        Err(error) if known.is_none() => match session.near(&unit.name).await {
+            Some(near) => return Err(error.help(near)),
+            None => return Err(error),
+        },
+        content => content?,
+    };
     let from = match (&known, &content) {
         (Some(known), _) => known.desired(),
         // It will have been submitted by then.

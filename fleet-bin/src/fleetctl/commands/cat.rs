@@ -1,4 +1,4 @@
-//! `cat`: units' files, byte for byte as they were submitted.
+//! `cat`: units' files, byte for byte as they were submitted where no terminal shows them.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub(super) async fn run(context: &mut Context, args: &[String]) -> Result<(), Cl
     for unit in CliError::all_or_none(known)? {
         let bytes = source(&unit)?;
         if context.output.format() == Format::Table {
-            context.output.raw(&bytes)?;
+            context.output.document(&bytes)?;
             continue;
         }
         let source = String::from_utf8_lossy(&bytes).into_owned();

@@ -5,6 +5,8 @@ use fleet_http::wire::{Explanation, Verdict};
 use crate::fleetctl::args::ExplainArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::met::Met;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::table::{cell, layout};
@@ -19,11 +21,16 @@ impl Record for Explanation {
 /// Runs the command.
 pub(super) async fn run(context: &mut Context, args: &ExplainArgs) -> Result<(), CliError> {
     let units = select(&context.session, &args.units, Fits::All).await?;
-    let machines = Machines::new(&context.session.machines().await?);
+    let mut met = Met::default();
     let mut gap = "";
     for unit in units {
         let told = context.session.explain(&unit.name).await?;
-        context.output.record(&told, &format!("{gap}{}", text(&told, &machines, args.full)))?;
+        if context.output.format() == Format::Table {
+            let ids = told.machines.iter().map(|it| it.machine_id.as_str());
+            met.meet(&context.session, ids).await?;
+        }
+        let text = text(&told, &met.words(), args.full);
+        context.output.record(&told, &format!("{gap}{text}"))?;
         gap = "\n";
     }
     context.output.finish()

@@ -1,6 +1,6 @@
 //! `export`: the whole cluster as one portable file.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use fleet_http::ExportBytes;
@@ -142,5 +142,12 @@ fn failed(what: &str) -> CliError {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> CliError {
-    failed(&format!("write {}", path.display())).because(error)
+    let kind = error.kind();
+    let error = failed(&format!("write {}", path.display())).because(error);
+    match kind {
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => {
+            error.help("name a file in a folder that is there and may be written")
+        }
+        _ => error,
+    }
 }

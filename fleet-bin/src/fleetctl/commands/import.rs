@@ -51,7 +51,9 @@ fn read(args: &ImportArgs) -> Result<Import, CliError> {
     if args.file.as_os_str() == "-" {
         return Import::read(io::stdin()).map_err(|error| failed("import").because(error));
     }
-    let file = File::open(&args.file).map_err(|error| failed("read").because(error))?;
+    let file = File::open(&args.file).map_err(|error| {
+        failed("read").because(error).help("name a file that \"fleetctl export FILE\" wrote")
+    })?;
     Import::read(file).map_err(|error| failed("import").because(error))
 }
 

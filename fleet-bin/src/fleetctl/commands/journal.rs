@@ -38,8 +38,8 @@ pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(),
     let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
     let mut journal = context.session.journal(&name, &options).await?;
     while let Some(line) = next_line(&mut journal, &name).await? {
-        let text = format!("{line}\n");
-        context.output.record(&Line { unit: name.to_string(), line }, &text)?;
+        let line = Line { unit: name.to_string(), line };
+        context.output.written("", &line.line, args.raw, &line)?;
     }
     context.output.finish()
 }

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         return Err(never_whole("logs that are followed"));
     }
     let places = places(context, args).await?;
-    let label = Label::of(&places);
+    let label = if args.raw { Label::Nothing } else { Label::of(&places) };
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
     let options = JournalOptions { lines, since: args.since, follow: args.follow, machine: None };
     let mut missing = Missing { is_told: args.follow, errors: Vec::new() };
@@ -65,7 +65,10 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     };
     while let Some(next) = all.next().await {
         match next {
-            Ok((place, line)) => print(context, &label, place, line)?,
+            Ok((place, line)) => {
+                let (label, line) = (label.text(&place), Line::of(place, line));
+                context.output.written(&label, &line.line, args.raw, &line)?;
+            }
             Err(error) => missing.add(context, error),
         }
     }
@@ -160,10 +163,10 @@ fn read(place: Place, journal: JournalLines) -> Lines {
     stream::unfold((place, Some(journal)), next).boxed()
 }
 
-fn print(context: &mut Context, label: &Label, place: Place, line: String) -> Result<(), CliError> {
-    let text = format!("{}{line}\n", label.text(&place));
-    let Place { unit, machine } = place;
-    context.output.record(&Line { unit: unit.to_string(), machine, line }, &text)
+impl Line {
+    fn of(place: Place, line: String) -> Self {
+        Self { unit: place.unit.to_string(), machine: place.machine, line }
+    }
 }
 
 /// What stands before each line, so that it is clear who wrote it, and no more than that.

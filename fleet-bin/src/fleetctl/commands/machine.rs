@@ -11,6 +11,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::machine_args::MachineCommand;
 use crate::fleetctl::output::Record;
+use crate::fleetctl::session::is_whole;
 use crate::fleetctl::words::short_machine;
 
 /// What was said of a machine.
@@ -71,9 +72,8 @@ async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
 /// A machine that is away may be meant, too, if its whole ID is typed: it may never come back.
 async fn known_or_typed(context: &Context, typed: &str) -> Result<MachineId, CliError> {
     let known = id(context, typed).await;
-    let is_whole = typed.len() == 32 && typed.bytes().all(|byte| byte.is_ascii_hexdigit());
     match (known, typed.parse()) {
-        (Err(_), Ok(typed)) if is_whole => Ok(typed),
+        (Err(_), Ok(typed_id)) if is_whole(typed) => Ok(typed_id),
         (known, _) => known,
     }
 }

@@ -55,7 +55,13 @@ async fn either(session: &Session, word: &str) -> Result<wire::Machine, CliError
         }
         (Ok(machine), None) => Ok(machine),
         (Err(_), Some(_)) => machine_of(session, word).await,
-        (Err(error), None) => Err(error.help("there is no unit of that name either")),
+        (Err(error), None) => Err(match unit_arg(word) {
+            Ok(arg) => match session.near(&arg.name).await {
+                Some(near) => error.help(near),
+                None => error.help("there is no unit of that name either"),
+            },
+            Err(_) => error,
+        }),
     }
 }
 
@@ -67,7 +73,10 @@ async fn machine_of(session: &Session, unit: &str) -> Result<wire::Machine, CliE
             .help("choose one with --machine; \"fleetctl list-units\" shows them")),
         "" => Err(CliError::failed(format!("{name} is on no machine"))
             .help(format!("\"fleetctl status {name}\" tells why"))),
-        id => session.machine_named(id).await,
+        id => session.machine(id).await?.ok_or_else(|| {
+            CliError::failed(format!("{name} is on machine {id}, which is not present"))
+                .help("\"fleetctl list-machines\" shows those that are")
+        }),
     }
 }
 

@@ -1,12 +1,11 @@
 //! `status`: all that is known of units, with the last lines that they wrote.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
-use futures_util::stream::{self, StreamExt as _};
 use serde::Serialize;
 
 use super::list_unit_files::description;
@@ -15,7 +14,9 @@ use crate::fleetctl::colour::Colour;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::global_args::Format;
+use crate::fleetctl::harmless::harmless_line;
 use crate::fleetctl::look_args::StatusArgs;
+use crate::fleetctl::met::Met;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::Session;
@@ -25,12 +26,6 @@ use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
 
 /// How long the lines of one machine may take to come; the rest is shown without them.
 const JOURNAL_TIME: Duration = Duration::from_secs(3);
-
-/// Up to how many machines are asked for one by one.
-const FEW: usize = 8;
-
-/// How many machines are asked for lines at a time.
-const AT_ONCE: usize = 64;
 
 /// A unit, and how it is on each machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -82,21 +77,27 @@ impl Record for Status {
 /// Runs the command. The exit codes are those that `systemctl status` has from the LSB: 0 when all
 /// units are active everywhere they are, 3 when some is not, 4 when some is not known.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
-    let mut drains = Drains { present: Vec::new(), known: BTreeMap::new() };
+    let mut drains = Drains::default();
+    let lines = if context.output.format() == Format::Name { 0 } else { args.lines };
     let (mut exit, colour) = (Exit::Success, context.output.colour());
     let mut gap = "";
     for unit in select(&context.session, &args.units, Fits::All).await? {
-        let sight = context.session.sight(&unit.name, &[]).await?;
-        let Some(known) = &sight.unit else {
+        let seen = look(&context.session, &unit.name, lines).await?;
+        let Some((sight, told)) = seen else {
             context.progress.note(&format!("Unit {} does not exist.", unit.name));
+            for hint in context.session.unknown(&unit.name).await.hints() {
+                context.progress.note(&format!("help: {hint}"));
+            }
             exit = Exit::Unknown;
             continue;
         };
-        meet(&context.session, &mut drains.present, known, &sight).await?;
-        let mut status = Status::new(known, &sight, &Machines::new(&drains.present));
+        let known = sight.unit.clone().unwrap_or_default();
+        let on = sight.states.iter().map(|state| state.machine_id.as_str());
+        drains.met.meet(&context.session, on.chain([known.machine_id.as_str()])).await?;
+        let mut status = Status::new(&known, &sight, &drains.met.words());
         drains.tell(context, &mut status).await?;
-        if context.output.format() != Format::Name && args.lines > 0 {
-            add_journals(context, &unit.name, &mut status, args.lines).await;
+        if lines > 0 {
+            add_journals(context, &unit.name, &mut status, told, lines).await;
         }
         if !status.is_active() && exit == Exit::Success {
             exit = Exit::NotActive;
@@ -108,31 +109,23 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     Ok(exit)
 }
 
-/// Looks at the machines that a unit is on, one by one as long as these are few.
-async fn meet(
+/// A unit with its last lines where it belongs, and its states wherever it is: one that is placed
+/// may still run elsewhere.
+async fn look(
     session: &Session,
-    present: &mut Vec<wire::Machine>,
-    unit: &wire::Unit,
-    sight: &Sight,
-) -> Result<(), CliError> {
-    let on = sight.states.iter().map(|state| &state.machine_id);
-    let mut unmet: BTreeSet<&str> = on.chain([&unit.machine_id]).map(String::as_str).collect();
-    unmet.remove("");
-    for machine in present.iter() {
-        unmet.remove(machine.id.as_str());
-    }
-    if unmet.len() > FEW {
-        *present = session.machines().await?;
-        return Ok(());
-    }
-    let met = at_once(unmet.into_iter().map(|id| session.machine(id))).await;
-    present.extend(CliError::all_or_none(met)?.into_iter().flatten());
-    Ok(())
+    name: &UnitName,
+    lines: u32,
+) -> Result<Option<(Sight, Vec<wire::MachineStatus>)>, CliError> {
+    let (told, states) =
+        futures_util::try_join!(session.status(name, lines), session.states_of(name))?;
+    Ok(told
+        .map(|told| (Sight { unit: Some(told.unit), states, ..Sight::default() }, told.machines)))
 }
 
 /// The drains of the machines that were met, each looked at once.
+#[derive(Default)]
 struct Drains {
-    present: Vec<wire::Machine>,
+    met: Met,
     known: BTreeMap<String, Option<wire::DrainReport>>,
 }
 
@@ -140,7 +133,7 @@ impl Drains {
     /// Says why a unit is held back on its machine.
     async fn tell(&mut self, context: &Context, status: &mut Status) -> Result<(), CliError> {
         let is_drained = |id: &str| {
-            self.present.iter().any(|machine| machine.id == id && machine.intent == "drained")
+            self.met.present().iter().any(|machine| machine.id == id && machine.intent == "drained")
         };
         for on in status.machines.iter_mut().filter(|on| is_drained(&on.machine)) {
             if !self.known.contains_key(&on.machine) {
@@ -156,19 +149,29 @@ impl Drains {
     }
 }
 
-/// Adds the last lines from each machine. Why some cannot be had is said in their place, and who
-/// does not answer holds no other up.
-async fn add_journals(context: &Context, name: &UnitName, status: &mut Status, lines: u32) {
-    let read = async |machine: String| {
-        let read = context.session.last_lines(name, Some(machine), lines);
+/// Adds the last lines from each machine: those that were told, and of the others what they tell.
+/// Why some cannot be had is said in their place, and who does not answer holds no other up.
+async fn add_journals(
+    context: &Context,
+    name: &UnitName,
+    status: &mut Status,
+    told: Vec<wire::MachineStatus>,
+    lines: u32,
+) {
+    let read = async |on: &OnMachine| {
+        if let Some(told) = told.iter().find(|told| told.machine_id == on.machine) {
+            let missing = Some(&told.missing).filter(|missing| !missing.is_empty());
+            let missing = missing.map(|missing| format!("({missing})"));
+            return told.lines.iter().cloned().chain(missing).collect();
+        }
+        let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
         match tokio::time::timeout(JOURNAL_TIME, read).await {
             Ok(Ok(lines)) => lines,
             Ok(Err(error)) => vec![format!("({})", error.nearest_cause())],
             Err(_elapsed) => vec!["(the journal could not be read in time)".to_owned()],
         }
     };
-    let machines: Vec<String> = status.machines.iter().map(|on| on.machine.clone()).collect();
-    let journals: Vec<_> = stream::iter(machines).map(read).buffered(AT_ONCE).collect().await;
+    let journals = at_once(status.machines.iter().map(read)).await;
     for (on, journal) in status.machines.iter_mut().zip(journals) {
         on.journal = journal;
     }
@@ -275,7 +278,7 @@ impl OnMachine {
         if !self.journal.is_empty() {
             text.push('\n');
         }
-        self.journal.iter().for_each(|journal| text.extend([journal.as_str(), "\n"]));
+        self.journal.iter().for_each(|line| text.extend([&*harmless_line(line), "\n"]));
     }
 }
 

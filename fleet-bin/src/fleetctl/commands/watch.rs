@@ -39,7 +39,7 @@ pub(super) async fn watch(
             && matches!(timeout(QUIET, events.next_event()).await, Ok(Ok(Some(_))))
         {}
         match (is_screen, is_first) {
-            (true, _) => context.output.for_people(CLEAR)?,
+            (true, _) => context.output.raw(CLEAR.as_bytes())?,
             (false, false) => context.output.for_people("\n")?,
             (false, true) => {}
         }

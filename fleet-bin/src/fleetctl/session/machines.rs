@@ -15,6 +15,11 @@ impl Session {
     /// None that is present is called so, or several are.
     pub(crate) async fn machine_named(&self, start: &str) -> Result<wire::Machine, CliError> {
         let start = start.trim_end_matches('.');
+        if is_whole(start)
+            && let Some(machine) = self.machine(start).await?
+        {
+            return Ok(machine);
+        }
         let machines = self.machines().await?;
         let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
         match pick(start, &ids).as_slice() {
@@ -77,6 +82,11 @@ impl Session {
         let report = self.client.draining(id).await;
         report.map_err(|error| cannot(format!("look at the drain of {id}"), error))
     }
+}
+
+/// Whether a text has the form of the ID that a machine has by itself, which needs no list.
+pub(crate) fn is_whole(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The ID that is the text, or those that start with it.

@@ -1,0 +1,151 @@
+//! How long `fleetctl` takes from its start to its last line, in a cluster of a thousand units.
+//!
+//! `cargo bench -p fleet-bin --bench fleetctl` starts the release daemon in a directory of its own,
+//! and prints one JSON line for each command: the median and the least of the times, and the time
+//! of the processor that one run takes. Beside them stand, in the same run, what the machine takes
+//! to run a program that does nothing, and what the requests of `list-units` take without one.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::panicking;
+use std::time::{Duration, Instant};
+
+use fleet_core::TargetState;
+use fleet_http::{Client, Endpoint, StateFilter, UnitUpload};
+use fleet_unitfile::UnitFile;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How many units the cluster has. They are loaded, and not started: the processes of so many would
+/// be measured as well.
+const UNITS: usize = 1000;
+
+/// How often each command is run.
+const RUNS: usize = 40;
+
+/// What is run: lists of all units, then what is about one.
+const COMMANDS: [&str; 12] = [
+    "version",
+    "list-units",
+    "list-units -o jsonl",
+    "list-unit-files",
+    "list-machines",
+    "status -n 0 u500",
+    "cat u500",
+    "explain u500",
+    "plan --destroy u500",
+    "load u500",
+    "status u500",
+    "logs u500",
+];
+
+#[tokio::main]
+async fn main() {
+    // cargo also builds this to test that it builds; then there is nothing to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory for the cluster");
+    let daemon = Daemon::start(home.path()); // dropped before its directory is
+    let endpoint = format!("unix://{}", home.path().join("fleet.sock").display());
+    let at: Endpoint = endpoint.parse().expect("the endpoint is a URL");
+    fill(&Client::new(&at)).await;
+    program("nothing", || Command::new("true"));
+    for line in COMMANDS {
+        program(&format!("fleetctl {line}"), || {
+            let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+            fleetctl.args(["--endpoint", &endpoint]).args(line.split(' '));
+            fleetctl
+        });
+    }
+    requests(&at).await;
+    drop(daemon);
+}
+
+/// A daemon that ends, with all its units, when the benchmark does, however that ends.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(data: &Path) -> Self {
+        let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        fleetd.args(["dev", "--data-dir"]).arg(data).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(fleetd.spawn().expect("fleetd starts"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let told = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let ended = self.0.wait();
+        assert!(told.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
+    }
+}
+
+/// Has all units loaded.
+async fn fill(client: &Client) {
+    while client.machines().await.map_or(0, |machines| machines.len()) < 3 {
+        tokio::task::yield_now().await;
+    }
+    for number in 0..UNITS {
+        let text =
+            format!("[Unit]\nDescription=Number {number}\n[Service]\nExecStart=/bin/sleep 1d\n");
+        let file = UnitFile::parse(text).expect("it is valid");
+        let upload = UnitUpload { file, desired: Some(TargetState::Loaded), create_only: true };
+        let name = format!("u{number}.service").parse().expect("it is a name");
+        client.put_unit(&name, &upload).await.expect("the daemon takes the unit");
+    }
+    let states = async || client.states(&StateFilter::default()).await.map_or(0, |it| it.len());
+    while states().await < UNITS {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Runs a program over and over.
+fn program(what: &str, program: impl Fn() -> Command) {
+    let mut times = Vec::new();
+    let before = used_by_children();
+    for _ in 0..RUNS {
+        let begin = Instant::now();
+        program().stdin(Stdio::null()).output().expect("the program runs");
+        times.push(begin.elapsed());
+    }
+    report(what, times, Some((used_by_children() - before) * 1000.0 / RUNS as f64));
+}
+
+/// What `list-units` asks, by a client that runs already, over new connections.
+async fn requests(at: &Endpoint) {
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let (client, all) = (Client::new(at), StateFilter::default());
+        let begin = Instant::now();
+        let asked = futures_util::try_join!(client.units(), client.states(&all), client.machines());
+        times.push(begin.elapsed());
+        asked.expect("the daemon answers");
+    }
+    report("the requests of list-units", times, None);
+}
+
+/// Seconds of the processor that this process's children had that have ended, of a machine with 100
+/// ticks to the second, as Linux has. The daemon goes on, and is not among them.
+fn used_by_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("this process is there");
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number of ticks");
+    (ticks(13) + ticks(14)) / 100.0
+}
+
+fn report(what: &str, mut times: Vec<Duration>, used: Option<f64>) {
+    times.sort();
+    let millis = |time: Duration| round(time.as_secs_f64() * 1000.0);
+    let line = serde_json::json!({
+        "figure": what, "median_ms": millis(times[times.len() / 2]), "least_ms": millis(times[0]),
+        "processor_ms": used.map(round),
+    });
+    // A reader who has seen enough is no reason to stop halfway.
+    let _unread = writeln!(std::io::stdout(), "{line}").is_err();
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
