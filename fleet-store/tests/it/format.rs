@@ -2,8 +2,8 @@
 //! written here must not change without a new format number.
 
 use fleet_core::{
-    ActiveState, BalanceTerms, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal,
-    Revision, SystemdState, Tally, TargetState, UnitState,
+    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, Revision,
+    SystemdState, Tally, TargetState, UnitState,
 };
 use fleet_store::{
     ExpectUnit, Key, MetadataChange, Mirror, Place, PlacementWrites, Registry, RegistryError,
@@ -48,13 +48,6 @@ async fn what_is_stored_keeps_its_form() {
     /fleet/metadata/m-1/disk/0
       {"v":1,
       "value":"ssd"}
-    /fleet/orders/rebalancing
-      {"v":1,
-      "at_once":1,
-      "gain":0,
-      "keep_up":0,
-      "moved":0,
-      "moving":[]}
     /fleet/placements/m-1/a.service
       {"v":2,
       "epoch":7}
@@ -123,7 +116,6 @@ async fn store_one_of_each(registry: &Registry) {
     };
     registry.patch_metadata(&[set]).await.unwrap();
     registry.set_intent(&id("m-2"), Some(Intent::Drained { keep_up: 2 })).await.unwrap();
-    registry.order_rebalancing(BalanceTerms::default()).await.unwrap();
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let place = Place { unit: name("a.service"), machine: id("m-1"), epoch: Epoch(7), was: None };
     let reasons = vec![(name("b.service"), Some(reason()))];
