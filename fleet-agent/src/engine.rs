@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
-use fleet_scheduler::{Action, Plan};
+use fleet_scheduler::{Action, Plan, Step};
 use fleet_store::{
     Leadership, Mirror, Place, PlacementWrites, Presence, Registry, RegistryError, StoreError,
     Unplace,
@@ -14,6 +14,7 @@ use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::balancing::Next;
 use crate::clock::wait_until;
 use crate::emptying::waits_for_ups;
 use crate::missing::{Missing, Sight};
@@ -215,7 +216,8 @@ impl Engine {
     }
 
     /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
-    /// Machines are drained when there is nothing else to do. Returns when to plan again by itself.
+    /// Machines are drained when there is nothing else to do, and units moved for the sake of
+    /// balance when no drain has anything to do. Returns when to plan again by itself.
     async fn pass(
         &self,
         leadership: &Leadership,
@@ -240,6 +242,11 @@ impl Engine {
             let waits = drain.filter(|plan| waits_for_ups(plan));
             again.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
+            if plan.steps.is_empty() && again.reports.is_none() {
+                let next = planner.rebalance(&seen.snapshot);
+                let moves = begin_moves(leadership, next, &mut again, seen.snapshot.revision);
+                plan.steps = moves.await?;
+            }
         }
         let mut writes = writes(&news.snapshot, &plan);
         mend(&mut writes, &news.snapshot, mirror.stray_placements());
@@ -284,6 +291,31 @@ impl Engine {
             self.config.registry.collect_contents(&unused).await?;
         }
         Ok(())
+    }
+}
+
+/// Notes what is done now about the order to rebalance, and returns the moves to be made.
+async fn begin_moves(
+    leadership: &Leadership,
+    next: Option<Next>,
+    again: &mut Again,
+    seen_at: Revision,
+) -> Result<Vec<Step>, RegistryError> {
+    match next {
+        Some(Next::Moves { steps, seen, noted }) => {
+            leadership.note_rebalancing(&seen, Some(&noted)).await?;
+            Ok(steps)
+        }
+        Some(Next::Wait) => {
+            again.reports = Some(seen_at);
+            Ok(Vec::new())
+        }
+        Some(Next::Over(seen)) => {
+            tracing::info!(moved = seen.moved, "rebalanced: no further move is worth it");
+            leadership.note_rebalancing(&seen, None).await?;
+            Ok(Vec::new())
+        }
+        None => Ok(Vec::new()),
     }
 }
 

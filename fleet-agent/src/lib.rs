@@ -7,6 +7,7 @@
 
 mod agent;
 mod backoff;
+mod balancing;
 mod clock;
 mod emptying;
 mod engine;

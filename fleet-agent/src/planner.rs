@@ -8,6 +8,7 @@ use fleet_scheduler::{DrainPlan, Index, Plan, Policy};
 use fleet_store::{Difference, News};
 use fleet_unitfile::UnitName;
 
+use crate::balancing::{Balancing, Next};
 use crate::emptying::Emptying;
 
 /// An index of the cluster, and its plan, both of the snapshot that was seen last.
@@ -20,6 +21,7 @@ pub struct Planner {
     index: Index,
     plan: Plan,
     emptying: Emptying,
+    balancing: Balancing,
 }
 
 impl Default for Planner {
@@ -33,7 +35,8 @@ impl Planner {
     #[must_use]
     pub fn new() -> Self {
         let (index, plan) = (Index::new(Policy::default()), Plan::default());
-        Self { index, plan, emptying: Emptying::default() }
+        let (emptying, balancing) = (Emptying::default(), Balancing::default());
+        Self { index, plan, emptying, balancing }
     }
 
     /// The revision of the snapshot that was seen last, for
@@ -66,17 +69,25 @@ impl Planner {
         self.emptying.plan(snapshot, &mut self.index)
     }
 
+    /// What is to be done now for the order to rebalance, where nothing else is to be done;
+    /// nothing if there is none. The snapshot must be the one seen last.
+    pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<Next> {
+        self.balancing.plan(snapshot, &mut self.index)
+    }
+
     /// Looks at everything.
     fn load(&mut self, snapshot: &Snapshot) {
         self.index = Index::load(Policy::default(), snapshot);
         self.plan = self.index.plan();
         self.emptying.load(snapshot);
+        self.balancing.change();
     }
 
     /// Looks at what is different.
     fn change(&mut self, snapshot: &Snapshot, difference: &Difference) {
         self.read(snapshot, difference);
         self.emptying.change(snapshot, &difference.machines);
+        self.balancing.change();
         let plan = self.index.plan();
         let unplaced = self.unplaced(plan.unplaced);
         self.plan = Plan { unplaced, ..plan };

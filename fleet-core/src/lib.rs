@@ -15,6 +15,7 @@ mod pattern;
 mod peer;
 mod placement;
 mod reason;
+mod rebalancing;
 mod refusal;
 mod requirements;
 mod resources;
@@ -36,6 +37,7 @@ pub use pattern::{Pattern, PatternError};
 pub use peer::{Peer, PeerError};
 pub use placement::Placement;
 pub use reason::{Nearest, Reason, Tally, tally};
+pub use rebalancing::{BalanceTerms, Moving, Rebalancing};
 pub use refusal::{Refusal, Rule};
 pub use requirements::{
     FleetOption, MetadataProblem, OnPartition, Parsed, Preference, RequirementError,

@@ -10,7 +10,8 @@ use fleet_unitfile::UnitName;
 
 use crate::map::Map;
 use crate::{Epoch, UnitState};
-use crate::{Machine, MachineId, Metadata, Placement, Reason, Revision, TargetState, Unit};
+use crate::{Machine, MachineId, Metadata, Placement, Reason, Rebalancing, Revision};
+use crate::{TargetState, Unit};
 
 /// All that the cluster knows, at one revision.
 ///
@@ -20,6 +21,8 @@ use crate::{Machine, MachineId, Metadata, Placement, Reason, Revision, TargetSta
 pub struct Snapshot {
     /// The revision that this is the state of.
     pub revision: Revision,
+    /// The order to spread units more evenly, while there is one.
+    pub rebalancing: Option<Arc<Rebalancing>>,
     units: Map<UnitName, Arc<Unit>>,
     /// The names of the units that are global.
     globals: Map<UnitName, ()>,

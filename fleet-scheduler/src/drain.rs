@@ -100,7 +100,7 @@ impl Drain {
 }
 
 /// The units that are placed and do not run there, as far as is known.
-fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
+pub(crate) fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
     let is_up = |state: &Arc<UnitState>| {
         matches!(state.systemd.active, ActiveState::Active | ActiveState::Reloading)
     };

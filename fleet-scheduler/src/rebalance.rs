@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use fleet_core::{BalanceTerms, Snapshot};
 use fleet_unitfile::UnitName;
+
+use crate::drain::down;
 
 /// How much may be moved about for the sake of balance, and for what gain.
 ///
@@ -16,6 +19,9 @@ use fleet_unitfile::UnitName;
 pub struct Rebalance {
     /// How many units one plan moves at most.
     pub budget: u32,
+    /// How many units a company may have that moves, if there is a bound beside the budget: those
+    /// that can only move together are as many under way at the same time.
+    pub together: Option<u32>,
     /// By how many units more than one the machine that is left must be fuller, before, than the
     /// other one is afterwards. With 0, plain units end up so that no two machines differ by more
     /// than one; with 3, by more than four.
@@ -32,5 +38,24 @@ impl Rebalance {
     #[must_use]
     pub fn within(budget: u32) -> Self {
         Self { budget, ..Self::default() }
+    }
+
+    /// What may be moved now for the order that people gave; nothing if there is none. Who is up
+    /// is known from what was published, and looked up only if there is a minimum: that costs what
+    /// is placed.
+    #[must_use]
+    pub fn wanted(snapshot: &Snapshot) -> Option<Self> {
+        let order = snapshot.rebalancing.as_ref()?;
+        Some(Self { budget: order.room(snapshot), ..Self::in_all(snapshot)? })
+    }
+
+    /// What is left to be moved for the order, as if all of it could be at the same time; nothing
+    /// if there is none.
+    #[must_use]
+    pub fn in_all(snapshot: &Snapshot) -> Option<Self> {
+        let order = snapshot.rebalancing.as_ref()?;
+        let BalanceTerms { at_once, gain, keep_up, .. } = order.terms;
+        let down = if keep_up > 0 { down(snapshot) } else { BTreeSet::new() };
+        Some(Self { budget: order.left(), together: Some(at_once), gain, keep_up, down })
     }
 }

@@ -10,6 +10,7 @@
 //! | `machines/<machine>` | the claim of a machine that is present; is its presence |
 //! | `metadata/<machine>/<key>` | metadata that was set at run time |
 //! | `intents/<machine>` | what people said is to become of the machine; stays when it goes |
+//! | `orders/rebalancing` | that units are to be spread more evenly, and how far that has come |
 //! | `engine/leader` | who leads, in which term; goes when the leader does |
 //! | `engine/term` | the last term; stays |
 //! | `engine/placed` | the term that last wrote placements; its revision is what matters |
@@ -107,6 +108,8 @@ pub enum Key {
     Metadata(MachineId, String),
     /// What people said is to become of a machine.
     Intent(MachineId),
+    /// The order to spread units more evenly.
+    Rebalancing,
     /// Who leads.
     Leader,
     /// The last term.
@@ -163,6 +166,7 @@ impl Layout {
             Key::Machine(machine) => format!("{prefix}machines/{machine}"),
             Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
             Key::Intent(machine) => format!("{prefix}intents/{machine}"),
+            Key::Rebalancing => format!("{prefix}orders/rebalancing"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
             Key::Placed => format!("{prefix}engine/placed"),
@@ -204,6 +208,7 @@ impl Layout {
                 Key::Metadata(machine.parse().ok()?, name.to_owned())
             }
             "intents" => Key::Intent(rest.parse().ok()?),
+            "orders" if rest == "rebalancing" => Key::Rebalancing,
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
             "engine" if rest == "placed" => Key::Placed,
@@ -236,6 +241,7 @@ mod tests {
             Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),
             Key::Intent(machine.clone()),
             Key::Metadata(machine, String::new()),
+            Key::Rebalancing,
             Key::Leader,
             Key::Term,
             Key::Placed,
@@ -266,6 +272,7 @@ mod tests {
             "/fleet/placements/web.service",
             "/fleet/machines/a/b",
             "/fleet/engine/other",
+            "/fleet/orders/other",
             "/fleet/future/a",
             "/fleet/units",
             "/fleet",

@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::{Cluster, TTL};
 use crate::host::Host;
-use crate::safety::writes::drained;
+use crate::safety::writes::{balanced, drained, waits_for_ups};
 
 /// How long a cluster may take: what failed is tried again after a minute at most, and then needs a
 /// leader, which may have to wait for the time of the last one to be over.
@@ -63,6 +63,13 @@ impl Cluster {
         found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
         let drained = drained(&now);
         found.extend(drained.iter().map(|step| format!("I-21: still to drain: {step}")));
+        if let Some(order) = now.rebalancing.as_ref().filter(|_| !waits_for_ups(&now)) {
+            let balanced = balanced(&now);
+            found.extend(balanced.iter().map(|step| format!("I-21: still to balance: {step}")));
+            if balanced.is_empty() && order.under_way(&now).next().is_none() {
+                found.push("I-21: an order to rebalance is left over".to_owned());
+            }
+        }
         found.extend(check(&now, &plan).iter().map(|violation| format!("I-4: {violation}")));
         let reasons: BTreeMap<_, _> =
             now.reasons().map(|(unit, reason)| (unit.clone(), reason.clone())).collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fleet_core::{Intent, TargetState};
+use fleet_core::{BalanceTerms, Intent, TargetState};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
@@ -21,6 +21,7 @@ pub(crate) enum Operation {
     Damage { unit: UnitName },
     OnMachine { machine: usize, what: OnMachine },
     Intend { machine: usize, intent: Option<Intent> },
+    Rebalance { terms: Option<BalanceTerms> },
     StoreAway(bool),
     Wait(Duration),
 }
@@ -57,7 +58,7 @@ pub(crate) enum OnUnit {
 impl Operation {
     /// Draws what happens next.
     pub(crate) fn draw(rng: &mut Rng, machines: usize) -> Self {
-        match rng.below(21) {
+        match rng.below(22) {
             0..5 => Self::draw_submit(rng),
             5..8 => {
                 let desired = *rng.pick(&[
@@ -75,6 +76,7 @@ impl Operation {
             },
             10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
             20 => Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) },
+            21 => Self::Rebalance { terms: draw_terms(rng) },
             10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
             _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
         }
@@ -112,6 +114,10 @@ impl Operation {
                 let machine = cluster.hosts[*machine].id().clone();
                 accept(registry.set_intent(&machine, *intent).await);
             }
+            Self::Rebalance { terms: Some(terms) } => {
+                accept(registry.order_rebalancing(*terms).await);
+            }
+            Self::Rebalance { terms: None } => accept(registry.end_rebalancing().await),
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => cluster.hosts.iter().for_each(|host| host.set_away(*away)),
             Self::Wait(time) => cluster.wait(*time).await,
@@ -126,6 +132,14 @@ fn draw_unit(rng: &mut Rng) -> UnitName {
 fn draw_intent(rng: &mut Rng) -> Option<Intent> {
     let keep_up = u32::try_from(rng.below(3)).unwrap_or(0);
     *rng.pick(&[None, None, Some(Intent::Cordoned), Some(Intent::Drained { keep_up })])
+}
+
+fn draw_terms(rng: &mut Rng) -> Option<BalanceTerms> {
+    let mut number = |below| u32::try_from(rng.below(below)).unwrap_or(0);
+    let (at_once, gain, keep_up) = (1 + number(3), number(2), number(3));
+    let most = Some(number(8)).filter(|most| *most > 0);
+    let terms = BalanceTerms { at_once, gain, keep_up, most };
+    (number(6) > 0).then_some(terms)
 }
 
 /// People may ask for what is not there, or cannot be read.

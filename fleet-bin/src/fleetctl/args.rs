@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::balance_args::RebalanceArgs;
 use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
 use super::global_args::GlobalArgs;
 use super::look_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
@@ -138,6 +139,18 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Look at a machine, or say what is to become of it.
     Machine(MachineArgs),
+    /// Move units from full machines to emptier ones, step by step, and tell first which.
+    ///
+    /// The engine goes on with it until no move is worth it. Units that no other machine takes
+    /// stay where they are, as do global units and those with Reschedule=never.
+    #[command(
+        after_help = "Exit codes: 0 done, or nothing is to be done; 5 with --dry-run, units \
+        would move; 1 it could not be done.\n\
+        Examples:\n  \
+        fleetctl rebalance --dry-run\n  \
+        fleetctl rebalance --at-once 3 --keep-up 2 --wait"
+    )]
+    Rebalance(RebalanceArgs),
     /// Print a script with which a shell completes what is typed.
     #[command(after_help = "Example:\n  \
         fleetctl completions bash > /etc/bash_completion.d/fleetctl")]

@@ -21,6 +21,7 @@ mod access;
 mod ailments;
 pub(crate) mod args;
 mod at_once;
+mod balance_args;
 mod change_args;
 pub(crate) mod colour;
 mod columns;

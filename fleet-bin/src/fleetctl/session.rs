@@ -1,5 +1,6 @@
 //! What commands ask of the cluster, with errors that say what could not be done.
 
+mod balance;
 mod machines;
 
 pub(crate) use machines::is_whole;

@@ -3,6 +3,7 @@
 //! says.
 
 mod apply;
+mod balance;
 mod bring_up;
 mod cluster;
 mod errors;

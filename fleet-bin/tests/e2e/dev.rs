@@ -100,6 +100,35 @@ fn a_machine_is_drained_and_takes_units_again_once_it_is_uncordoned() {
 }
 
 #[test]
+fn units_spread_to_a_machine_that_comes_back_and_no_other_is_restarted() {
+    let cluster = Cluster::start(&[]);
+    let listed = cluster.succeed(&["list-machines", "--full", "--no-legend", "--fields=machine"]);
+    let late = listed.lines().next().expect("a machine is there").trim().to_owned();
+    cluster.succeed(&["machine", "cordon", &late]);
+    let units = ["a.service", "b.service", "c.service", "d.service", "e.service", "f.service"];
+    let paths = units.map(|name| cluster.write(name, SLEEPER).into_os_string());
+    cluster.succeed(&[&["start".into()], &paths[..]].concat());
+    let seen = || {
+        units.map(|unit| {
+            let row = cluster.wait_active(unit);
+            (row["machine"].as_str().unwrap().to_owned(), main_pid(&row))
+        })
+    };
+    let before = seen();
+    assert!(before.iter().all(|(machine, _)| *machine != late), "{before:?}");
+    cluster.succeed(&["machine", "uncordon", &late]);
+    let told = cluster.succeed(&["rebalance", "--wait"]);
+    assert_eq!(told.lines().filter(|line| line.contains(" moves from ")).count(), 2, "{told}");
+    let after = seen();
+    let came = |pair: &&(String, _)| pair.0 == late;
+    assert_eq!(after.iter().filter(came).count(), 2, "{after:?}");
+    let stayed = before.iter().zip(&after).filter(|(_, (machine, _))| *machine != late);
+    assert!(stayed.clone().all(|(before, after)| before == after), "{before:?} {after:?}");
+    let again = cluster.succeed(&["rebalance", "--wait"]);
+    assert!(again.starts_with("nothing to do: each machine has 2 units"), "{again}");
+}
+
+#[test]
 fn commands_lead_a_unit_through_all_its_states() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("walk.service", SLEEPER);

@@ -12,6 +12,7 @@ mod journal;
 mod machines;
 mod plans;
 mod query;
+mod rebalance;
 
 use std::time::Duration;
 

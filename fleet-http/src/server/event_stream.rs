@@ -115,6 +115,9 @@ pub(super) fn batch(tidings: &Tidings, before: Option<&Snapshot>, lineage: Optio
         }
     }
     difference.machines.iter().for_each(|id| scribe.machine(id, now));
+    if difference.rebalancing {
+        scribe.rebalancing(now);
+    }
     scribe.finish(now.revision, lineage)
 }
 
@@ -167,6 +170,13 @@ impl Scribe {
             None => Event::MachineGone(Machine { id: id.to_string(), ..Machine::default() }.into()),
         };
         self.write(&event, None, [Some(id.clone()), None]);
+    }
+
+    /// The order to rebalance is about no unit and no machine alone.
+    fn rebalancing(&mut self, now: &Snapshot) {
+        let order = now.rebalancing.as_deref().map(wire::rebalance_order);
+        let event = order.map_or(Event::RebalanceGone, |order| Event::Rebalance(order.into()));
+        self.write(&event, None, [None, None]);
     }
 
     fn write(&mut self, event: &Event, unit: Option<&UnitName>, machines: [Option<MachineId>; 2]) {

@@ -40,6 +40,8 @@ mod pause;
 mod peers;
 mod planning;
 mod put;
+mod rebalance;
+mod rebalance_report;
 mod router;
 mod states;
 mod status;

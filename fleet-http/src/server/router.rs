@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::limits::Door;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    openapi, put, states, status, units, whatif,
+    openapi, put, rebalance, states, status, units, whatif,
 };
 use crate::BEHIND;
 
@@ -84,7 +84,13 @@ fn cluster() -> OpenApiRouter<Shared> {
         .routes(routes!(events::events).map(only_get))
         .routes(routes!(export::export).map(only_get))
         .routes(routes!(import::import).map(only_post))
+        .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
         .routes(routes!(whatif::plan).map(only_post))
+}
+
+fn rebalancing(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+    let message = "only GET, POST and DELETE supported against this resource";
+    only(methods, "GET, HEAD, POST, DELETE, OPTIONS", message)
 }
 
 fn units() -> OpenApiRouter<Shared> {

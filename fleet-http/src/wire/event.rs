@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Machine, Unit, UnitState};
+use super::{Machine, RebalanceOrder, Unit, UnitState};
 
 /// Something that changed, as it is now. There may be more kinds in the future; a client passes
 /// over those that it does not know.
@@ -26,6 +26,11 @@ pub enum Event {
     Machine(Box<Machine>),
     /// A machine is gone; only its ID is told.
     MachineGone(Box<Machine>),
+    /// An order to rebalance came, or units were moved for it: those that it tells.
+    Rebalance(Box<RebalanceOrder>),
+    /// There is no order to rebalance any more: it was carried out or taken back. Nothing of it is
+    /// told.
+    RebalanceGone,
 }
 
 impl Event {
@@ -40,13 +45,16 @@ impl Event {
             Self::StateGone(_) => "stateGone",
             Self::Machine(_) => "machine",
             Self::MachineGone(_) => "machineGone",
+            Self::Rebalance(_) => "rebalance",
+            Self::RebalanceGone => "rebalanceGone",
         }
     }
 
     /// The event as lines of a stream.
     pub(crate) fn lines(&self) -> String {
         let data = match self {
-            Self::Resync => "{}".to_owned(),
+            Self::Resync | Self::RebalanceGone => "{}".to_owned(),
+            Self::Rebalance(order) => json(order),
             Self::Unit(unit) | Self::UnitGone(unit) => json(unit),
             Self::State(state) | Self::StateGone(state) => json(state),
             Self::Machine(machine) | Self::MachineGone(machine) => json(machine),
@@ -64,6 +72,8 @@ impl Event {
             "stateGone" => Self::StateGone(entity(data)?),
             "machine" => Self::Machine(entity(data)?),
             "machineGone" => Self::MachineGone(entity(data)?),
+            "rebalance" => Self::Rebalance(entity(data)?),
+            "rebalanceGone" => Self::RebalanceGone,
             _ => return Ok(None),
         };
         Ok(Some(event))

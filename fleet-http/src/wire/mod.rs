@@ -13,6 +13,7 @@ mod event;
 mod json;
 mod plan;
 mod reason;
+mod rebalance;
 mod request;
 mod status;
 
@@ -25,6 +26,7 @@ pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
 pub use event::Event;
 pub use plan::{Explanation, Plan, PlanStep, Unplaced, Verdict};
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
+pub use rebalance::{BalanceMove, MachineLoad, RebalanceOrder, RebalanceReport, UnderWay};
 pub use request::{HandOver, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use status::{MachineStatus, UnitStatus};
 
@@ -32,4 +34,5 @@ pub(crate) use convert::{
     broken_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
 pub(crate) use plan::{explanation, plan};
+pub(crate) use rebalance::rebalance_order;
 pub(crate) use request::{decode_hand_over, decode_patch, decode_plan, decode_put};

@@ -24,6 +24,7 @@ mod plans;
 mod protocol;
 mod proxied;
 mod put;
+mod rebalance;
 mod repeated;
 mod robust;
 mod states;

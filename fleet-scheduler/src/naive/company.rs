@@ -31,6 +31,8 @@ pub struct Going<'g, 'a> {
     pub count: usize,
     /// How many they may move: at once for a drain, the whole budget for balance.
     pub most: u32,
+    /// How many units a company may have that moves for balance.
+    pub together: u32,
     /// By how much more than one unit a move must be worth it.
     pub gain: u32,
 }

@@ -111,6 +111,7 @@ impl Work<'_> {
         let (keep_up, most) = (self.asked.keep_up, self.asked.at_once);
         let (down, moved, count) = (&self.asked.down, &self.moved, self.count);
         let rest = Going {
+            together: u32::MAX,
             before: state,
             without: &without,
             company: &order,

@@ -109,6 +109,7 @@ impl Default for Letter {
             leaves_for_balance: vec![
                 ("movable", rebalance::movable),
                 ("budget", rebalance::budget),
+                ("together", rebalance::together),
                 ("globals", rebalance::globals),
                 ("keep_up", rebalance::keep_up),
             ],

@@ -87,7 +87,7 @@ impl Work<'_> {
         let state = &self.state;
         let company = (state.letter.company)(state, unit.clone(), machine);
         let (without, order) = (without(state, &company), in_order(state, &company));
-        let Rebalance { keep_up, gain, budget: most, ref down } = *self.asked;
+        let Rebalance { keep_up, gain, budget: most, together, ref down } = *self.asked;
         let (moved, count) = (&self.moved, self.moved.len());
         let rest = Going {
             before: state,
@@ -99,6 +99,7 @@ impl Work<'_> {
             moved,
             count,
             most,
+            together: together.unwrap_or(u32::MAX),
             gain,
         };
         if !state.letter.leaves_for_balance.iter().all(|(_, clause)| clause(&rest)) {
@@ -139,6 +140,11 @@ pub(super) fn movable(going: &Going<'_, '_>) -> bool {
 /// It has no more units than are left of the budget.
 pub(super) fn budget(going: &Going<'_, '_>) -> bool {
     u32::try_from(going.count + going.company.len()).is_ok_and(|all| all <= going.most)
+}
+
+/// It has no more units than may move together.
+pub(super) fn together(going: &Going<'_, '_>) -> bool {
+    u32::try_from(going.company.len()).is_ok_and(|units| units <= going.together)
 }
 
 /// Enough stay up.

@@ -19,6 +19,7 @@ type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
 struct Work<'a> {
     ups: Ups<'a>,
     budget: u32,
+    together: u32,
     gain: u32,
     /// Units that were looked at and cannot go.
     stuck: Lookup<UnitNo, ()>,
@@ -79,6 +80,7 @@ impl Index {
         let mut work = Work {
             ups: Ups::new(asked.keep_up, &asked.down),
             budget: asked.budget,
+            together: asked.together.unwrap_or(u32::MAX),
             gain: asked.gain,
             stuck: Lookup::default(),
             refused: BTreeMap::new(),
@@ -133,7 +135,10 @@ impl Index {
         work: &mut Work<'_>,
     ) -> Option<(MachineNo, u32)> {
         let size = u32::try_from(company.len()).unwrap_or(u32::MAX);
-        if size > work.budget || !company.iter().all(|unit| self.may_be_moved(*unit, source)) {
+        if size > work.budget.min(work.together) {
+            return None;
+        }
+        if !company.iter().all(|unit| self.may_be_moved(*unit, source)) {
             return None;
         }
         // Global units that came to the source now would undo what is gained.

@@ -6,6 +6,7 @@ mod histories;
 mod known;
 mod language;
 mod linter;
+mod ordered;
 mod own;
 mod properties;
 mod regressions;

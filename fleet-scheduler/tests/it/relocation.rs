@@ -104,9 +104,11 @@ pub(crate) fn drains() -> impl Strategy<Value = Drain> {
 /// What may be asked of a rebalancing.
 pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
-    let parts = (0..8_u32, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
-    parts.prop_map(|(budget, gain, keep_up, down)| Rebalance {
+    let together = prop_oneof![3 => Just(None), 1 => (0..3_u32).prop_map(Some)];
+    let parts = (0..8_u32, together, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
+    parts.prop_map(|(budget, together, gain, keep_up, down)| Rebalance {
         budget,
+        together,
         gain,
         keep_up,
         down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),

@@ -115,7 +115,7 @@ fn a_drain_that_takes_any_machine_is_found_out() {
 
 #[test]
 fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
-    for clause in ["movable", "budget", "keep_up"] {
+    for clause in ["movable", "budget", "together", "keep_up"] {
         let found = rebalances_otherwise(Ranking::LeastLoaded, |letter| {
             letter.leaves_for_balance.retain(|(name, _)| *name != clause);
         });

@@ -17,6 +17,8 @@ pub struct Difference {
     pub machines: BTreeSet<MachineId>,
     /// The units whose placements came, went or changed.
     pub placements: BTreeSet<UnitName>,
+    /// Whether the order to rebalance came, went or changed.
+    pub rebalancing: bool,
 }
 
 impl Difference {
@@ -27,19 +29,22 @@ impl Difference {
     }
 
     fn len(&self) -> usize {
-        self.units.len() + self.machines.len() + self.placements.len()
+        let names = self.units.len() + self.machines.len() + self.placements.len();
+        names + usize::from(self.rebalancing)
     }
 
     fn extend(&mut self, later: &Self) {
         self.units.extend(later.units.iter().cloned());
         self.machines.extend(later.machines.iter().cloned());
         self.placements.extend(later.placements.iter().cloned());
+        self.rebalancing |= later.rebalancing;
     }
 
     /// What is different between two snapshots of which nobody has written down what lies between.
     /// Beyond what a feed keeps it is not looked for.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
-        let mut found = Self::default();
+        let rebalancing = old.rebalancing != new.rebalancing;
+        let mut found = Self { rebalancing, ..Self::default() };
         let unit = |unit| (unit_name(unit), unit);
         differing(old.units().map(unit), new.units().map(unit), same_unit, &mut found.units);
         differing(old.faults(), new.faults(), |a, b| a == b, &mut found.units);

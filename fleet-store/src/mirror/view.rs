@@ -23,7 +23,7 @@ use super::places::Places;
 use super::reports::{Report, Reports};
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_reason,
-    decode_state, decode_text, decode_unit,
+    decode_rebalancing, decode_state, decode_text, decode_unit,
 };
 use crate::registry::{Lineage, MachineRecord};
 use crate::{Change, Changes, CodecError, Export, Key, Layout, RegistryError, UnusedContent};
@@ -204,6 +204,7 @@ impl View {
                 self.put_metadata(machine, name, value, known, touched);
             }
             Key::Intent(id) => self.put_intent(id, value, known, touched),
+            Key::Rebalancing => self.put_rebalancing(value, touched),
             Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader => {
                 let claim = decode_leader(value);
@@ -245,6 +246,10 @@ impl View {
             Key::Intent(id) => {
                 self.intents.remove(&id);
                 touched.machines.insert(id);
+            }
+            Key::Rebalancing => {
+                self.edit().rebalancing = None;
+                touched.rebalancing = true;
             }
             Key::Leader => self.leader = Leader::Nobody,
             Key::Placed => self.places.note_written(None),
@@ -333,6 +338,14 @@ impl View {
         });
         self.intents.insert(id.clone(), intent);
         touched.machines.insert(id);
+    }
+
+    /// An order that cannot be understood is not carried out.
+    fn put_rebalancing(&mut self, value: &[u8], touched: &mut Difference) {
+        let order = decode_rebalancing(value);
+        let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
+        self.edit().rebalancing = order.map(Arc::new);
+        touched.rebalancing = true;
     }
 
     /// Of metadata that cannot be understood, too, what was known stays.

@@ -1,6 +1,7 @@
 //! Leadership: one engine at a time, and writes that only the present leader can make.
 
 mod adopt;
+mod balance;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -15,6 +15,7 @@ mod metadata;
 #[cfg(feature = "embedded")]
 mod new_life;
 mod presence;
+mod rebalancing;
 mod together;
 mod units;
 

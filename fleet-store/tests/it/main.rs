@@ -22,6 +22,7 @@ mod mirror_twin;
 mod one_place;
 mod places;
 mod presence;
+mod rebalancing;
 mod registry;
 mod support;
 mod together;

@@ -1,7 +1,9 @@
 //! A mirror that followed a story change by change against one that reads its end for the first
 //! time: whatever was written, they see the same.
 
-use fleet_core::{Epoch, Intent, Placement, Reason, Snapshot, TargetState, UnitState};
+use fleet_core::{
+    BalanceTerms, Epoch, Intent, Placement, Reason, Snapshot, TargetState, UnitState,
+};
 use fleet_store::{
     ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites,
     Registry, Transaction, Unplace,
@@ -57,6 +59,10 @@ pub(crate) enum Step {
         machine: usize,
         intent: usize,
     },
+    /// An order to rebalance; nothing takes it back.
+    Rebalance {
+        at_once: u32,
+    },
     /// Bytes that nobody of this version wrote.
     Scribble {
         key: usize,
@@ -107,9 +113,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(machine, intent)| Step::Intend { machine, intent }),
         2 => (machine, 0..2usize, 0..3usize)
             .prop_map(|(machine, key, value)| Step::Metadata { machine, key, value }),
-        3 => (0..4usize, unit.clone(), bytes)
+        1 => (0..3u32).prop_map(|at_once| Step::Rebalance { at_once }),
+        3 => (0..5usize, unit.clone(), bytes)
             .prop_map(|(key, unit, bytes)| Step::Scribble { key, unit, bytes }),
-        1 => (0..4usize, unit).prop_map(|(key, unit)| Step::Erase { key, unit }),
+        1 => (0..5usize, unit).prop_map(|(key, unit)| Step::Erase { key, unit }),
     ]
 }
 
@@ -125,6 +132,7 @@ fn key(kind: usize, unit: usize) -> Key {
         0 => Key::Unit(unit_name),
         1 => Key::Content(ContentId::of(FILES[unit].as_bytes())),
         2 => Key::Reason(unit_name),
+        4 => Key::Rebalancing,
         _ => Key::State(id(MACHINES[0]), unit_name),
     }
 }
@@ -179,6 +187,11 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
         Step::Intend { machine, intent } => {
             let machine = id(MACHINES[machine]);
             registry.set_intent(&machine, INTENTS[intent]).await.unwrap();
+        }
+        Step::Rebalance { at_once: 0 } => drop(registry.end_rebalancing().await.unwrap()),
+        Step::Rebalance { at_once } => {
+            let terms = BalanceTerms { at_once, ..BalanceTerms::default() };
+            registry.order_rebalancing(terms).await.unwrap();
         }
         Step::Scribble { key, unit, bytes } => {
             let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);

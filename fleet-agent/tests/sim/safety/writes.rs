@@ -1,11 +1,13 @@
 //! What is written to the store: who decides (I-3), by which rules (I-4, I-5), that a unit has one
-//! place (I-1), and what outlives its unit (I-7).
+//! place (I-1), what outlives its unit (I-7), and how many move for the sake of balance (I-18).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
-use fleet_scheduler::{Action, Drain, Index, Plan, Policy, Step, check, plan};
+use fleet_scheduler::{
+    Action, Cause, Drain, Held, Index, Plan, Policy, Rebalance, Step, check, plan,
+};
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
 
@@ -16,6 +18,8 @@ use crate::spy::Author;
 #[derive(Default)]
 pub(super) struct Writes {
     leader: Option<Author>,
+    /// How many units the order to rebalance said were under way.
+    moving: usize,
     /// Since which revision.
     elected: Revision,
     /// The latest placement of each unit.
@@ -40,6 +44,7 @@ impl Writes {
             let found = self.authority(moment).into_iter();
             let found = found.chain(self.hindsight(moment)).chain(self.overtaken(moment));
             let found = found.chain(self.doubles(moment)).chain(orphans(&moment.snapshot));
+            let found = found.chain(self.crowds(moment));
             let found: Vec<String> = found.chain(decisions(moment, history)).collect();
             if moment.author == Some(Author::Stranger) {
                 continue; // what is made of it matters
@@ -105,6 +110,27 @@ impl Writes {
         doubled.map(|unit| format!("I-1: {unit} is placed on two machines")).collect()
     }
 
+    /// Only who leads, and people, change the order to rebalance; a leader notes no more units as
+    /// under way than may be.
+    fn crowds(&mut self, moment: &Moment) -> Vec<String> {
+        if !moment.written.iter().any(|(key, _)| *key == Key::Rebalancing) {
+            return Vec::new();
+        }
+        let order = moment.snapshot.rebalancing.as_deref();
+        let before = std::mem::replace(&mut self.moving, order.map_or(0, |it| it.moving.len()));
+        let Some(author @ Author::Daemon(_)) = moment.author else { return Vec::new() };
+        let mut violations = Vec::new();
+        if self.leader != Some(author) {
+            violations.push(format!("I-3: {author:?} rebalances, and {:?} leads", self.leader));
+        }
+        // People may lower the number while more are under way.
+        let most = order.map_or(0, |it| it.terms.at_once as usize).max(before);
+        if self.moving > most {
+            violations.push(format!("I-18: {} under way instead of {most}", self.moving));
+        }
+        violations
+    }
+
     /// A later placement of a unit has a higher epoch.
     fn overtaken(&mut self, moment: &Moment) -> Vec<String> {
         let mut violations = Vec::new();
@@ -162,8 +188,11 @@ fn against_plan(
         let plan = plan(&snapshot);
         let found = check(&snapshot, &plan).into_iter();
         violations.extend(found.map(|found| format!("I-4: {found}")));
-        let drained = if is_idle(&snapshot, &plan) { drained(&snapshot) } else { Vec::new() };
-        let planned = plan.steps.iter().chain(&drained).any(|step| {
+        let is_idle = is_idle(&snapshot, &plan);
+        let drained = if is_idle { drained(&snapshot) } else { Vec::new() };
+        let is_idle = is_idle && drained.is_empty() && !waits_for_ups(&snapshot);
+        let balanced = if is_idle { balanced(&snapshot) } else { Vec::new() };
+        let planned = plan.steps.iter().chain(&drained).chain(&balanced).any(|step| {
             let to = match &step.action {
                 Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
                 Action::Remove { .. } => None,
@@ -184,6 +213,22 @@ pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
     let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
     let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
     steps.unwrap_or_default()
+}
+
+/// Whether a drain goes on once more units are up.
+pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
+    let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let plan = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain));
+    let is_short = |held: &Held| matches!(held, Held::KeepUp { .. });
+    plan.is_some_and(|plan| plan.held.values().any(is_short))
+}
+
+/// What has to be done now for the order to rebalance.
+pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
+    let asked = Rebalance::wanted(cluster);
+    let plan = asked.map(|asked| Index::load(Policy::default(), cluster).rebalance(&asked));
+    let steps = plan.into_iter().flat_map(|plan| plan.steps);
+    steps.filter(|step| step.cause == Cause::Rebalanced).collect()
 }
 
 /// Whether there is nothing to do but to forget units of missing machines, which may have to wait.

@@ -37,6 +37,8 @@ struct Told<'a> {
     state: Option<&'a wire::UnitState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<&'a wire::Machine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebalance: Option<&'a wire::RebalanceOrder>,
 }
 
 impl Record for Told<'_> {
@@ -101,14 +103,15 @@ pub(super) async fn again(context: &Context, options: &EventOptions) -> Result<E
 }
 
 fn print(context: &mut Context, event: &Event, id: Option<&str>) -> Result<(), CliError> {
-    let (mut unit, mut state, mut machine) = (None, None, None);
+    let (mut unit, mut state, mut machine, mut rebalance) = (None, None, None, None);
     match event {
         Event::Unit(it) | Event::UnitGone(it) => unit = Some(&**it),
         Event::State(it) | Event::StateGone(it) => state = Some(&**it),
         Event::Machine(it) | Event::MachineGone(it) => machine = Some(&**it),
+        Event::Rebalance(it) => rebalance = Some(&**it),
         _ => {}
     }
-    let told = Told { event: event.kind(), id, unit, state, machine };
+    let told = Told { event: event.kind(), id, unit, state, machine, rebalance };
     context.output.record(&told, &format!("{}\n", text(event)))
 }
 
@@ -146,6 +149,19 @@ fn text(event: &Event) -> String {
         Event::MachineGone(machine) => {
             format!("machine {}: gone", machines.legend(&machine.id, false))
         }
+        Event::Rebalance(order) => rebalanced(order, &machines),
+        Event::RebalanceGone => "rebalance: over".to_owned(),
         _ => format!("{}: of a kind that this version does not know", event.kind()),
+    }
+}
+
+fn rebalanced(order: &wire::RebalanceOrder, machines: &Machines) -> String {
+    let moves = order.moving.iter().map(|it| {
+        let (from, to) = (machines.legend(&it.from, false), machines.legend(&it.to, false));
+        format!("{} from {from} to {to}", it.unit)
+    });
+    match moves.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "rebalance: ordered".to_owned(),
+        moves => format!("rebalance: {} moved; last {moves}", order.moved),
     }
 }

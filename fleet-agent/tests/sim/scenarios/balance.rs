@@ -1,0 +1,116 @@
+//! The order to rebalance, and by whom and how it is carried out.
+
+use std::time::Duration;
+
+use fleet_core::{BalanceTerms, Intent, TargetState};
+
+use crate::cluster::{Cluster, TTL};
+
+const UNITS: [&str; 4] = ["a.service", "c.service", "e.service", "l.socket"];
+
+/// Two machines, of which the first has all there is to do.
+async fn lopsided() -> Cluster {
+    let mut cluster = Cluster::start(2).await;
+    intend(&mut cluster, Some(Intent::Cordoned)).await;
+    for unit in UNITS {
+        cluster.launch(unit, "").await;
+    }
+    cluster.launch("j.timer", "MachineID=m0").await;
+    cluster.launch("h.service", "Global=true").await;
+    intend(&mut cluster, None).await;
+    cluster.wait(Duration::from_secs(1)).await; // until all have told that they are up
+    assert_eq!(places(&cluster), [[0], [0], [0], [0]], "nothing moves by itself");
+    cluster
+}
+
+async fn intend(cluster: &mut Cluster, intent: Option<Intent>) {
+    let id = cluster.hosts[1].id().clone();
+    cluster.registry.set_intent(&id, intent).await.expect("the store is there");
+    cluster.settle().await;
+}
+
+async fn order(cluster: &mut Cluster, terms: BalanceTerms) {
+    cluster.registry.order_rebalancing(terms).await.expect("the store is there");
+    cluster.settle().await;
+}
+
+fn places(cluster: &Cluster) -> Vec<Vec<usize>> {
+    UNITS.iter().map(|unit| cluster.active_on(unit)).collect()
+}
+
+fn is_ordered(cluster: &Cluster) -> bool {
+    cluster.history.now().rebalancing.is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_spread_one_after_the_other_and_the_others_run_on() {
+    let mut cluster = lopsided().await;
+    let others = ["e.service", "h.service", "j.timer", "l.socket"];
+    let pids = |cluster: &Cluster| others.map(|unit| cluster.pid(0, unit));
+    let before = pids(&cluster);
+    order(&mut cluster, BalanceTerms::default()).await;
+    cluster.wait(TTL).await;
+    assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
+    assert_eq!(pids(&cluster), before, "who stays is not touched");
+    assert!(!is_ordered(&cluster), "no further move is worth it");
+    assert_eq!(cluster.active_on("h.service"), [0, 1], "global units are where they were");
+    cluster.rest().await;
+    // Asked again, it is found that nothing is to be done.
+    order(&mut cluster, BalanceTerms::default()).await;
+    assert!(!is_ordered(&cluster));
+    assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_moved_than_may_be_in_all() {
+    let mut cluster = lopsided().await;
+    let terms = BalanceTerms { at_once: 2, most: Some(1), ..BalanceTerms::default() };
+    order(&mut cluster, terms).await;
+    cluster.rest().await;
+    assert_eq!(places(&cluster), [[1], [0], [0], [0]]);
+    assert!(!is_ordered(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() {
+    let mut cluster = lopsided().await;
+    let hung = crate::units::name("a.service");
+    cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
+    order(&mut cluster, BalanceTerms::default()).await;
+    let moved = |cluster: &Cluster| {
+        let now = cluster.history.now();
+        UNITS.map(|unit| now.placement(unit).unwrap().machine.as_str() == "m1")
+    };
+    for _ in 0..2 {
+        cluster.wait(TTL).await;
+        assert_eq!(moved(&cluster), [true, false, false, false], "one is under way");
+        assert!(is_ordered(&cluster));
+        let old = cluster.leader().expect("somebody leads");
+        cluster.crash(old);
+        cluster.wait(TTL / 3).await;
+        cluster.boot(old);
+    }
+    cluster.hosts[1].fake().mend(&hung);
+    let registry = cluster.registry.clone();
+    for desired in [TargetState::Loaded, TargetState::Launched] {
+        registry.set_desired(&hung, desired).await.expect("it is there");
+        cluster.settle().await;
+    }
+    cluster.wait(TTL * 2).await;
+    assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
+    cluster.rest().await;
+    assert!(!is_ordered(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_taken_back_moves_nobody_any_more() {
+    let mut cluster = lopsided().await;
+    let hung = crate::units::name("a.service");
+    cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
+    order(&mut cluster, BalanceTerms::default()).await;
+    cluster.registry.end_rebalancing().await.expect("the store is there");
+    cluster.hosts[1].fake().mend(&hung);
+    cluster.rest().await;
+    assert_eq!(places(&cluster)[1..], [[0], [0], [0]]);
+    assert!(!is_ordered(&cluster));
+}

@@ -1,0 +1,180 @@
+//! To spread the units of a cluster, and what is told of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleet_core::{ActiveState, BalanceTerms, Epoch, MachineId, Moving, Rebalancing, UnitState};
+use fleet_http::EventOptions;
+use fleet_http::wire::Event;
+use fleet_store::{Place, PlacementWrites, Presence};
+use tokio::time::timeout;
+
+use crate::harness::{Server, name, running};
+use crate::http::{Answer, DEADLINE};
+
+const TTL: Duration = Duration::from_secs(60);
+
+const PATH: &str = "/fleet/v1/rebalance";
+
+async fn post(server: &Server, query: &str) -> Answer {
+    server.call("POST", &format!("{PATH}{query}"), "").await
+}
+
+/// Two machines, of which `m1` has four units and a global one, which `m2` has, too.
+async fn lopsided() -> (Server, [Presence; 2]) {
+    let server = Server::start().await;
+    let machines = [server.machine("m1", &[]).await, server.machine("m2", &[]).await];
+    let units = ["a.service", "b.service", "c.service", "d.service"];
+    server.sleepers(&units, "launched").await;
+    let options = r#"[{"section":"X-Fleet","name":"Global","value":"true"}]"#;
+    let global = format!(r#"{{"desiredState":"launched","options":{options}}}"#);
+    assert_eq!(server.put("/fleet/v1/units/all.service", &global).await.status, 201);
+    server.decide(&units.map(|unit| (unit, "m1")), &[]).await;
+    (server, machines)
+}
+
+/// Moves the first unit, as an engine would.
+async fn begin(server: &Server) {
+    let revision = server.registry.order_rebalancing(BalanceTerms::default()).await.unwrap();
+    server.settle(revision).await;
+    let [engine, from, to]: [MachineId; 3] = ["engine", "m1", "m2"].map(|id| id.parse().unwrap());
+    let leader = server.registry.campaign(&engine, TTL).await.unwrap().unwrap();
+    let seen = server.mirror.snapshot();
+    let (unit, order) = (name("a.service"), seen.rebalancing.clone().unwrap());
+    let moving = Moving { from, to: to.clone(), was_up: true };
+    let moving = BTreeMap::from([(unit.clone(), moving)]);
+    let noted = Rebalancing { moved: 1, moving, ..Rebalancing::clone(&order) };
+    leader.note_rebalancing(&order, Some(&noted)).await.unwrap();
+    let was = seen.placement("a.service").cloned();
+    let place = vec![Place { unit, machine: to, epoch: Epoch(2), was }];
+    let writes = PlacementWrites { place, ..PlacementWrites::default() };
+    let revision = leader.commit(&writes).await.unwrap();
+    server.settle(revision).await;
+}
+
+const PREVIEW: &str = concat!(
+    r#"{"machines":[{"after":3,"machineID":"m1","units":5},"#,
+    r#"{"after":3,"machineID":"m2","units":1}],"moves":["#,
+    r#"{"from":"m1","to":"m2","unit":"a.service"},{"from":"m1","to":"m2","unit":"b.service"}],"#,
+    r#""order":{"atOnce":2,"gain":0,"keepUp":0,"moved":0}}"#,
+);
+
+#[tokio::test]
+async fn a_preview_changes_nothing_and_an_order_stays_until_it_is_taken_back() {
+    let (server, _machines) = lopsided().await;
+    assert_eq!(post(&server, "?atOnce=2&dryRun=1").await.json().to_string(), PREVIEW);
+    let absent = server.get(PATH).await;
+    assert_eq!(
+        (absent.status, absent.message()),
+        (404, "the cluster is not being rebalanced".into())
+    );
+    for _ in 0..2 {
+        assert_eq!(post(&server, "?atOnce=2").await.json().to_string(), PREVIEW);
+        assert_eq!(server.get(PATH).await.json().to_string(), PREVIEW);
+    }
+    // What would be done without the order: nothing has to be moved.
+    let without = server.call("DELETE", &format!("{PATH}?dryRun=1"), "").await;
+    assert_eq!(without.json().to_string(), "{}");
+    assert_eq!(server.get(PATH).await.status, 200);
+    for _ in 0..2 {
+        assert_eq!(server.call("DELETE", PATH, "").await.status, 204);
+        assert_eq!(server.get(PATH).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn where_no_move_is_worth_it_nothing_is_ordered_and_the_reason_is_told() {
+    let (server, _machines) = lopsided().await;
+    let told = post(&server, "?gain=9").await.json();
+    let reason = "the machines have from 1 to 5 units, and no unit may move to where that would be \
+                  worth it";
+    assert_eq!((&told["reason"], told.get("moves")), (&reason.into(), None));
+    assert_eq!(server.get(PATH).await.status, 404, "there is nothing to be done");
+    // Of an order that is there the new terms are noted, or the old ones would be worked off.
+    post(&server, "").await;
+    post(&server, "?gain=9").await;
+    assert_eq!(server.get(PATH).await.json()["order"]["gain"], 9);
+    let alone = Server::start().await;
+    assert_eq!(post(&alone, "").await.json()["reason"], "there is no other machine");
+}
+
+#[tokio::test]
+async fn who_is_under_way_is_told_with_what_is_known_of_it() {
+    let (server, [_one, other]) = lopsided().await;
+    begin(&server).await;
+    let told = server.get(PATH).await.json();
+    let expected =
+        r#"[{"reason":"its machine has not told of it yet","to":"m2","unit":"a.service"}]"#;
+    assert_eq!(told["underWay"].to_string(), expected);
+    assert_eq!(told["moves"].to_string(), r#"[{"from":"m1","to":"m2","unit":"b.service"}]"#);
+    assert_eq!(told["order"]["moved"], 1);
+    let epoch = server.mirror.snapshot().placement("a.service").unwrap().epoch;
+    let mut state = UnitState { epoch, ..running("a.service", "m2") };
+    state.systemd.active = ActiveState::Activating;
+    server.publish(&other, state.clone()).await;
+    let told = server.get(PATH).await.json();
+    assert_eq!(told["underWay"][0]["reason"], "it is activating (running)");
+    state.systemd.active = ActiveState::Active;
+    server.publish(&other, state).await;
+    assert_eq!(server.get(PATH).await.json().get("underWay"), None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_of_a_rebalancing_is_refused_in_words() {
+    let server = Server::start().await;
+    for (query, message) in [
+        ("?atOnce=0", "atOnce cannot be \"0\": write a number from 1 to 100"),
+        ("?atOnce=101", "atOnce cannot be \"101\": write a number from 1 to 100"),
+        ("?most=0", "most cannot be \"0\": write a number from 1 to 4294967295"),
+        ("?gain=-1", "gain cannot be \"-1\": write a number from 0 to 4294967295"),
+        ("?keepUp=two", "keepUp cannot be \"two\": write a number from 0 to 4294967295"),
+        ("?dryRun=perhaps", "dryRun cannot be \"perhaps\": write 1 or 0"),
+    ] {
+        let answer = post(&server, query).await;
+        assert_eq!((answer.status, answer.message()), (400, message.to_owned()), "{query}");
+    }
+    let put = server.put(PATH, "").await;
+    let message = "only GET, POST and DELETE supported against this resource";
+    assert_eq!((put.status, put.message()), (405, message.to_owned()));
+}
+
+#[tokio::test]
+async fn the_client_orders_looks_and_takes_back() {
+    let (server, _machines) = lopsided().await;
+    let client = server.client();
+    let terms = BalanceTerms { at_once: 2, most: Some(1), keep_up: 1, ..BalanceTerms::default() };
+    let preview = client.rebalance(&terms, true).await.unwrap();
+    assert_eq!((preview.moves.len(), preview.is_over()), (1, false));
+    assert_eq!(client.rebalancing().await.unwrap(), None);
+    assert_eq!(client.rebalance(&terms, false).await.unwrap(), preview);
+    let order = client.rebalancing().await.unwrap().unwrap().order;
+    assert_eq!((order.at_once, order.most, order.keep_up), (2, Some(1), 1));
+    client.end_rebalancing().await.unwrap();
+    assert_eq!(client.rebalancing().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn events_tell_what_is_moved_and_when_it_is_over() {
+    let (server, _machines) = lopsided().await;
+    let mut events = server.client().events(&EventOptions::default()).await.unwrap();
+    let mut told = async || loop {
+        let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
+        match event.unwrap().expect("the stream goes on") {
+            Event::Rebalance(order) => return Some(order.moving),
+            Event::RebalanceGone => return None,
+            _ => {}
+        }
+    };
+    begin(&server).await;
+    let moving = loop {
+        // The order may be told before anything was done for it.
+        match told().await {
+            Some(moving) if moving.is_empty() => {}
+            other => break other,
+        }
+    };
+    let moving = moving.expect("it is not over");
+    assert_eq!((moving[0].unit.as_str(), moving[0].to.as_str()), ("a.service", "m2"));
+    server.registry.end_rebalancing().await.unwrap();
+    while told().await.is_some() {}
+}

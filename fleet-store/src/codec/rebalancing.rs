@@ -1,0 +1,93 @@
+//! Pure: the wire form of the order to rebalance.
+
+use std::borrow::Cow;
+
+use fleet_core::{BalanceTerms, Moving, Rebalancing};
+use serde::{Deserialize, Serialize};
+
+use super::{CodecError, FORMAT, decode, encode, parse, wire};
+
+#[derive(Serialize, Deserialize)]
+struct WireRebalancing<'a> {
+    v: u32,
+    at_once: u32,
+    gain: u32,
+    keep_up: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    most: Option<u32>,
+    moved: u32,
+    #[serde(borrow)]
+    moving: Vec<WireMoving<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireMoving<'a> {
+    #[serde(borrow)]
+    unit: Cow<'a, str>,
+    #[serde(borrow)]
+    from: Cow<'a, str>,
+    #[serde(borrow)]
+    to: Cow<'a, str>,
+    up: bool,
+}
+
+wire!(WireRebalancing<'_>);
+
+/// The same order is always written in the same way: it is compared in conditions.
+pub(crate) fn encode_rebalancing(order: &Rebalancing) -> Vec<u8> {
+    let BalanceTerms { at_once, gain, keep_up, most } = order.terms;
+    let moving = order.moving.iter().map(|(unit, moving)| WireMoving {
+        unit: unit.as_str().into(),
+        from: moving.from.as_str().into(),
+        to: moving.to.as_str().into(),
+        up: moving.was_up,
+    });
+    let (moved, moving) = (order.moved, moving.collect());
+    encode(&WireRebalancing { v: FORMAT, at_once, gain, keep_up, most, moved, moving })
+}
+
+pub(crate) fn decode_rebalancing(bytes: &[u8]) -> Result<Rebalancing, CodecError> {
+    let wire: WireRebalancing<'_> = decode(bytes)?;
+    let moving = wire.moving.iter().map(|it| {
+        let from = parse(&it.from, "a machine ID")?;
+        let to = parse(&it.to, "a machine ID")?;
+        Ok((parse(&it.unit, "a unit's name")?, Moving { from, to, was_up: it.up }))
+    });
+    let WireRebalancing { at_once, gain, keep_up, most, moved, .. } = wire;
+    let moving = moving.collect::<Result<_, CodecError>>()?;
+    Ok(Rebalancing { terms: BalanceTerms { at_once, gain, keep_up, most }, moved, moving })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = concat!(
+        r#"{"v":1,"at_once":3,"gain":1,"keep_up":2,"most":9,"moved":4,"moving":["#,
+        r#"{"unit":"a.service","from":"m1","to":"m2","up":true}]}"#,
+    );
+    const NEW: &str = r#"{"v":1,"at_once":1,"gain":0,"keep_up":0,"moved":0,"moving":[]}"#;
+
+    #[test]
+    fn an_order_comes_back_as_it_was() {
+        for text in [FULL, NEW] {
+            let order = decode_rebalancing(text.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(encode_rebalancing(&order)).unwrap(), text);
+        }
+        let new = Rebalancing::new(BalanceTerms::default());
+        assert_eq!(decode_rebalancing(NEW.as_bytes()).unwrap(), new);
+        let full = decode_rebalancing(FULL.as_bytes()).unwrap();
+        assert_eq!((full.moved, full.terms.most, full.terms.at_once), (4, Some(9), 3));
+        assert!(full.moving["a.service"].was_up);
+    }
+
+    #[test]
+    fn what_is_no_order_is_refused() {
+        let damaged = FULL.replace("a.service", "a");
+        let newer = FULL.replace(r#""v":1"#, r#""v":2"#);
+        for (text, damage) in [(damaged, true), (newer, false), (String::new(), true)] {
+            let error = decode_rebalancing(text.as_bytes()).unwrap_err();
+            assert_eq!(matches!(error, CodecError::Damaged(_)), damage, "{error}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a leader notes of the order to rebalance.
+
+use fleet_core::{Rebalancing, Revision};
+
+use super::{LEADING, Leadership};
+use crate::codec::encode_rebalancing;
+use crate::registry::RegistryError;
+use crate::{Commit, Condition, Key, Transaction};
+
+impl Leadership {
+    /// Puts the order to rebalance as it is from now on in the place of the one that was seen;
+    /// nothing ends it. What is to be moved is noted before it is: where a leader ends in between,
+    /// the next one finds more noted than was moved, and never less.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when
+    /// the order is no longer the one that was seen. Nothing is done then.
+    pub async fn note_rebalancing(
+        &self,
+        seen: &Rebalancing,
+        now: Option<&Rebalancing>,
+    ) -> Result<Revision, RegistryError> {
+        let leader = self.registry.key(&Key::Leader);
+        let key = self.registry.key(&Key::Rebalancing);
+        let transaction = Transaction::new()
+            .when(Condition::value(leader, self.claim.clone()))
+            .when(Condition::value(&key, encode_rebalancing(seen)));
+        let transaction = match now {
+            Some(now) => transaction.put(key, encode_rebalancing(now)),
+            None => transaction.delete(key),
+        };
+        match self.registry.store.commit(transaction).await? {
+            Commit::Applied(revision) => Ok(revision),
+            Commit::Refused { condition: LEADING, .. } => {
+                Err(RegistryError::Deposed { term: self.term })
+            }
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The order to rebalance: people give it, the leader notes how far it has come, the mirror shows
+//! it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_core::{BalanceTerms, Moving, Rebalancing, Revision};
+use fleet_store::{Key, Mirror, Registry, RegistryError, Transaction};
+
+use crate::support::{TTL, id, mirror, name, registry, soon};
+
+async fn seen(mirror: &Mirror, revision: Revision) -> Option<Arc<Rebalancing>> {
+    soon(mirror.wait_for(revision)).await.unwrap().rebalancing.clone()
+}
+
+fn terms(at_once: u32) -> BalanceTerms {
+    BalanceTerms { at_once, ..BalanceTerms::default() }
+}
+
+/// The order once a unit was moved for it.
+fn begun(order: &Rebalancing) -> Rebalancing {
+    let moving = Moving { from: id("m-1"), to: id("m-2"), was_up: true };
+    let moving = BTreeMap::from([(name("a.service"), moving)]);
+    Rebalancing { moved: 1, moving, ..order.clone() }
+}
+
+async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
+    let key = registry.layout().key(&Key::Rebalancing);
+    registry.store().commit(Transaction::new().put(key, bytes)).await.unwrap();
+    registry.store().read("").await.unwrap().revision
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_there_until_it_is_taken_back() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let first = registry.order_rebalancing(terms(2)).await.unwrap();
+    let news = mirror.wait_for(first).await.map(|_| mirror.news_since(Revision(first.0 - 1)));
+    assert!(news.unwrap().difference.is_some_and(|difference| difference.rebalancing));
+    assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(terms(2))));
+    assert_eq!(registry.order_rebalancing(terms(2)).await.unwrap(), first, "it is there already");
+    let end = registry.end_rebalancing().await.unwrap();
+    assert_eq!(seen(&mirror, end).await, None);
+    assert!(registry.end_rebalancing().await.is_ok(), "there is nothing to take back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_terms_begin_anew_and_forget_nobody_who_is_under_way() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let order = seen(&mirror, revision).await.unwrap();
+    let noted = leader.note_rebalancing(&order, Some(&begun(&order))).await.unwrap();
+    assert_eq!(seen(&mirror, noted).await.as_deref(), Some(&begun(&order)));
+    assert_eq!(registry.order_rebalancing(terms(2)).await.unwrap(), noted);
+    let revision = registry.order_rebalancing(terms(1)).await.unwrap();
+    let now = seen(&mirror, revision).await.unwrap();
+    assert_eq!((now.terms, now.moved, now.moving.len()), (terms(1), 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_notes_nothing_of_an_order_that_is_another_by_now() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let order = seen(&mirror, revision).await.unwrap();
+    registry.end_rebalancing().await.unwrap();
+    for now in [Some(&begun(&order)), None] {
+        let noted = leader.note_rebalancing(&order, now).await;
+        assert!(matches!(noted, Err(RegistryError::Conflict)), "{noted:?}");
+    }
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let noted = leader.note_rebalancing(&order, None).await;
+    assert!(matches!(noted, Err(RegistryError::Deposed { .. })), "{noted:?}");
+    assert!(seen(&mirror, revision).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_nobody_understands_is_none_and_can_be_given_anew() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    assert!(seen(&mirror, revision).await.is_some());
+    let revision = put_raw(&registry, r#"{"v":2,"spread":"evenly"}"#).await;
+    assert_eq!(seen(&mirror, revision).await, None);
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    assert!(seen(&mirror, revision).await.is_some());
+}
