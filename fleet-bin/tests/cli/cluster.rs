@@ -123,7 +123,7 @@ impl Journals for Shelf {
         let (unit, machine) = (unit.clone(), machine.clone());
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
-        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}"));
+        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}").into());
         let lines = stream::iter(1..=lines).map(line);
         match query.follow {
             true => Ok(lines.chain(stream::pending()).boxed()),
