@@ -20,7 +20,8 @@ use crate::emptying::waits_for_ups;
 use crate::missing::{Missing, Sight};
 use crate::planner::Planner;
 use crate::wake::Wake;
-use crate::{Agent, Beat, Clock, Shutdown};
+use crate::witness::Nobody;
+use crate::{Agent, Beat, Clock, EngineWitness, Shutdown};
 
 /// How long to wait before a pass that the store could not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -58,6 +59,7 @@ pub struct Engine {
     /// The candidate's place in the cluster, if that is known here.
     presence: Option<watch::Receiver<Option<Arc<Presence>>>>,
     beat: Beat,
+    witness: Arc<dyn EngineWitness>,
 }
 
 /// What else than news to decide on is a reason to plan again.
@@ -82,7 +84,8 @@ impl Engine {
     /// An engine that does not run yet.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        Self { config, presence: None, beat: Beat::new("engine") }
+        let (beat, witness) = (Beat::new("engine"), Arc::new(Nobody));
+        Self { config, presence: None, beat, witness }
     }
 
     /// By which the engine marks its turns, for the [pulse](crate::Pulse) that watches its run.
@@ -99,6 +102,12 @@ impl Engine {
     #[must_use]
     pub fn beside(self, agent: &Agent) -> Self {
         Self { presence: Some(agent.presence()), ..self }
+    }
+
+    /// Has somebody hear what the engine does.
+    #[must_use]
+    pub fn witnessed(self, witness: Arc<dyn EngineWitness>) -> Self {
+        Self { witness, ..self }
     }
 
     /// Runs until told to end; a leader then resigns, so that another can lead at once.
@@ -120,7 +129,10 @@ impl Engine {
             match elected {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
-                    match self.lead(leadership, &mut shutdown).await {
+                    self.witness.on_lead(true);
+                    let end = self.lead(leadership, &mut shutdown).await;
+                    self.witness.on_lead(false);
+                    match end {
                         End::Shutdown => return,
                         // Perhaps by somebody who does not lead, as an import does not.
                         End::Deposed => {
@@ -194,8 +206,11 @@ impl Engine {
         let mut wake = Wake::of(&self.config.mirror);
         let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
         loop {
-            let pass = self.pass(leadership, &mut planner, &mut missing);
-            let again = match self.beat.turn(pass).await {
+            let (pass, begin) =
+                (self.pass(leadership, &mut planner, &mut missing), self.config.clock.now());
+            let passed = self.beat.turn(pass).await;
+            self.witness.on_pass(self.config.clock.now().since(begin), passed.as_ref().err());
+            let again = match passed {
                 Ok(again) => again,
                 Err(RegistryError::Conflict) => Again::default(),
                 Err(RegistryError::Deposed { .. }) => return End::Deposed,
@@ -254,7 +269,9 @@ impl Engine {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
             }
-            let revision = leadership.commit(&writes).await?;
+            let written = leadership.commit(&writes).await;
+            self.witness.on_steps(&plan.steps, written.is_ok());
+            let revision = written?;
             self.wait_shown(revision).await;
         }
         self.tidy_up().await?;

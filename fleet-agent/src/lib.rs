@@ -31,6 +31,7 @@ mod shutdown;
 mod systemd;
 mod wake;
 mod whole;
+mod witness;
 
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -44,12 +45,13 @@ pub use native::{
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{
-    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
-    StateFeed,
+    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
+    StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]
 pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
+pub use witness::{AgentTally, EngineWitness};
 
 /// The examples of the page that introduces the crate compile and run.
 #[cfg(doctest)]

@@ -247,10 +247,27 @@ pub struct JournalQuery {
     pub follow: bool,
 }
 
+/// A line of a unit's output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalLine {
+    /// When it was written, by the machine's [`wall_time`](crate::wall_time), as well as the
+    /// service manager knows; `None` where that is not at all.
+    pub at: Option<Timestamp>,
+    /// The line, without its end.
+    pub text: String,
+}
+
+impl From<String> for JournalLine {
+    /// A line of which nobody knows when it was written.
+    fn from(text: String) -> Self {
+        Self { at: None, text }
+    }
+}
+
 /// Lines of a unit's output.
 #[derive(Debug)]
 pub struct Journal {
-    lines: mpsc::Receiver<String>,
+    lines: mpsc::Receiver<JournalLine>,
 }
 
 impl Journal {
@@ -259,7 +276,7 @@ impl Journal {
 
     /// A journal and the end that feeds it; the journal ends when that end is dropped.
     #[must_use]
-    pub fn channel() -> (mpsc::Sender<String>, Self) {
+    pub fn channel() -> (mpsc::Sender<JournalLine>, Self) {
         let (sender, lines) = mpsc::channel(Self::CAPACITY);
         (sender, Self { lines })
     }
@@ -272,21 +289,27 @@ impl Journal {
     pub fn kept<L: AsRef<str>>(
         lines: impl IntoIterator<Item = (Timestamp, L)>,
         query: JournalQuery,
-    ) -> (Option<mpsc::Sender<String>>, Self) {
+    ) -> (Option<mpsc::Sender<JournalLine>>, Self) {
         let is_early = |at: Timestamp| query.since.is_some_and(|since| at < since);
         let lines = lines.into_iter().skip_while(|&(at, _)| is_early(at));
-        let lines: Vec<L> = lines.map(|(_, line)| line).collect();
+        let lines: Vec<_> = lines.collect();
         let skipped = query.lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
         let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
-        for line in &lines[skipped..] {
+        for (at, line) in &lines[skipped..] {
+            let line = JournalLine { at: Some(*at), text: line.as_ref().to_owned() };
             // There is room for all of them, and the reader is here.
-            drop(sender.try_send(line.as_ref().to_owned()));
+            drop(sender.try_send(line));
         }
         (query.follow.then_some(sender), Self { lines: waiting })
     }
 
     /// The next line, without its line end; `None` when there is no more.
     pub async fn next(&mut self) -> Option<String> {
+        self.next_line().await.map(|line| line.text)
+    }
+
+    /// The same with when it was written.
+    pub async fn next_line(&mut self) -> Option<JournalLine> {
         self.lines.recv().await
     }
 }

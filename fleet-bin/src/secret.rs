@@ -37,9 +37,12 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The first token of a file of tokens that is there as it is, and not as a hash.
+/// The first token of a file of tokens that is there as it is, and not as a hash. One that may only
+/// read will do: daemons do nothing else with each other.
 pub(crate) fn first_token(text: &str) -> Option<Token> {
-    text.lines().find_map(|line| line.trim().parse().ok())
+    let said = text.lines().map(str::trim);
+    let bare = said.map(|line| line.strip_prefix("read:").unwrap_or(line));
+    bare.map(str::trim_start).find_map(|line| line.parse().ok())
 }
 
 #[cfg(test)]
@@ -77,5 +80,7 @@ mod tests {
         let text = "# of all\n\nsha256:00\n the-first-of-the-tokens\nthe-second-of-the-tokens\n";
         assert_eq!(first_token(text), Some("the-first-of-the-tokens".parse().unwrap()));
         assert_eq!(first_token("# nothing\n"), None);
+        let reader = first_token("read:the-token-of-the-display\nthe-other-one-of-them\n");
+        assert_eq!(reader, Some("the-token-of-the-display".parse().unwrap()));
     }
 }

@@ -95,6 +95,11 @@ impl Snapshot {
         self.machines.values()
     }
 
+    /// The same of the IDs that are not before `first`.
+    pub fn machines_from(&self, first: MachineId) -> impl Iterator<Item = &Arc<Machine>> {
+        self.machines.range(first..).map(|(_, machine)| machine)
+    }
+
     /// The machine of that ID, if it is present.
     #[must_use]
     pub fn machine(&self, id: &str) -> Option<&Arc<Machine>> {
@@ -123,6 +128,17 @@ impl Snapshot {
     /// The published states of all units, in order of names, then of machine IDs.
     pub fn states(&self) -> impl Iterator<Item = &Arc<UnitState>> {
         self.states.values().flat_map(States::iter)
+    }
+
+    /// The same from that unit on that machine on, or from what would come next. What is before it
+    /// costs nothing, but for other machines of the same unit.
+    pub fn states_from(
+        &self,
+        unit: UnitName,
+        machine: &MachineId,
+    ) -> impl Iterator<Item = &Arc<UnitState>> {
+        let states = self.states.range(unit.clone()..).flat_map(|(_, states)| states.iter());
+        states.skip_while(move |state| state.unit == unit && state.machine < *machine)
     }
 
     /// The published states of one unit, in order of machine IDs.

@@ -16,8 +16,9 @@ pub use client::{
     JournalLines, JournalOptions, PutOutcome, StateFilter, Tagged, UnitFilter, UnitUpload,
 };
 pub use server::{
-    Api, Guard, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen, ListenError,
-    ListenParseError, Listener, Metrics, Peers, Tokens, TokensError, serve, serve_within,
+    Api, Guard, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Limits, Listen,
+    ListenError, ListenParseError, Listener, Metrics, Peers, Tokens, TokensError, serve,
+    serve_within,
 };
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
 pub use token::{Token, TokenError};
@@ -30,6 +31,10 @@ const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static
 /// what is here, and nobody else is asked for it.
 const PROXIED: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-proxied");
+
+/// The header that says, on a journal, that each line begins with when it was written.
+const MOMENTS: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-fleet-moments");
 
 /// The header that says, on an export, what the server does about unit files that the old program
 /// would have passed over in silence: `refuse` or `warn`.

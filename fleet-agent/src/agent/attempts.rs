@@ -140,7 +140,9 @@ impl Attempts {
         if matches!(error, ServiceError::NothingToTrigger { .. }) {
             self.waiting.insert(attempt.clone());
         }
-        if !matches!(error, ServiceError::StartFailed { .. }) {
+        let is_tried_again = !matches!(error, ServiceError::StartFailed { .. });
+        self.problems.tally().on_failure(is_tried_again);
+        if is_tried_again {
             self.backoff.on_failure(attempt, self.clock.now());
         }
     }

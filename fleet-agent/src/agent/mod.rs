@@ -35,7 +35,7 @@ use self::presence::PresenceKeeper;
 use self::problems::Problems;
 use self::publish::Publisher;
 use self::reconcile::{Reconciler, Surroundings};
-use crate::{Beat, Clock, Pulse, ServiceManager, Shutdown};
+use crate::{AgentTally, Beat, Clock, Pulse, ServiceManager, Shutdown};
 
 /// What an agent needs to run.
 pub struct AgentConfig {
@@ -64,6 +64,7 @@ pub struct Agent {
     presence: watch::Receiver<Option<Arc<Presence>>>,
     machine: watch::Sender<MachineRecord>,
     pulse: Pulse,
+    tally: AgentTally,
 }
 
 impl Agent {
@@ -73,6 +74,7 @@ impl Agent {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, notes, clock } = config;
         let id = machine.id.clone();
         let problems = Arc::new(Problems::default());
+        let tally = problems.tally().clone();
         let [to_reconciler, to_publisher, to_echo, to_all] = [(); 4].map(|()| watch::channel(None));
         let (standing, stands) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
@@ -125,7 +127,7 @@ impl Agent {
         tasks.spawn(pulse.watch(&publishing, publisher.run(shutdown.clone())));
         tasks.spawn(pulse.watch(&reconciling, reconciler.run(shutdown.clone())));
         tasks.spawn(pulse.watch(&following, echo.run(shutdown.clone())));
-        Self { tasks, presence: to_all.1, machine: describe, pulse }
+        Self { tasks, presence: to_all.1, machine: describe, pulse, tally }
     }
 
     /// Lets the machine say something else of itself from now on. Its identity stays what it was.
@@ -147,6 +149,12 @@ impl Agent {
     #[must_use]
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
+    }
+
+    /// How often the agent came to nothing.
+    #[must_use]
+    pub fn tally(&self) -> &AgentTally {
+        &self.tally
     }
 
     /// Waits until the machine is present in the cluster.

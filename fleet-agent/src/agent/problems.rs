@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleet_core::{DesiredUnit, Epoch, Generation, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
-use crate::{ServiceError, StateChanges, StateFeed};
+use crate::{AgentTally, ServiceError, StateChanges, StateFeed};
 
 /// The order that an agent could not carry out: how far a unit's content is to come under one
 /// placement.
@@ -62,9 +62,15 @@ impl Problem {
 pub(crate) struct Problems {
     by_unit: Mutex<BTreeMap<UnitName, Problem>>,
     feed: StateFeed,
+    tally: AgentTally,
 }
 
 impl Problems {
+    /// How often there was one.
+    pub(crate) fn tally(&self) -> &AgentTally {
+        &self.tally
+    }
+
     pub(crate) fn changes(&self) -> StateChanges {
         self.feed.subscribe()
     }

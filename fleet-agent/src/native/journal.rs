@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
+use fleet_core::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use super::changes::Changes;
 use super::log::Log;
-use crate::{Journal, JournalQuery};
+use crate::{Journal, JournalLine, JournalQuery, wall_time};
 
 /// A longer line is handed over in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -29,7 +30,7 @@ pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
 
 struct Feed {
     log: Weak<Log>,
-    sender: mpsc::Sender<String>,
+    sender: mpsc::Sender<JournalLine>,
     lines: Lines,
 }
 
@@ -40,18 +41,22 @@ impl Feed {
         changes: Option<Changes>,
         mut alive: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let Some((text, mut place)) =
-            self.look(move |log| log.tail(query.lines, query.since)).await?
-        else {
+        let tail = move |log: &Log| {
+            let (text, place) = log.tail(query.lines, query.since)?;
+            Ok((text, place, log.moments()))
+        };
+        let Some((text, mut place, moments)) = self.look(tail).await? else {
             return Ok(());
         };
-        if !self.send(&text).await {
+        let begin = place.saturating_sub(text.len() as u64);
+        if !self.send(&text, |end| moments.written_by(begin + end)).await {
             return Ok(());
         }
         let Some(changes) = changes else {
             if let Some(rest) = self.lines.rest() {
                 // The reader may have gone, which is no failure.
-                drop(self.sender.send(rest).await);
+                let at = moments.written_by(place);
+                drop(self.sender.send(JournalLine { at, text: rest }).await);
             }
             return Ok(());
         };
@@ -70,7 +75,7 @@ impl Feed {
                 if text.is_empty() {
                     break;
                 }
-                if !self.send(&text).await {
+                if !self.send(&text, |_| Some(wall_time())).await {
                     return Ok(());
                 }
             }
@@ -89,10 +94,12 @@ impl Feed {
         read.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Whether the reader is still there.
-    async fn send(&mut self, text: &[u8]) -> bool {
-        for line in self.lines.take(text) {
-            if self.sender.send(line).await.is_err() {
+    /// Sends the lines of a text, of which `written_by` says when one was written that ends at a
+    /// place in it. Returns whether the reader is still there.
+    async fn send(&mut self, text: &[u8], written_by: impl Fn(u64) -> Option<Timestamp>) -> bool {
+        for (end, text) in self.lines.take(text) {
+            let at = written_by(end);
+            if self.sender.send(JournalLine { at, text }).await.is_err() {
                 return false;
             }
         }
@@ -107,12 +114,14 @@ struct Lines {
 }
 
 impl Lines {
-    fn take(&mut self, text: &[u8]) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// The lines that are whole now, each with where it ends in the text.
+    fn take(&mut self, text: &[u8]) -> Vec<(u64, String)> {
+        let (mut lines, mut end) = (Vec::new(), 0);
         for piece in text.split_inclusive(|&byte| byte == b'\n') {
+            end += piece.len() as u64;
             self.begun.extend_from_slice(piece);
             if self.begun.ends_with(b"\n") || self.begun.len() >= LONGEST_LINE {
-                lines.extend(self.rest());
+                lines.extend(self.rest().map(|line| (end, line)));
             }
         }
         lines
@@ -134,8 +143,9 @@ mod tests {
     #[test]
     fn lines_are_put_together() {
         let mut lines = Lines::default();
-        assert_eq!(lines.take(b"one\ntw"), ["one"]);
-        assert_eq!(lines.take(b"o\r\n\nth\xffree"), ["two", ""]);
+        let line = |end, text: &str| (end, text.to_owned());
+        assert_eq!(lines.take(b"one\ntw"), [line(4, "one")]);
+        assert_eq!(lines.take(b"o\r\n\nth\xffree"), [line(3, "two"), line(4, "")]);
         assert_eq!(lines.rest().as_deref(), Some("th\u{fffd}ree"));
         assert_eq!(lines.rest(), None);
         let long = vec![b'x'; LONGEST_LINE];

@@ -150,6 +150,11 @@ impl Log {
         Ok((text, end))
     }
 
+    /// By when which part of it was written.
+    pub(crate) fn moments(&self) -> Moments {
+        self.lock().moments.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,13 +14,13 @@ const MOST: usize = 256;
 const BEHIND: Duration = Duration::from_millis(20);
 
 /// Up to which places a log was written by which moments.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Moments {
     /// In order of their places.
     marks: Vec<Mark>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Mark {
     place: u64,
     /// All before the place was written by then.
@@ -53,6 +53,12 @@ impl Moments {
         let before = self.marks.iter().rfind(|mark| mark.by < since);
         before.map_or(0, |mark| mark.place)
     }
+
+    /// By when what ends at that place was written; nothing where no look came after it.
+    pub(crate) fn written_by(&self, place: u64) -> Option<Timestamp> {
+        let after = self.marks.partition_point(|mark| mark.place < place);
+        self.marks.get(after).map(|mark| mark.by)
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +85,18 @@ mod tests {
         }
         moments.on_look(15, at(8000), at(8000));
         assert_eq!(moments.place_of(at(5000)), 10, "the file was emptied in between");
+    }
+
+    #[test]
+    fn by_when_a_line_was_written_the_next_look_tells() {
+        let mut moments = Moments::default();
+        assert_eq!(moments.written_by(0), None);
+        moments.on_look(10, at(1000), at(1001));
+        moments.on_look(20, at(2000), at(5000));
+        let rows = [(1, Some(1001)), (10, Some(1001)), (11, Some(2020)), (21, None)];
+        for (place, by) in rows {
+            assert_eq!(moments.written_by(place), by.map(at), "at {place}");
+        }
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl ServiceManager for RemoteManager {
         tokio::spawn(async move {
             loop {
                 for line in lines {
-                    if sender.send(line).await.is_err() {
+                    if sender.send(line.into()).await.is_err() {
                         return;
                     }
                 }

@@ -1,6 +1,7 @@
 //! The output of a unit, read by `journalctl` as a child process.
 
 use std::process::Stdio;
+use std::sync::Arc;
 
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
@@ -11,7 +12,8 @@ use tokio::sync::mpsc;
 
 use super::config::SystemdScope;
 use super::machine::io_error;
-use crate::{Journal, JournalQuery, ServiceError, wall_time};
+use super::nudge::Following;
+use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// The longest entry that is read. What a message has of bytes may take four times as many.
 const LONGEST_ENTRY: u64 = 1024 * 1024;
@@ -19,11 +21,12 @@ const LONGEST_ENTRY: u64 = 1024 * 1024;
 /// Stands in a journal for an entry that is longer.
 const TOO_LONG: &str = "[a message too long to be shown]";
 
-/// Starts to read the output of a unit. It ends with the reader.
+/// Starts to read the output of a unit. It ends with the reader, and so does what is held for it.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
     mut query: JournalQuery,
+    following: Option<Arc<Following>>,
 ) -> Result<Journal, ServiceError> {
     // Of what is to come everything is wanted, and it may come before journalctl has begun.
     query.since = query.since.map(|since| since.min(wall_time()));
@@ -37,6 +40,7 @@ pub(crate) fn read(
         if let Err(error) = feed(child, query.since, sender).await {
             tracing::warn!(%unit, %error, "a journal ends early");
         }
+        drop(following);
     });
     Ok(journal)
 }
@@ -70,7 +74,7 @@ fn arguments(scope: SystemdScope, unit: &UnitName, query: JournalQuery) -> Vec<S
 async fn feed(
     mut child: Child,
     mut since: Option<Timestamp>,
-    sender: mpsc::Sender<String>,
+    sender: mpsc::Sender<JournalLine>,
 ) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
     let mut output = BufReader::new(output);
@@ -86,8 +90,8 @@ async fn feed(
         }
         // All that follow are later, whatever becomes of the clock.
         since = since.filter(|_| at.is_none());
-        for line in lines {
-            if sender.send(line).await.is_err() {
+        for text in lines {
+            if sender.send(JournalLine { at, text }).await.is_err() {
                 break;
             }
         }

@@ -9,8 +9,9 @@ use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::AbortHandle;
 
-use super::config::SystemdConfig;
+use super::config::{SystemdConfig, SystemdScope};
 use super::machine::{Machine, Session, io_error, unavailable};
+use super::nudge::Nudges;
 use super::{journal, link, load, look, order, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
@@ -58,6 +59,7 @@ use crate::{
 pub struct SystemdManager {
     machine: Arc<Machine>,
     link: AbortHandle,
+    nudges: Nudges,
     /// Held as long as this manager uses the directory.
     _lock: File,
 }
@@ -75,7 +77,7 @@ impl SystemdManager {
         take_back(&machine).map_err(io_error("read the records of units"))?;
         let mut session = machine.session.subscribe();
         let link = tokio::spawn(link::keep(Arc::clone(&machine))).abort_handle();
-        let manager = Self { machine, link, _lock: lock };
+        let manager = Self { machine, link, nudges: Nudges::default(), _lock: lock };
         // Its sender is here, so it is not dropped meanwhile.
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
         manager.machine.bus()?;
@@ -161,6 +163,10 @@ impl ServiceManager for SystemdManager {
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         self.machine.record(unit)?;
-        journal::read(self.machine.config.scope, unit, query)
+        let SystemdConfig { scope, clock, .. } = &self.machine.config;
+        // The journals of users are not for others to touch.
+        let is_nudged = query.follow && matches!(scope, SystemdScope::System);
+        let following = is_nudged.then(|| self.nudges.follow(clock));
+        journal::read(*scope, unit, query, following)
     }
 }

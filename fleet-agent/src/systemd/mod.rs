@@ -5,13 +5,14 @@
 //!    │           └───────────> bus               calls to systemd
 //!    │           └─ gather ──┘                   one call about many units
 //!    ├───── order, jobs ─────> bus               start, stop, restart; the ends of jobs
-//!    ├───── journal                              journalctl as a child process
+//!    ├───── journal ── nudge                     journalctl as a child process
 //!    └ link: one task ── dispatch ──> state, jobs    systemd's signals, in their order
 //!                     └─ look ──────> state          everything once, when signals were missed
 //! ```
 //!
-//! Nothing is polled. What a unit does is known from systemd's signals alone; after a connection
-//! was lost, or systemd has read its files again, everything is looked at once.
+//! Nothing is polled but a journal that is followed. What a unit does is known from systemd's
+//! signals alone; after a connection was lost, or systemd has read its files again, everything is
+//! looked at once.
 
 mod bus;
 mod config;
@@ -28,6 +29,7 @@ mod look;
 mod machine;
 mod manager;
 mod meddling;
+mod nudge;
 mod order;
 mod private;
 mod reason;

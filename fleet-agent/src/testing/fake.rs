@@ -14,8 +14,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::script::{Behaviour, Call};
 use crate::{
-    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
-    StateFeed, wall_time,
+    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
+    StateChanges, StateFeed, wall_time,
 };
 
 /// A service manager without processes, files and time of its own, which does as it is told. A line
@@ -70,7 +70,7 @@ struct FakeUnit {
     state: SystemdState,
     drift: Option<Drift>,
     lines: Vec<(Timestamp, String)>,
-    followers: Vec<mpsc::Sender<String>>,
+    followers: Vec<mpsc::Sender<JournalLine>>,
 }
 
 impl FakeManager {
@@ -379,9 +379,11 @@ impl ServiceManager for FakeManager {
 
 impl FakeUnit {
     fn write(&mut self, line: &str) {
-        self.lines.push((wall_time(), line.to_owned()));
+        let at = wall_time();
+        self.lines.push((at, line.to_owned()));
         self.followers.retain(|follower| {
-            let sent = follower.try_send(line.to_owned());
+            let line = JournalLine { at: Some(at), text: line.to_owned() };
+            let sent = follower.try_send(line);
             !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });
     }

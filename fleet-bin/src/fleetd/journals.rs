@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::{JournalQuery, ServiceError, ServiceManager, Shutdown, wall_time};
 use fleet_core::{MachineId, Timestamp};
-use fleet_http::{JournalError, JournalStream, Journals};
+use fleet_http::{JournalError, JournalLine, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 
 /// The service managers of this daemon's machines.
@@ -51,9 +51,10 @@ impl Journals for LocalJournals {
         let source = (journal, self.shutdown.clone());
         let lines = futures_util::stream::unfold(source, async |(mut journal, mut shutdown)| {
             let line = tokio::select! {
-                line = journal.next() => line?,
+                line = journal.next_line() => line?,
                 () = shutdown.wait() => return None,
             };
+            let line = JournalLine { at: line.at, text: line.text };
             Some((Ok(line), (journal, shutdown)))
         });
         Ok(Box::pin(lines))

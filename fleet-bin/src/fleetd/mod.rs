@@ -2,6 +2,7 @@
 
 mod cli;
 pub(crate) mod config;
+mod counters;
 mod dev;
 mod doors;
 mod error;

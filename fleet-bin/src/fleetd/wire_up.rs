@@ -20,6 +20,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
+use super::counters::{self, Counters};
 use super::error::{Context as _, StartError};
 #[cfg(feature = "etcd")]
 use super::etcd;
@@ -86,7 +87,11 @@ impl Wiring {
             pulse: Pulse::default(),
             shutdown: trigger,
         };
-        self.start_engine(&mut running, &shutdown);
+        let counters = Counters::new(&metrics);
+        self.start_engine(&mut running, &shutdown, counters);
+        let agents = running.agents.iter().map(|agent| agent.tally().clone()).collect();
+        let machines = self.machines.iter().map(|setup| setup.machine.id.clone()).collect();
+        counters::count_agents(&metrics, agents, running.mirror.clone(), machines);
         self.serve(&mut running, &shutdown, metrics);
         Ok(running)
     }
@@ -139,7 +144,7 @@ impl Wiring {
         agents.collect()
     }
 
-    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown) {
+    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, witness: Counters) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
@@ -150,6 +155,7 @@ impl Wiring {
             clock: Arc::new(SystemClock::start()),
         });
         let engine = running.agents.iter().take(1).fold(engine, Engine::beside);
+        let engine = engine.witnessed(Arc::new(witness));
         let engine = running.pulse.watch(&engine.beat(), engine.run(shutdown.clone()));
         running.loops.spawn(engine);
     }

@@ -128,7 +128,7 @@ impl Journals for Shelf {
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
         let orders = if unit.as_str() == "rude.service" { ORDERS } else { "" };
-        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}{orders}"));
+        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}{orders}").into());
         let lines = stream::iter(1..=lines).map(line);
         match query.follow {
             true => Ok(lines.chain(stream::pending()).boxed()),

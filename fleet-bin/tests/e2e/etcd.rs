@@ -1,10 +1,13 @@
 //! Two daemons, each a machine of its own, that meet in a real etcd alone.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
+use fleet_http::{Client, JournalOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -74,6 +77,7 @@ impl Cluster {
             .arg(format!("--data-dir={}", self.path(&number.to_string()).display()))
             .arg(format!("--runtime-dir={}", self.path(&format!("{number}.run")).display()))
             .arg(format!("--listen=unix://{}", self.socket(number).display()))
+            .arg(format!("--public-url=unix://{}", self.socket(number).display()))
             .stdin(Stdio::null())
             .stderr(File::create(self.path(&format!("{number}.log"))).unwrap())
             .spawn()
@@ -109,8 +113,12 @@ impl Cluster {
     }
 
     fn launch(&self, number: usize, unit: &str) {
+        self.launch_text(number, unit, "[Service]\nExecStart=/bin/sleep infinity\n");
+    }
+
+    fn launch_text(&self, number: usize, unit: &str, text: &str) {
         let path = self.path(unit);
-        std::fs::write(&path, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
+        std::fs::write(&path, text).unwrap();
         let started = self.fleetctl(number, &["start", path.to_str().unwrap()]);
         assert!(started.status.success(), "{}", told(&started));
     }
@@ -182,4 +190,36 @@ fn two_daemons_share_a_cluster_and_each_outlives_the_other_and_etcd() {
     cluster.wait_active(0, "after.service");
     let after = cluster.wait_active(0, "one.service");
     assert_eq!(after["mainPID"], before["mainPID"], "a unit was disturbed");
+}
+
+/// A line every now and then, each with the moment of its writing in nanoseconds.
+const TALKER: &str = "[Service]\nExecStart=/bin/sh -c 'while :; do date +%%s%%N; sleep 0.1; done'\n\
+     [X-Fleet]\nMachineID=machine1\n";
+
+/// How many of its lines are waited for.
+const LINES: usize = 20;
+
+#[tokio::test]
+#[ignore = "needs etcd: run by scripts/test"]
+async fn a_line_of_another_machine_is_shown_as_it_comes() {
+    let cluster = Cluster::start();
+    cluster.launch_text(0, "talker.service", TALKER);
+    cluster.wait_active(0, "talker.service");
+    let socket = format!("unix://{}", cluster.socket(0).display());
+    let client = Client::new(&socket.parse().expect("it is an endpoint"));
+    let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
+    let unit = "talker.service".parse().expect("it is a name");
+    let mut journal = client.journal(&unit, &options).await.expect("it has a journal");
+    let mut late = Vec::new();
+    for _ in 0..LINES {
+        let line = tokio::time::timeout(Duration::from_secs(30), journal.next_line()).await;
+        let line = line.expect("a line comes").expect("it can be read").expect("there are more");
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is long past");
+        late.push(now.saturating_sub(Duration::from_nanos(line.parse().expect("a moment"))));
+    }
+    late.sort_unstable();
+    let (median, longest) = (late[LINES / 2], late[LINES - 1]);
+    let figure = format!("a line of another machine: median {median:.1?}, longest {longest:.1?}");
+    writeln!(std::io::stderr(), "figure: {figure}")
+        .expect("a test can write to its standard error");
 }

@@ -8,6 +8,7 @@ mod doors;
 mod etcd;
 mod fleet_init;
 mod lineage;
+mod metrics;
 mod moving;
 mod refusals;
 mod run;

@@ -85,7 +85,13 @@ impl Endpoint {
     /// this host.
     #[must_use]
     pub fn is_private(&self) -> bool {
-        let Kind::Tcp { is_tls: false, host, .. } = &self.0 else { return true };
+        self.is_tls() || self.is_local()
+    }
+
+    /// Whether it is reached from its own host alone.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let Kind::Tcp { host, .. } = &self.0 else { return true };
         let address = bare(host).parse::<std::net::IpAddr>();
         address.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
     }
@@ -196,16 +202,19 @@ mod tests {
     #[test]
     fn what_can_be_read_on_the_way_is_known() {
         let cases = [
-            ("unix:///s", true),
-            ("https://example.com", true),
-            ("http://127.0.0.1:1", true),
-            ("http://[::1]:1", true),
-            ("http://localhost:1", true),
-            ("http://10.0.0.1:1", false),
-            ("http://localhost.example.com:1", false),
+            ("unix:///s", true, true),
+            ("https://example.com", true, false),
+            ("https://127.0.0.1", true, true),
+            ("http://127.0.0.1:1", true, true),
+            ("http://[::1]:1", true, true),
+            ("http://localhost:1", true, true),
+            ("http://10.0.0.1:1", false, false),
+            ("http://localhost.example.com:1", false, false),
         ];
-        for (text, expected) in cases {
-            assert_eq!(text.parse::<Endpoint>().unwrap().is_private(), expected, "{text}");
+        for (text, is_private, is_local) in cases {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.is_private(), is_private, "{text}");
+            assert_eq!(endpoint.is_local(), is_local, "{text}");
         }
     }
 

@@ -74,3 +74,19 @@ pub enum ClientError {
         problem: String,
     },
 }
+
+impl ClientError {
+    /// Whether the same may come to something later, without anybody's doing: the connection broke,
+    /// nobody answers, or the server says that it cannot now. A request that changes something may
+    /// have been carried out all the same.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } | Self::TimedOut { .. } => true,
+            Self::Api { status, .. } => matches!(status, 408 | 429 | 502..=504),
+            Self::Untrusted { .. } | Self::TokenUnprotected { .. } | Self::BadAnswer { .. } => {
+                false
+            }
+        }
+    }
+}

@@ -1,9 +1,23 @@
 //! Following what changes, event by event.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::call::Caller;
 use super::query::Query;
 use super::{ClientError, JournalLines};
 use crate::wire::Event;
+
+/// How long a lasting stream that broke off waits before it is opened again; twice as long after
+/// each try that failed.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long it waits at most between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long it waits altogether before the error is given out.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which events are wanted, and from where on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,30 +41,96 @@ impl EventOptions {
 
 /// What changes in the cluster, as it is told.
 ///
-/// When the stream ends or breaks, another one that is opened with [`last_id`](Self::last_id) goes
-/// on where this one ended. On [`Event::Resync`] list what you need, and go on.
+/// On [`Event::Resync`] list what you need, and go on. When the stream ends or breaks, another one
+/// that is opened with [`last_id`](Self::last_id) goes on where this one ended; one that is
+/// [`lasting`](Self::lasting) does so by itself.
 #[derive(Debug)]
 pub struct Events {
     caller: Caller,
     lines: JournalLines,
+    options: EventOptions,
+    is_lasting: bool,
     id: Option<String>,
     kind: String,
     data: String,
 }
 
 impl Events {
-    pub(super) fn new(caller: Caller, lines: JournalLines) -> Self {
+    pub(super) async fn open(caller: Caller, options: EventOptions) -> Result<Self, ClientError> {
+        let lines = open(&caller, &options).await?;
         let (kind, data) = (String::new(), String::new());
-        Self { caller, lines, id: None, kind, data }
+        Ok(Self { caller, lines, options, is_lasting: false, id: None, kind, data })
     }
 
-    /// The next event; `None` when the server ends the stream.
+    /// The same, which goes on where it breaks off.
+    ///
+    /// It asks again for what came after the last event, at first after a tenth of a second and
+    /// then ever less often, for a minute. Where nobody can say what was missed, the next event is
+    /// [`Event::Resync`]. After a minute, or where trying again is of no use, its error is given
+    /// out; who asks for the next event all the same has it try again.
+    ///
+    /// ```
+    /// use fleet_http::wire::Event;
+    /// use fleet_http::{Client, ClientError, EventOptions};
+    ///
+    /// async fn follow(client: &Client) -> Result<(), ClientError> {
+    ///     let mut events = client.events(&EventOptions::default()).await?.lasting();
+    ///     while let Some(event) = events.next_event().await? {
+    ///         match event {
+    ///             Event::Resync => println!("{} units", client.units().await?.len()),
+    ///             event => println!("{}", event.kind()),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { is_lasting: true, ..self }
+    }
+
+    /// The next event; `None` when the server ends the stream, and it is not
+    /// [`lasting`](Self::lasting). May be dropped at any time: no event is lost by that.
     ///
     /// # Errors
     ///
     /// [`ClientError::Broken`] when the stream was cut off, [`ClientError::BadAnswer`] when
-    /// what came is no event.
+    /// what came is no event. Those of a lasting one are the ones of its last try.
     pub async fn next_event(&mut self) -> Result<Option<Event>, ClientError> {
+        loop {
+            match self.next_of_this().await {
+                Ok(None) if self.is_lasting => self.go_on().await?,
+                Err(error) if self.is_lasting && error.is_passing() => self.go_on().await?,
+                told => return told,
+            }
+        }
+    }
+
+    /// Opens the stream anew, from what was told last on.
+    async fn go_on(&mut self) -> Result<(), ClientError> {
+        let since = self.id.clone().or_else(|| self.options.since.clone());
+        let options = EventOptions { since, ..self.options.clone() };
+        let (mut pause, mut waited) = (FIRST_PAUSE, Duration::ZERO);
+        loop {
+            let never = std::future::pending::<()>();
+            let _elapsed = timeout(pause, never).await;
+            waited += pause;
+            pause = LONGEST_PAUSE.min(pause * 2);
+            match open(&self.caller, &options).await {
+                Err(error) if error.is_passing() && waited < PATIENCE => {}
+                Err(error) => return Err(error),
+                Ok(lines) => {
+                    self.lines = lines;
+                    // What was told in part is told again.
+                    self.kind.clear();
+                    self.data.clear();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn next_of_this(&mut self) -> Result<Option<Event>, ClientError> {
         while let Some(line) = self.lines.next_line().await? {
             if line.is_empty() {
                 let (kind, data) = (std::mem::take(&mut self.kind), std::mem::take(&mut self.data));
@@ -76,4 +156,9 @@ impl Events {
     pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref()
     }
+}
+
+async fn open(caller: &Caller, options: &EventOptions) -> Result<JournalLines, ClientError> {
+    let answer = caller.open("events", &options.query()).await?;
+    Ok(JournalLines::new(caller.endpoint().clone(), answer))
 }

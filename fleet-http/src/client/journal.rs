@@ -2,10 +2,12 @@
 
 use fleet_unitfile::Timespan;
 use http_body_util::BodyExt as _;
+use hyper::Response;
 use hyper::body::Incoming;
 
 use super::query::Query;
 use super::{ClientError, Endpoint};
+use crate::{JournalLine, MOMENTS};
 
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +35,11 @@ impl JournalOptions {
             .with("machine", self.machine.as_deref())
             .with("since", since.as_deref())
     }
+
+    /// The same, asking when each line was written.
+    pub(super) fn dated_query(&self) -> Query {
+        self.query().with("moments", Some("1"))
+    }
 }
 
 /// The lines of a journal as they come.
@@ -42,11 +49,23 @@ pub struct JournalLines {
     body: Incoming,
     buffer: Lines,
     ended: bool,
+    /// Whether each line begins with when it was written.
+    is_dated: bool,
 }
 
 impl JournalLines {
-    pub(super) fn new(endpoint: Endpoint, body: Incoming) -> Self {
-        Self { endpoint, body, buffer: Lines::default(), ended: false }
+    pub(super) fn new(endpoint: Endpoint, answer: Response<Incoming>) -> Self {
+        let is_dated = answer.headers().contains_key(MOMENTS);
+        let body = answer.into_body();
+        Self { endpoint, body, buffer: Lines::default(), ended: false, is_dated }
+    }
+
+    /// The next line with when it was written, as far as the server told so.
+    pub(crate) async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
+        let line = self.next_line().await?;
+        let read =
+            |line: String| if self.is_dated { JournalLine::read(&line) } else { line.into() };
+        Ok(line.map(read))
     }
 
     /// The next line without its end; `None` after the last one. Bytes that are not UTF-8 are

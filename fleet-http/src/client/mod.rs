@@ -298,7 +298,18 @@ impl Client {
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
         let answer = self.caller.open(&path, &options.query()).await?;
-        Ok(JournalLines::new(self.endpoint().clone(), answer.into_body()))
+        Ok(JournalLines::new(self.endpoint().clone(), answer))
+    }
+
+    /// The same with when each line was written, where the server tells that.
+    pub(crate) async fn dated_journal(
+        &self,
+        name: &UnitName,
+        options: &JournalOptions,
+    ) -> Result<JournalLines, ClientError> {
+        let path = format!("{}/journal", unit_path(name));
+        let answer = self.caller.open(&path, &options.dated_query()).await?;
+        Ok(JournalLines::new(self.endpoint().clone(), answer))
     }
 
     /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if
@@ -324,9 +335,7 @@ impl Client {
     ///
     /// [`ClientError::Api`] with status 400 when `since` is not the id of an event.
     pub async fn events(&self, options: &EventOptions) -> Result<Events, ClientError> {
-        let answer = self.caller.open("events", &options.query()).await?;
-        let lines = JournalLines::new(self.endpoint().clone(), answer.into_body());
-        Ok(Events::new(self.caller.clone(), lines))
+        Events::open(self.caller.clone(), options.clone()).await
     }
 
     /// Opens an export of the whole cluster at one revision. Its bytes are those of a portable

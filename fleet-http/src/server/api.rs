@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Router;
 use fleet_core::{Revision, Snapshot, Strictness};
 use fleet_store::{Mirror, Registry};
-use fleet_unitfile::UnitName;
 
 use super::extract::Params;
 use super::failure::Failure;
@@ -122,39 +121,26 @@ impl Shared {
         Ok(Listing { snapshot, page: token.page, first: token.first })
     }
 
-    /// Cuts the page out of all items, and says how to ask for the next one, if there is one.
+    /// Cuts the page out of the items, and says how to ask for the next one, if there is one.
+    ///
+    /// `begun` says whether the items begin with the first one of the page, and not with the first
+    /// of all; `first` how a page is named that begins with an item.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,
+        begun: bool,
         items: impl Iterator<Item = T>,
+        first: impl FnOnce(T) -> String,
     ) -> (Vec<T>, String) {
-        self.cut(listing, items.skip(listing.before(self.page_size)), |_| None)
-    }
-
-    /// The same of items that begin with the first one of the page, if the listing knows that.
-    pub(super) fn named_page<T>(
-        &self,
-        listing: &Listing,
-        items: impl Iterator<Item = T>,
-        name: impl FnOnce(T) -> UnitName,
-    ) -> (Vec<T>, String) {
-        let before = if listing.first.is_some() { 0 } else { listing.before(self.page_size) };
-        self.cut(listing, items.skip(before), |next| Some(name(next)))
-    }
-
-    fn cut<T>(
-        &self,
-        listing: &Listing,
-        mut items: impl Iterator<Item = T>,
-        name: impl FnOnce(T) -> Option<UnitName>,
-    ) -> (Vec<T>, String) {
+        let before = if begun { 0 } else { listing.before(self.page_size) };
+        let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {
             return (page, String::new());
         };
         self.1.keep(&listing.snapshot);
         let (limit, number) = (self.page_size, listing.page.saturating_add(1));
-        let (revision, first) = (Some(listing.snapshot.revision), name(next));
+        let (revision, first) = (Some(listing.snapshot.revision), Some(first(next)));
         (page, Token { limit, page: number, revision, first }.encode())
     }
 }
@@ -164,8 +150,8 @@ pub(super) struct Listing {
     /// What the whole listing shows.
     pub(super) snapshot: Arc<Snapshot>,
     page: u64,
-    /// The first unit of the page, if that is known.
-    pub(super) first: Option<UnitName>,
+    /// What the page begins with, if that is known, as the listing named it.
+    pub(super) first: Option<String>,
 }
 
 impl Listing {

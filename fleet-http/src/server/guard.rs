@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 
-use super::tokens::Tokens;
+use super::tokens::{Rights, Tokens};
 use crate::ServerTls;
 
 /// Who is let in at the ports of a server: by TLS or not, with which certificates and tokens.
@@ -51,13 +51,13 @@ impl Orders {
         self.tls.as_ref().is_some_and(ServerTls::knows_clients)
     }
 
-    /// What is to be shown by who is not let in with what came; nothing if it is.
-    pub(super) fn demand(
+    /// What who sends these headers may do, or what is to be shown by who is not let in with them.
+    pub(super) fn rights(
         &self,
         is_tls: bool,
         shown_to: Option<&ServerTls>,
         headers: &HeaderMap,
-    ) -> Option<String> {
+    ) -> Result<Rights, String> {
         let by_certificate = is_tls && self.knows_certificates();
         // Another authority may count by now than when the certificate was shown.
         let is_known = |tls: &ServerTls| shown_to.is_some_and(|other| tls.knows_those_of(other));
@@ -66,13 +66,13 @@ impl Orders {
             false => self.tokens.is_none(),
         };
         if is_in {
-            return None;
+            return Ok(Rights::Write);
         }
         let shown = bearer(headers);
         if let (Some(tokens), Some(token)) = (&self.tokens, shown)
-            && tokens.admit(token)
+            && let Some(rights) = tokens.admit(token)
         {
-            return None;
+            return Ok(rights);
         }
         let what = match (by_certificate, self.tokens.is_some()) {
             (true, true) => "a client certificate, or a token as Authorization: Bearer TOKEN",
@@ -80,7 +80,7 @@ impl Orders {
             (false, _) => "a token as Authorization: Bearer TOKEN",
         };
         let why = if shown.is_some() { "the token is none that is known" } else { "who are you" };
-        Some(format!("{why}: show {what}"))
+        Err(format!("{why}: show {what}"))
     }
 }
 

@@ -14,10 +14,10 @@ use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
 use super::intents::present;
-use super::journals::{JournalError, JournalQuery};
+use super::journals::{JournalError, JournalLine, JournalQuery};
 use super::lines::Source;
 use super::openapi::{self as path, Failures};
-use crate::wire;
+use crate::{MOMENTS, wire};
 
 /// Of how many machines lines are told at once.
 pub(super) const MOST_MACHINES: usize = 256;
@@ -27,7 +27,8 @@ pub(super) const MOST_MACHINES: usize = 256;
 /// With `since` and without `lines` it is all lines of that time, otherwise ten.
 ///
 /// Of a unit that is on several machines it is the lines of all of them, each with the ID of its
-/// machine and a colon before it.
+/// machine and a colon before it: as they come where they are followed, otherwise in the order of
+/// their moments.
 ///
 /// An error after the first line cannot be told any more, so it cuts the answer off.
 #[utoipa::path(
@@ -44,6 +45,11 @@ pub(super) const MOST_MACHINES: usize = 256;
         ),
         ("follow" = Option<bool>, Query, description = "Whether to go on with what comes"),
         ("machine" = Option<String>, Query, description = "The machine whose lines are wanted"),
+        (
+            "moments" = Option<bool>, Query,
+            description = "Whether each line is to begin with when it was written, in milliseconds \
+                since 1970 by its machine's clock, or - where nobody knows, and a space",
+        ),
     ),
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "The lines"),
@@ -59,6 +65,7 @@ pub(super) async fn journal(
     let snapshot = api.view()?;
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
     let source = Source::new(&api, &unit.name, query(&params)?, &request);
+    let is_dated = params.flag("moments")?;
     let mut machines = asked_for(&snapshot, unit, &params)?;
     let lines = match machines.len() {
         1 => {
@@ -66,18 +73,23 @@ pub(super) async fn journal(
         }
         _ => source.open_all(machines),
     };
-    let body = Body::from_stream(lines.then(line));
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+    let body = Body::from_stream(lines.then(move |told| line(told, is_dated)));
+    let dated = is_dated.then_some([(MOMENTS, "1")]);
+    Ok((dated, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
 /// A line as it is sent. Before an error the connection gets the chance to send what came before:
 /// the error ends it.
-async fn line(line: Result<String, JournalError>) -> Result<String, JournalError> {
+async fn line(
+    line: Result<JournalLine, JournalError>,
+    is_dated: bool,
+) -> Result<String, JournalError> {
     if let Err(error) = &line {
         tracing::warn!(error = chain(error), "a journal is cut off");
         tokio::task::yield_now().await;
     }
-    line.map(|line| line + "\n")
+    let told = |line: JournalLine| if is_dated { line.dated() } else { line.text };
+    line.map(|line| told(line) + "\n")
 }
 
 pub(super) fn query(params: &Params) -> Result<JournalQuery, Failure> {

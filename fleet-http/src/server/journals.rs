@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::MachineId;
+use fleet_core::{MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use futures_core::Stream;
 
@@ -29,9 +29,41 @@ pub trait Journals: Send + Sync {
     ) -> Result<JournalStream, JournalError>;
 }
 
-/// Lines of a journal, oldest first, without the newlines that end them. Dropping it closes the
-/// journal; an error ends it.
-pub type JournalStream = Pin<Box<dyn Stream<Item = Result<String, JournalError>> + Send>>;
+/// Lines of a journal, oldest first. Dropping it closes the journal; an error ends it.
+pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalLine, JournalError>> + Send>>;
+
+/// A line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalLine {
+    /// When it was written, since 1970 by the clock of the machine that the unit is on; `None`
+    /// where nobody knows.
+    pub at: Option<Timestamp>,
+    /// The line, without the newline that ends it.
+    pub text: String,
+}
+
+impl JournalLine {
+    /// The line as it is told to those who ask when it was written.
+    pub(crate) fn dated(&self) -> String {
+        match self.at {
+            Some(at) => format!("{} {}", at.as_millis(), self.text),
+            None => format!("- {}", self.text),
+        }
+    }
+
+    /// Reads what [`dated`](Self::dated) wrote.
+    pub(crate) fn read(text: &str) -> Self {
+        let (at, rest) = text.split_once(' ').unwrap_or(("-", text));
+        Self { at: at.parse().ok().map(Timestamp::from_millis), text: rest.to_owned() }
+    }
+}
+
+impl From<String> for JournalLine {
+    /// A line of which nobody knows when it was written.
+    fn from(text: String) -> Self {
+        Self { at: None, text }
+    }
+}
 
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

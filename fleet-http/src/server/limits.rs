@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 
 use super::guard::Guard;
+use super::tokens::Rights;
 use crate::ServerTls;
 
 /// What clients may take of a server: whatever a client does, it takes no more than this.
@@ -66,11 +67,14 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// What a request would have to show to be let in; nothing if it is.
-    pub(super) fn demand(&self, headers: &HeaderMap) -> Option<String> {
-        // Who may use the file of a socket is said by its mode.
-        let orders = self.is_port.then(|| self.guard.orders())?;
-        orders.demand(self.is_tls, self.shown_to.as_ref(), headers)
+    /// What who sends these headers may do, or what would have to be shown to be let in.
+    pub(super) fn rights(&self, headers: &HeaderMap) -> Result<Rights, String> {
+        if !self.is_port {
+            // Who may use the file of a socket is said by its mode.
+            return Ok(Rights::Write);
+        }
+        let orders = self.guard.orders();
+        orders.rights(self.is_tls, self.shown_to.as_ref(), headers)
     }
 
     /// Whether programs could have been led here by a name that somebody else chose. By TLS they

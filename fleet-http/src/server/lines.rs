@@ -13,15 +13,13 @@ use tokio::time::timeout;
 use super::api::Shared;
 use super::closing::{Closing, closed};
 use super::failure::chain;
-use super::journals::{JournalError, JournalQuery, JournalStream};
+use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream};
+use super::merge::merged;
 use crate::client::{JournalLines, JournalOptions};
 use crate::{ClientError, PROXIED};
 
-/// How long a machine may take to answer, and between two lines that are there already.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// How many machines are asked at a time for lines that are there already.
-const AT_ONCE: usize = 64;
+/// How long a machine may take to answer, and over lines that are there already.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How many bytes there may be of one machine where they are kept until its last line is there.
 const MOST_BYTES: usize = 1 << 20;
@@ -69,16 +67,19 @@ impl Source {
     /// The lines of several machines, each with the machine's ID before it. What cannot be had of
     /// one is said in a line of it, and holds up no other.
     ///
-    /// Lines to come are told as they come; those that are there already machine by machine, those
-    /// first that answer first.
+    /// Where lines to come are wanted, all are told as they come; otherwise in the order in which
+    /// they were written.
     pub(super) fn open_all(self, machines: Vec<MachineId>) -> JournalStream {
-        let follow = self.query.follow;
-        let told = move |machine| self.clone().told(machine);
-        if follow {
-            let all = machines.into_iter().map(|machine| told(machine).flatten_stream().boxed());
-            return stream::select_all(all).boxed();
+        let machines = machines.into_iter();
+        if self.query.follow {
+            let told = move |machine| self.clone().told(machine).flatten_stream().boxed();
+            return stream::select_all(machines.map(told)).boxed();
         }
-        stream::iter(machines).map(told).buffer_unordered(AT_ONCE).flatten().boxed()
+        let opening = machines.map(|machine| {
+            let (source, id) = (self.clone(), machine.clone());
+            (machine, async move { source.open(&id).await })
+        });
+        merged(opening.collect())
     }
 
     /// The last lines of a machine, as far as they can be had in time, and why not all.
@@ -107,29 +108,28 @@ impl Source {
         let mut lines = self.open(machine).await?.take(most);
         let mut room = MOST_BYTES;
         while let Some(line) = lines.next().await.transpose()? {
-            let Some(left) = room.checked_sub(line.len()) else {
+            let Some(left) = room.checked_sub(line.text.len()) else {
                 let most = MOST_BYTES >> 10;
                 let why = format!("its lines have more than {most} KiB: ask for the journal");
                 return Err(JournalError::Failed(why.into()));
             };
             room = left;
-            last.push(line);
+            last.push(line.text);
         }
         Ok(())
     }
 
-    /// The lines of a machine with its ID before each, and in the end why there are no more, unless
-    /// these are all.
+    /// The lines of a machine as they come, with its ID before each, and in the end why there are
+    /// no more.
     async fn told(self, machine: MachineId) -> JournalStream {
         let lines = match timeout(PATIENCE, self.open(&machine)).await {
-            Ok(Ok(lines)) if self.query.follow => lines,
-            Ok(Ok(lines)) => in_time(lines, machine.clone()),
+            Ok(Ok(lines)) => lines,
             Ok(Err(error)) => failed(error),
             Err(_) => failed(late(&machine)),
         };
-        let told = move |line: Result<String, JournalError>| {
-            let text = line.unwrap_or_else(|error| format!("[{}]", chain(&error)));
-            Ok(format!("{machine}: {text}"))
+        let told = move |line: Result<JournalLine, JournalError>| {
+            let line = line.unwrap_or_else(|error| format!("[{}]", chain(&error)).into());
+            Ok(JournalLine { text: format!("{machine}: {}", line.text), ..line })
         };
         lines.map(told).boxed()
     }
@@ -146,10 +146,15 @@ impl Source {
         let JournalQuery { lines, since, follow } = self.query;
         let since = since.map(Timespan::Finite);
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
-        match client.journal(&self.unit, &options).await {
+        match client.dated_journal(&self.unit, &options).await {
             Ok(lines) => {
                 let closed = closed(self.closing.clone().map(Extension));
                 Ok(passed_on(machine.clone(), lines).take_until(Box::pin(closed)).boxed())
+            }
+            // It would know its own machine.
+            Err(ClientError::Api { status: 501, .. }) => {
+                let why = format!("the daemon at {url} is not its own: its public_url is wrong");
+                Err(unreachable(machine, why))
             }
             Err(ClientError::Api { status: 404, .. }) => {
                 Err(JournalError::NotLoaded { unit: self.unit.clone(), machine: machine.clone() })
@@ -177,30 +182,18 @@ fn no_answer(machine: &MachineId, error: ClientError) -> JournalError {
 
 fn passed_on(machine: MachineId, lines: JournalLines) -> JournalStream {
     let next = async move |mut lines: JournalLines| {
-        let line = lines.next_line().await.transpose()?;
+        let line = lines.next_dated().await.transpose()?;
         Some((line, lines))
     };
     let failed = move |error: ClientError| no_answer(&machine, error);
     stream::unfold(lines, next).map(move |line| line.map_err(&failed)).boxed()
 }
 
-/// The lines of a machine; those that are there already must not be long in coming.
-fn in_time(lines: JournalStream, machine: MachineId) -> JournalStream {
-    let next = async |(lines, machine): (Option<JournalStream>, MachineId)| {
-        let mut lines = lines?;
-        match timeout(PATIENCE, lines.next()).await {
-            Ok(line) => line.map(|line| (line, (Some(lines), machine))),
-            Err(_) => Some((Err(late(&machine)), (None, machine))),
-        }
-    };
-    stream::unfold((Some(lines), machine), next).boxed()
-}
-
 fn failed(error: JournalError) -> JournalStream {
     stream::once(async { Err(error) }).boxed()
 }
 
-fn late(machine: &MachineId) -> JournalError {
+pub(super) fn late(machine: &MachineId) -> JournalError {
     unreachable(machine, format!("nothing came within {} seconds", PATIENCE.as_secs()))
 }
 

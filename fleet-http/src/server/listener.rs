@@ -163,7 +163,7 @@ impl Listener {
             Socket::Unix(socket) => return Ok(Arrival::Plain(Box::new(socket.accept().await?.0))),
             Socket::Tcp(socket) => socket.accept().await?.0,
         };
-        stream.set_nodelay(true)?;
+        crate::duplex::prepare(&stream)?;
         let tls = self.guard.orders().tls.clone();
         match tls.filter(|_| matches!(self.at, Listen::Tls(_))) {
             Some(tls) => Ok(Arrival::Tls(stream, tls)),

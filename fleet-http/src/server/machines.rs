@@ -1,10 +1,12 @@
 //! The machines that are present, and their metadata.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use fleet_core::Snapshot;
+use fleet_core::{MachineId, Snapshot};
 use fleet_store::MetadataChange;
 
 use super::api::Shared;
@@ -42,10 +44,23 @@ pub(super) async fn list(
 ) -> Result<Json<MachinePage>, Failure> {
     let listing = api.listing(&params)?;
     let filter = MachineFilter::read(&params);
-    let wanted = listing.snapshot.machines().filter(|machine| filter.wants(machine));
-    let (page, next_page_token) = api.page(&listing, wanted);
+    let first = listing.first.as_deref().and_then(|id| id.parse().ok());
+    let wanted = from(&listing.snapshot, first.as_ref()).filter(|machine| filter.wants(machine));
+    let id = |machine: &Arc<fleet_core::Machine>| machine.id.to_string();
+    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, id);
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
+}
+
+/// All machines from the first on.
+fn from<'a>(
+    snapshot: &'a Snapshot,
+    first: Option<&MachineId>,
+) -> Box<dyn Iterator<Item = &'a Arc<fleet_core::Machine>> + 'a> {
+    match first {
+        None => Box::new(snapshot.machines()),
+        Some(first) => Box::new(snapshot.machines_from(first.clone())),
+    }
 }
 
 /// One machine that is present.

@@ -79,9 +79,8 @@ impl Metrics {
         let labels = vec![("type", name.to_owned())];
         self.operations.get_or_create_owned(&labels).inc();
         self.operation_durations.get_or_create_owned(&labels).observe(took.as_secs_f64());
-        if !succeeded {
-            self.failures.get_or_create_owned(&labels).inc();
-        }
+        // Also where there was none, so that each has a number that can grow.
+        self.failures.get_or_create_owned(&labels).inc_by(u64::from(!succeeded));
     }
 
     /// All of it, and what is known at this moment.

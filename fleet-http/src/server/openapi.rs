@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoParams, IntoResponses, OpenApi};
+use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
 use super::router::described;
 use crate::wire::ErrorBody;
@@ -21,9 +22,32 @@ use crate::wire::ErrorBody;
             All of /fleet/v1 is also found under /v1-alpha. HEAD is answered wherever GET is.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    components(schemas(ErrorBody))
+    components(schemas(ErrorBody)),
+    modifiers(&Doors),
+    security((), ("token" = []), ("certificate" = [])),
 )]
 pub(super) struct Frame;
+
+/// Says what a client may be asked for. A unix socket asks for nothing, and a port for what its
+/// guard says: one of the two is enough.
+struct Doors;
+
+impl Modify for Doors {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("One of the daemon's tokens, at a port that asks for it"))
+            .build();
+        let certificate = SecurityScheme::MutualTls {
+            description: Some("A certificate of an authority that the port knows".to_owned()),
+            deprecated: None,
+            extensions: None,
+        };
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token));
+        components.add_security_scheme("certificate", certificate);
+    }
+}
 
 /// The API described in OpenAPI 3.1.
 #[utoipa::path(

@@ -3,14 +3,12 @@
 //! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits
 //! each, little endian) and of sixteen more that version 1 passes over: the true page number and
 //! the revision that the listing shows, 64 bits each. So old clients and servers understand the
-//! front of it, no collection is too large, and all pages of a listing can show one revision. In
-//! a listing of units the name of the next page's first one comes last: who knows it need not walk
-//! over all pages before.
+//! front of it, no collection is too large, and all pages of a listing can show one revision. What
+//! the next page begins with comes last: who knows it need not walk over all pages before.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use fleet_core::Revision;
-use fleet_unitfile::UnitName;
 
 /// A place in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +19,9 @@ pub(crate) struct Token {
     pub(crate) page: u64,
     /// What the listing shows; `None` in a token without the additional bytes.
     pub(crate) revision: Option<Revision>,
-    /// What the page begins with, where that is known. Without a revision it is not told.
-    pub(crate) first: Option<UnitName>,
+    /// What the page begins with, in the words of that listing, where it is known. Without a
+    /// revision it is not told.
+    pub(crate) first: Option<String>,
 }
 
 /// Why a text is not a token of this server.
@@ -50,7 +49,7 @@ impl Token {
         if let Some(revision) = self.revision {
             bytes.extend(self.page.to_le_bytes());
             bytes.extend(revision.0.to_le_bytes());
-            bytes.extend(self.first.iter().flat_map(|name| name.as_str().bytes()));
+            bytes.extend(self.first.iter().flat_map(|first| first.bytes()));
         }
         URL_SAFE.encode(bytes)
     }
@@ -72,7 +71,8 @@ impl Token {
             return Err(TokenError::Page);
         }
         let revision = rest.map(|(bytes, _)| Revision(u64::from_le_bytes(*bytes)));
-        let first = rest.and_then(|(_, name)| UnitName::parse(str::from_utf8(name).ok()?).ok());
+        let first = rest.and_then(|(_, first)| str::from_utf8(first).ok());
+        let first = first.filter(|first| !first.is_empty()).map(str::to_owned);
         Ok(Self { limit, page, revision, first })
     }
 }
@@ -120,7 +120,6 @@ mod tests {
             revision: u64,
             first in proptest::option::of("[a-z]{1,20}\\.service"),
         ) {
-            let first = first.map(|name| UnitName::parse(&name).unwrap());
             let token = Token { limit, page, revision: Some(Revision(revision)), first };
             let text = token.clone().encode();
             prop_assert_eq!(Token::decode(&text, limit), Ok(token));

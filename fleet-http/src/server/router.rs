@@ -18,6 +18,7 @@ use super::api::Shared;
 use super::clock::Stopwatch;
 use super::failure::Failure;
 use super::limits::Door;
+use super::tokens::Rights;
 use super::{
     discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
     openapi, put, rebalance, states, status, units, whatif,
@@ -259,8 +260,13 @@ fn unwelcome(request: &Request) -> Option<Failure> {
         if let Some(message) = door.may_be_mistaken().then(|| host::stray(request)).flatten() {
             return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        if let Some(message) = door.demand(request.headers()) {
-            return Some(Failure::new(StatusCode::UNAUTHORIZED, message));
+        match door.rights(request.headers()) {
+            Err(message) => return Some(Failure::new(StatusCode::UNAUTHORIZED, message)),
+            Ok(Rights::Read) if !request.method().is_safe() => {
+                let message = "the token may only read: show one that stands without read:";
+                return Some(Failure::new(StatusCode::FORBIDDEN, message));
+            }
+            Ok(_) => {}
         }
     }
     if writes_for_a_web_page(request) {

@@ -1,13 +1,20 @@
 //! What the machines report of their units.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
+use fleet_core::{MachineId, Snapshot};
+use fleet_unitfile::UnitName;
 
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::openapi::{self as path, Failures, Page};
 use crate::wire::{self, UnitState, UnitStatePage};
+
+/// A state as a listing has it.
+type Shown<'a> = &'a Arc<fleet_core::UnitState>;
 
 /// What the machines report of their units.
 ///
@@ -33,17 +40,48 @@ pub(super) async fn list(
 ) -> Result<Json<UnitStatePage>, Failure> {
     let listing = api.listing(&params)?;
     let (machine, unit) = (params.given("machineID"), params.given("unitName"));
-    let states = &listing.snapshot;
-    let on_it = |state: &&std::sync::Arc<fleet_core::UnitState>| {
-        machine.is_none_or(|machine| state.machine.as_str() == machine)
-    };
-    let (page, next_page_token) = match unit {
-        // Who waits for a unit asks again and again.
-        Some(unit) => api.page(&listing, states.states_of(unit).filter(on_it)),
-        None => api.page(&listing, states.states().filter(on_it)),
-    };
+    let first = listing.first.as_deref().and_then(First::read);
+    let on_it = |state: &Shown<'_>| machine.is_none_or(|machine| state.machine.as_str() == machine);
+    let wanted = from(&listing.snapshot, unit, first.as_ref()).filter(on_it);
+    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, First::write);
     let states = page.into_iter().map(|state| wire::state(state)).collect();
     Ok(Json(UnitStatePage { next_page_token, states }))
+}
+
+/// What a page begins with.
+struct First {
+    unit: UnitName,
+    machine: MachineId,
+}
+
+impl First {
+    fn read(text: &str) -> Option<Self> {
+        let (unit, machine) = text.split_once('/')?;
+        Some(Self { unit: unit.parse().ok()?, machine: machine.parse().ok()? })
+    }
+
+    fn write(state: &Arc<fleet_core::UnitState>) -> String {
+        format!("{}/{}", state.unit, state.machine)
+    }
+}
+
+/// All states from the first on, or those of one unit.
+fn from<'a>(
+    snapshot: &'a Snapshot,
+    unit: Option<&'a str>,
+    first: Option<&'a First>,
+) -> Box<dyn Iterator<Item = Shown<'a>> + 'a> {
+    match (unit, first) {
+        (None, None) => Box::new(snapshot.states()),
+        (None, Some(First { unit, machine })) => {
+            Box::new(snapshot.states_from(unit.clone(), machine))
+        }
+        // Who waits for a unit asks again and again.
+        (Some(unit), None) => Box::new(snapshot.states_of(unit)),
+        (Some(unit), Some(First { machine, .. })) => {
+            Box::new(snapshot.states_of(unit).filter(move |state| state.machine >= *machine))
+        }
+    }
 }
 
 /// The state of one unit.

@@ -9,7 +9,24 @@ use crate::token::{self, Token};
 
 /// The bearer tokens that a server lets in, of which it keeps the hashes alone.
 #[derive(Clone)]
-pub struct Tokens(Vec<[u8; 32]>);
+pub struct Tokens(Vec<Known>);
+
+/// A token that is known.
+#[derive(Clone)]
+struct Known {
+    hash: [u8; 32],
+    may_write: bool,
+}
+
+/// What somebody may do who was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    Read,
+    Write,
+}
+
+/// Before a token that may only read.
+const READ: &str = "read:";
 
 /// A line of a file of tokens that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,12 +56,14 @@ pub enum TokensError {
 
 impl Tokens {
     /// Reads a file of tokens, one on a line: as it is, or as `sha256:` with the hash of it in
-    /// hexadecimal digits. Empty lines, and those that begin with `#`, say nothing.
+    /// hexadecimal digits. Who shows one that has `read:` before it may look at everything and
+    /// change nothing. Empty lines, and those that begin with `#`, say nothing.
     ///
     /// ```
     /// use fleet_http::Tokens;
     ///
     /// assert!(Tokens::parse("# of the build server\nnothing-anybody-could-guess\n").is_ok());
+    /// assert!(Tokens::parse("# of the wall display\nread:what-nobody-could-guess\n").is_ok());
     /// assert!(Tokens::parse("short\n").is_err());
     /// ```
     ///
@@ -54,17 +73,28 @@ impl Tokens {
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
         let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let hashes: Vec<_> =
-            said.map(|(line, text)| hash_of(line, text)).collect::<Result<_, _>>()?;
-        if hashes.is_empty() { Err(TokensError::Empty) } else { Ok(Self(hashes)) }
+        let known: Vec<_> = said.map(|(line, text)| known(line, text)).collect::<Result<_, _>>()?;
+        if known.is_empty() { Err(TokensError::Empty) } else { Ok(Self(known)) }
     }
 
-    /// Whether it is one of them. How long that takes tells nothing of them but their number.
-    pub(super) fn admit(&self, token: &[u8]) -> bool {
+    /// What who shows it may do, if it is one of them. How long that takes tells nothing of them
+    /// but their number.
+    pub(super) fn admit(&self, token: &[u8]) -> Option<Rights> {
         let hash: [u8; 32] = Sha256::digest(token).into();
-        let none = Choice::from(0);
-        self.0.iter().fold(none, |found, known| found | known[..].ct_eq(&hash[..])).into()
+        let (mut found, mut writes) = (Choice::from(0), Choice::from(0));
+        for known in &self.0 {
+            let is_it = known.hash[..].ct_eq(&hash[..]);
+            found |= is_it;
+            writes |= is_it & Choice::from(u8::from(known.may_write));
+        }
+        let rights = if writes.into() { Rights::Write } else { Rights::Read };
+        bool::from(found).then_some(rights)
     }
+}
+
+fn known(line: usize, text: &str) -> Result<Known, TokensError> {
+    let read = text.strip_prefix(READ).map(str::trim_start);
+    Ok(Known { hash: hash_of(line, read.unwrap_or(text))?, may_write: read.is_none() })
 }
 
 fn hash_of(line: usize, text: &str) -> Result<[u8; 32], TokensError> {
@@ -99,18 +129,40 @@ mod tests {
         let hashed: [u8; 32] = Sha256::digest("second-of-the-tokens").into();
         let digits: String = hashed.iter().map(|byte| format!("{byte:02X}")).collect();
         let tokens = Tokens::parse(&format!("{plain}sha256:{digits}\nsha256:{hash}\n")).unwrap();
+        let write = Some(Rights::Write);
         let cases = [
-            ("first-of-the-tokens", true),
-            ("second-of-the-tokens", true),
-            ("second-of-the-token", false),
-            (" first-of-the-tokens", false),
-            (hash, false),
-            ("", false),
+            ("first-of-the-tokens", write),
+            ("second-of-the-tokens", write),
+            ("second-of-the-token", None),
+            (" first-of-the-tokens", None),
+            (hash, None),
+            ("", None),
         ];
         for (token, expected) in cases {
             assert_eq!(tokens.admit(token.as_bytes()), expected, "{token:?}");
         }
         assert_eq!(format!("{tokens:?}"), "Tokens(3)");
+    }
+
+    #[test]
+    fn a_token_that_may_read_may_not_write_unless_it_is_said_twice() {
+        let hashed: [u8; 32] = Sha256::digest("third-of-the-tokens").into();
+        let digits: String = hashed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!(
+            "read:first-of-the-tokens\nsecond-of-the-tokens\nread: sha256:{digits}\n\
+             read:second-of-the-tokens\n"
+        );
+        let tokens = Tokens::parse(&text).unwrap();
+        let cases = [
+            ("first-of-the-tokens", Some(Rights::Read)),
+            ("second-of-the-tokens", Some(Rights::Write)),
+            ("third-of-the-tokens", Some(Rights::Read)),
+            ("read:first-of-the-tokens", None),
+        ];
+        for (token, expected) in cases {
+            assert_eq!(tokens.admit(token.as_bytes()), expected, "{token:?}");
+        }
+        assert!(Tokens::parse("read:\n").is_err());
     }
 
     #[test]

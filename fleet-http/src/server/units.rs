@@ -55,9 +55,11 @@ pub(super) async fn list(
     let listing = api.listing(&params)?;
     let snapshot = &listing.snapshot;
     let filter = UnitFilter::read(&params)?;
-    let from = entries(snapshot, listing.first.as_ref());
+    let first = listing.first.as_deref().and_then(|name| UnitName::parse(name).ok());
+    let from = entries(snapshot, first.as_ref());
     let wanted = from.filter(|entry| entry.is_wanted(&filter, snapshot));
-    let (entries, next_page_token) = api.named_page(&listing, wanted, |entry| entry.name().clone());
+    let name = |entry: Entry<'_>| entry.name().to_string();
+    let (entries, next_page_token) = api.page(&listing, first.is_some(), wanted, name);
     let units = entries.into_iter().map(|entry| dated(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
@@ -149,7 +151,8 @@ pub(super) async fn delete(
     let condition = Condition::read(&headers, &api.mirror);
     if params.dry_run()? {
         let known = api.view()?;
-        if known.unit(name.as_str()).is_none() && known.fault(name.as_str()).is_none() {
+        let is_there = known.unit(name.as_str()).is_some() || known.fault(name.as_str()).is_some();
+        if !is_there && condition == Condition::None {
             return Err(Failure::no_unit());
         }
         if !condition.holds(&api.mirror, &known, &name) {
@@ -167,6 +170,10 @@ pub(super) async fn delete(
     let revision = match destroyed {
         Err(RegistryError::Changed { modified, .. }) => {
             return Err(changed(&api, &name, modified).await);
+        }
+        // Who asks for one that was there is told so in the words of the condition.
+        Err(RegistryError::NotFound { .. }) if condition != Condition::None => {
+            return Err(changed_in(&api, &*api.view()?, &name));
         }
         destroyed => destroyed?,
     };

@@ -76,6 +76,25 @@ async fn a_change_that_a_server_has_not_seen_yet_is_not_overwritten() {
 }
 
 #[tokio::test]
+async fn a_unit_that_is_no_longer_there_is_not_what_was_seen() {
+    let server = start().await;
+    let seen = tag(&server).await;
+    assert_eq!(server.call("DELETE", PATH, "").await.status, 204);
+    for condition in [&*seen, "*", "\"1\""] {
+        for (method, target, body) in
+            [("PUT", PATH, ONE), ("PUT", PATH, LOADED), ("DELETE", PATH, "")]
+        {
+            for query in ["", "?dryRun=1"] {
+                let target = format!("{target}{query}");
+                let refused = write(&server, method, &target, condition, body).await;
+                assert_eq!(refused.status, 412, "{method} {target} {body} {condition}: {refused}");
+            }
+        }
+    }
+    assert_eq!(server.call("DELETE", PATH, "").await.status, 404, "nothing was expected");
+}
+
+#[tokio::test]
 async fn tags_that_nobody_gave_match_nothing() {
     let server = start().await;
     let seen = tag(&server).await;

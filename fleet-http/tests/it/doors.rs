@@ -59,6 +59,38 @@ async fn who_shows_a_certificate_or_a_token_is_let_in_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_token_that_may_read_changes_nothing() {
+    let ours = Authority::new();
+    let text = format!("{TOKEN}\nread:the-token-of-the-display\n");
+    let server = start(&Guard::new(Some(ours.server(true)), tokens(&text))).await;
+    let own = ours.sign();
+    let at = server.at.to_string().parse().unwrap();
+    let writer = Client::with(&at, ours.client(None, Some(TOKEN)));
+    let unit = crate::harness::name("a.service");
+    let file = fleet_unitfile::UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let upload = fleet_http::UnitUpload { file, desired: None, create_only: true };
+    writer.put_unit(&unit, &upload).await.unwrap();
+    let reader = ours.client(None, Some("the-token-of-the-display"));
+    let reader = Client::with(&at, reader);
+    assert_eq!(reader.units().await.unwrap().len(), 1);
+    for refused in [
+        reader.destroy(&unit).await.map(drop),
+        reader.set_desired(&unit, fleet_core::TargetState::Loaded).await.map(drop),
+        reader.cordon(&"m1".parse().unwrap()).await.map(drop),
+    ] {
+        let Err(ClientError::Api { status, message, .. }) = refused else {
+            panic!("it was let in: {refused:?}")
+        };
+        assert_eq!(status, 403);
+        assert_eq!(message, "the token may only read: show one that stands without read:");
+    }
+    // Who shows a certificate as well, or another token, may write.
+    let certified = ours.client(Some(&own), Some("the-token-of-the-display"));
+    Client::with(&at, certified).set_desired(&unit, fleet_core::TargetState::Loaded).await.unwrap();
+    writer.destroy(&unit).await.unwrap();
+}
+
+#[tokio::test]
 async fn certificates_alone_and_tokens_alone_are_asked_for() {
     let ours = Authority::new();
     let own = ours.sign();

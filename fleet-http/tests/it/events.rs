@@ -1,15 +1,18 @@
 //! Following what changes: nothing is missed in silence, and nobody waits for who does not read.
 
+use std::path::Path;
+
 use fleet_core::{Reason, TargetState};
 use fleet_http::wire::Event;
-use fleet_http::{EventOptions, Events, Listen};
+use fleet_http::{Client, EventOptions, Events, Limits, Listen};
 use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::harness::{Server, name, running};
+use crate::harness::{Server, name, running, whole_store};
 use crate::http::DEADLINE;
 
 async fn follow(server: &Server, options: EventOptions) -> Events {
@@ -220,4 +223,82 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_to_look_again() {
         told.push(next(&mut slow).await);
         assert!(told.len() < 90, "it has heard everything");
     }
+}
+
+/// A server at a path, on a store that others have had before.
+async fn serve_at(listen: &Listen, store: fleet_store::testing::FaultyStore) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_on(store, folder, listen, Limits::default(), |_| {}).await;
+    server.mirror.wait_current().await.unwrap();
+    server
+}
+
+/// Passes on what comes at a socket to another one, until it is aborted.
+fn relay(at: &Path, to: &Listen) -> JoinHandle<()> {
+    let Listen::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
+    let listener = UnixListener::bind(at).unwrap();
+    tokio::spawn(async move {
+        let mut passing = JoinSet::new();
+        loop {
+            let (mut here, _) = listener.accept().await.unwrap();
+            let mut there = UnixStream::connect(&to).await.unwrap();
+            passing.spawn(async move { copy_bidirectional(&mut here, &mut there).await });
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_lasting_stream_misses_nothing_where_its_connection_breaks() {
+    let server = Server::start().await;
+    let path = server.folder().join("relay.sock");
+    let passing = relay(&path, &server.at);
+    let client = Client::new(&format!("unix://{}", path.display()).parse().unwrap());
+    let mut events = client.events(&EventOptions::default()).await.unwrap().lasting();
+    place(&mut events, &server).await;
+    passing.abort();
+    assert!(passing.await.unwrap_err().is_cancelled());
+    std::fs::remove_file(&path).unwrap();
+    server.sleepers(&["missed.service"], "launched").await;
+    let _passing = relay(&path, &server.at);
+    // What came last before may be told once more.
+    loop {
+        match &*next(&mut events).await {
+            "resync" => panic!("the server knows what was missed"),
+            "unit missed.service launched - " => return,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lasting_stream_says_when_nobody_knows_what_was_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Listen::Unix(folder.path().join("fleet.sock"));
+    let server = serve_at(&listen, whole_store()).await;
+    let mut events = follow(&server, EventOptions::default()).await.lasting();
+    place(&mut events, &server).await;
+    server.stop().await;
+    let _other = serve_at(&listen, whole_store()).await;
+    assert_eq!(next(&mut events).await, "resync");
+}
+
+#[tokio::test]
+async fn a_lasting_stream_ends_where_trying_again_is_of_no_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fleet.sock");
+    let server = serve_at(&Listen::Unix(path.clone()), whole_store()).await;
+    let mut events = follow(&server, EventOptions::default()).await.lasting();
+    place(&mut events, &server).await;
+    server.stop().await;
+    let stranger = UnixListener::bind(&path).unwrap();
+    let answering = tokio::spawn(async move {
+        let (mut stream, _) = stranger.accept().await.unwrap();
+        let _asked = stream.read(&mut [0; 4096]).await.unwrap();
+        let body = r#"{"error":{"code":401,"message":"who are you"}}"#;
+        let head = format!("HTTP/1.1 401 Unauthorized\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + body).as_bytes()).await.unwrap();
+    });
+    let error = timeout(DEADLINE, events.next_event()).await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "who are you");
+    answering.await.unwrap();
 }

@@ -118,7 +118,7 @@ impl Server {
         server
     }
 
-    async fn start_on(
+    pub(crate) async fn start_on(
         store: FaultyStore,
         folder: TempDir,
         listen: &Listen,
@@ -308,7 +308,7 @@ impl Journals for Shelf {
         }
         let (unit, lines) = (unit.clone(), query.lines.unwrap_or(12));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
-        let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}{age}")));
+        let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}{age}").into()));
         if lines == BREAKS {
             let cut = stream::once(async { Err(JournalError::Failed("cut".into())) });
             return Ok(there.chain(cut).boxed());

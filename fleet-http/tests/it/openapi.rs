@@ -72,6 +72,19 @@ async fn each_reference_in_it_leads_somewhere_and_every_operation_has_a_name() {
     assert_eq!(ids.len(), operations.len(), "{ids:?}");
 }
 
+#[tokio::test]
+async fn what_a_port_may_ask_for_is_described_and_nothing_is_always_asked_for() {
+    let server = Server::start().await;
+    let described = description(&server).await;
+    let schemes = &described["components"]["securitySchemes"];
+    assert_eq!(
+        (&schemes["token"]["type"], &schemes["token"]["scheme"]),
+        (&"http".into(), &"bearer".into())
+    );
+    assert_eq!(schemes["certificate"]["type"], "mutualTLS");
+    assert_eq!(described["security"].to_string(), r#"[{},{"token":[]},{"certificate":[]}]"#);
+}
+
 /// What lists, units and failures look like on the wire is what is described.
 #[tokio::test]
 async fn the_fields_of_a_unit_are_the_described_ones() {

@@ -151,6 +151,29 @@ async fn a_page_of_units_is_found_by_its_first_one_and_by_its_number() {
     }
 }
 
+/// All pages of a listing, each item by these of its fields; and what the tokens say is next.
+async fn pages(server: &Server, target: &str, field: &str, of: &[&str]) -> Vec<(String, String)> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE;
+    let (mut told, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{target}{token}")).await.json();
+        let items = page[field].as_array().expect("a page has items").iter();
+        let text = |item: &serde_json::Value| -> String {
+            of.iter().filter_map(|name| item[name].as_str()).collect::<Vec<_>>().join("@")
+        };
+        let items: Vec<String> = items.map(text).collect();
+        let Some(next) = page["nextPageToken"].as_str() else {
+            told.push((items.join(" "), String::new()));
+            return told;
+        };
+        let bytes = URL_SAFE.decode(next).unwrap();
+        told.push((items.join(" "), String::from_utf8_lossy(&bytes[20..]).into_owned()));
+        let sign = if target.contains('?') { '&' } else { '?' };
+        token = format!("{sign}nextPageToken={next}");
+    }
+}
+
 #[tokio::test]
 async fn wrong_tokens_are_refused() {
     let server = Server::start().await;
@@ -182,4 +205,49 @@ async fn filters_hold_on_the_pages_that_repeat_them() {
     assert_eq!(page.json()["states"][0]["name"], "b.service");
     let page = server.get(&format!("/fleet/v1/state?machineID=m2&nextPageToken={token}")).await;
     assert_eq!(page.to_string(), "200 {}");
+}
+
+#[tokio::test]
+async fn pages_of_states_are_found_by_their_first_one() {
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    let three = server.machine("m3", &[]).await;
+    for (presence, machine) in [(&one, "m1"), (&two, "m2"), (&three, "m3")] {
+        server.publish(presence, running("b.service", machine)).await;
+    }
+    server.publish(&one, running("a.service", "m1")).await;
+    server.publish(&two, running("c.service", "m2")).await;
+    let all = pages(&server, "/fleet/v1/state", "states", &["name", "machineID"]).await;
+    let told = |page: &str, next: &str| (page.to_owned(), next.to_owned());
+    assert_eq!(
+        all,
+        [
+            told("a.service@m1 b.service@m1", "b.service/m2"),
+            told("b.service@m2 b.service@m3", "c.service/m2"),
+            told("c.service@m2", ""),
+        ]
+    );
+    let of_one = "/fleet/v1/state?unitName=b.service";
+    assert_eq!(
+        pages(&server, of_one, "states", &["name", "machineID"]).await,
+        [told("b.service@m1 b.service@m2", "b.service/m3"), told("b.service@m3", "")]
+    );
+}
+
+#[tokio::test]
+async fn pages_of_machines_are_found_by_their_first_one() {
+    let server = Server::start_with(|api| api.page_size = 2).await;
+    let mut present = Vec::new();
+    for id in ["m1", "m2", "m3", "m4", "m5"] {
+        present.push(server.machine(id, &[("even", if id == "m2" { "1" } else { "0" })]).await);
+    }
+    let told = |page: &str, next: &str| (page.to_owned(), next.to_owned());
+    assert_eq!(
+        pages(&server, "/fleet/v1/machines", "machines", &["id"]).await,
+        [told("m1 m2", "m3"), told("m3 m4", "m5"), told("m5", "")]
+    );
+    assert_eq!(
+        pages(&server, "/fleet/v1/machines?metadata=even%3D0", "machines", &["id"]).await,
+        [told("m1 m3", "m4"), told("m4 m5", "")]
+    );
 }

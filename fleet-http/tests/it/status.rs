@@ -31,10 +31,10 @@ impl Journals for Endless {
         _: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         Ok(match self {
-            Self::Fast => stream::repeat_with(|| Ok("x".repeat(2048))).boxed(),
+            Self::Fast => stream::repeat_with(|| Ok("x".repeat(2048).into())).boxed(),
             Self::Slow => stream::unfold(interval(Duration::from_millis(100)), async |mut pace| {
                 pace.tick().await;
-                Some((Ok("drop".to_owned()), pace))
+                Some((Ok("drop".to_owned().into()), pace))
             })
             .boxed(),
         })

@@ -82,6 +82,27 @@ impl DoorSettings {
         Ok(if is_open { Listen::Tls(address) } else { listen })
     }
 
+    /// Checks that other daemons reach the URL, which meet this one in etcd at these servers. Where
+    /// those are of this host alone, so are all daemons.
+    #[cfg(feature = "etcd")]
+    pub(super) fn check_reach(
+        &self,
+        values: &Values<'_>,
+        servers: &[String],
+    ) -> Result<(), ConfigError> {
+        let is_local = |url: &String| url.parse::<Endpoint>().is_ok_and(|url| url.is_local());
+        match self.public_url.as_ref().filter(|url| url.is_local()) {
+            Some(url) if !servers.iter().all(is_local) => {
+                let problem = format!(
+                    "{url}: daemons on other hosts, as etcd_servers are, do not reach it: write \
+                     a URL such as https://node7.example.com:4285, or leave public_url out"
+                );
+                Err(contradiction(values, "public_url", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where other daemons reach one that listens there, at an address of its own.
     pub(crate) fn url<'a>(
         &self,
@@ -179,6 +200,22 @@ mod tests {
         for (text, complaint) in cases {
             assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
         }
+    }
+
+    #[cfg(feature = "etcd")]
+    #[test]
+    fn a_url_that_other_daemons_do_not_reach_is_refused() {
+        let of = |url: &str, servers: &str| {
+            resolve(&format!("public_url = \"{url}\"\netcd_servers = \"{servers}\"\n"))
+        };
+        let (here, there) = ("http://127.0.0.1:2379", "http://127.0.0.1:2379,http://10.0.0.1:2379");
+        for url in ["unix:///run/fleet.sock", "https://127.0.0.1:4285", "http://localhost:4285"] {
+            assert!(of(url, here).is_ok(), "all daemons are on this host: {url}");
+            let refused = of(url, there).unwrap_err();
+            let place = format!("fleet.conf:1:1: {url}: daemons on other hosts");
+            assert!(refused.starts_with(&place), "{refused}");
+        }
+        assert!(of("https://a.example:4285", there).is_ok());
     }
 
     #[test]

@@ -81,6 +81,10 @@ impl Config {
         let service_manager = service_manager(&values)?;
         let remarks = remarks(low, &store, &service_manager);
         let (doors, listen) = DoorSettings::resolve(&values, listen(&values)?)?;
+        #[cfg(feature = "etcd")]
+        if let StoreKind::Etcd(settings) = &store {
+            doors.check_reach(&values, &settings.servers)?;
+        }
         Ok(Self {
             store,
             service_manager,

@@ -2,6 +2,7 @@
 
 mod daemons;
 mod failures;
+mod journals;
 mod machines;
 mod outages;
 mod rules;

@@ -1,4 +1,5 @@
-//! `docs/invariants.md` names each invariant once, and tests that exist.
+//! `docs/invariants.md` names each invariant once, `docs/old-defects.md` each defect, and both
+//! name tests that exist.
 //!
 //! A row says which tests hold it as a path in backticks and then the names of tests in that file,
 //! in backticks too; or it says that no test does yet.
@@ -7,25 +8,31 @@ use crate::report::{Finding, settle};
 use crate::rust::positions;
 use crate::tree::{file, has_extension};
 
-const DOCUMENT: &str = "docs/invariants.md";
-/// The marks of the tables, and how many rows each has: of a cluster, and of an init.
-const TABLES: [(&str, usize); 2] = [("I-", 26), ("G-", 31)];
+/// The documents, with the marks of their tables and how many rows each has: what holds of a
+/// cluster and of an init, and what version 1 got wrong.
+const DOCUMENTS: [(&str, &[(&str, usize)]); 2] =
+    [("docs/invariants.md", &[("I-", 26), ("G-", 31)]), ("docs/old-defects.md", &[("D-", 44)])];
 
 /// What a row without tests has to say.
 const UNHELD: &str = "Not yet held by a test";
 
 #[test]
-fn every_invariant_has_its_row() {
-    let rows = rows();
-    let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
-    let of_table = |(mark, count)| (1..=count).map(move |number| format!("{mark}{number}"));
-    let expected: Vec<String> = TABLES.into_iter().flat_map(of_table).collect();
-    assert_eq!(ids, expected, "{DOCUMENT} lists each invariant once, in order");
+fn every_invariant_and_defect_has_its_row() {
+    for (document, tables) in DOCUMENTS {
+        let rows = rows(document);
+        let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
+        let of_table = |(mark, count): &(&str, usize)| {
+            (1..=*count).map(|number| format!("{mark}{number}")).collect::<Vec<_>>()
+        };
+        let expected: Vec<String> = tables.iter().flat_map(of_table).collect();
+        assert_eq!(ids, expected, "{document} lists each once, in order");
+    }
 }
 
 #[test]
 fn every_named_test_exists() {
-    let findings = rows().iter().flat_map(|row| check(row, has_function)).collect();
+    let rows = DOCUMENTS.iter().flat_map(|(document, _)| rows(document));
+    let findings = rows.flat_map(|row| check(&row, has_function)).collect();
     settle(
         findings,
         "name a test that exists, or say \"Not yet held by a test\" and what is missing",
@@ -34,26 +41,28 @@ fn every_named_test_exists() {
 
 /// A row of the table.
 struct Row<'a> {
+    document: &'a str,
     line: usize,
     id: &'a str,
     held_by: &'a str,
 }
 
-fn rows() -> Vec<Row<'static>> {
-    let text = file(DOCUMENT).map_or("", |file| file.text.as_str());
-    (1..).zip(text.lines()).filter_map(|(line, text)| row(line, text)).collect()
+fn rows(document: &'static str) -> Vec<Row<'static>> {
+    let text = file(document).map_or("", |file| file.text.as_str());
+    (1..).zip(text.lines()).filter_map(|(line, text)| row(document, line, text)).collect()
 }
 
-fn row(line: usize, text: &str) -> Option<Row<'_>> {
+fn row<'a>(document: &'a str, line: usize, text: &'a str) -> Option<Row<'a>> {
     let cells = text.strip_prefix("| ")?;
     let (id, _) = cells.split_once(" |")?;
     let (mark, number) = id.split_at_checked("I-".len())?;
-    let is_known = TABLES.iter().any(|(known, _)| *known == mark);
+    let is_known =
+        DOCUMENTS.iter().flat_map(|(_, tables)| *tables).any(|(known, _)| *known == mark);
     if !is_known || number.parse::<usize>().is_err() {
         return None;
     }
     let held_by = cells.trim_end_matches(['|', ' ']).rsplit(" | ").next()?;
-    Some(Row { line, id, held_by })
+    Some(Row { document, line, id, held_by })
 }
 
 fn check(row: &Row<'_>, exists: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
@@ -68,11 +77,11 @@ fn check(row: &Row<'_>, exists: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
         tests += 1;
         if !exists(path, quoted) {
             let what = format!("{}: no test `{quoted}` in `{path}`", row.id);
-            findings.push(Finding::at(DOCUMENT, row.line, what));
+            findings.push(Finding::at(row.document, row.line, what));
         }
     }
     if tests == 0 && !row.held_by.starts_with(UNHELD) {
-        findings.push(Finding::at(DOCUMENT, row.line, format!("{}: names no test", row.id)));
+        findings.push(Finding::at(row.document, row.line, format!("{}: names no test", row.id)));
     }
     findings
 }
@@ -94,7 +103,7 @@ fn a_row_is_held_to_its_word() {
     ];
     for (held_by, findings) in table {
         let text = format!("| I-7 | what `holds` | {held_by} |");
-        let row = row(1, &text).expect("a row of an invariant");
+        let row = row("a.md", 1, &text).expect("a row of an invariant");
         assert_eq!((row.id, row.held_by), ("I-7", held_by));
         let exists = |path: &str, name: &str| (path, name) == ("a.rs", "yes");
         assert_eq!(check(&row, exists).len(), findings, "{held_by}");

@@ -1,0 +1,177 @@
+//! What the loops of this daemon do, counted for Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use fleet_agent::{AgentTally, EngineWitness, wall_time};
+use fleet_core::{ActiveState, MachineId};
+use fleet_http::Metrics;
+use fleet_http::prometheus_client::collector::Collector;
+use fleet_http::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use fleet_http::prometheus_client::metrics::MetricType;
+use fleet_http::prometheus_client::metrics::counter::{ConstCounter, Counter};
+use fleet_http::prometheus_client::metrics::family::Family;
+use fleet_http::prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use fleet_http::prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use fleet_scheduler::{Action, Step};
+use fleet_store::{Mirror, RegistryError};
+
+type Kind = Vec<(&'static str, &'static str)>;
+
+/// What the engine of this daemon does, by the names that version 1 had for it.
+pub(crate) struct Counters {
+    leader_start_time: Gauge,
+    tasks: Family<Kind, Counter>,
+    task_failures: Family<Kind, Counter>,
+    passes: Counter,
+    pass_failures: Family<Kind, Counter>,
+    durations: Histogram,
+}
+
+impl Counters {
+    /// Nothing was counted yet.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counters = Self {
+            leader_start_time: Gauge::default(),
+            tasks: Family::default(),
+            task_failures: Family::default(),
+            passes: Counter::default(),
+            pass_failures: Family::default(),
+            // From a millisecond, which is what its clock can tell, to sixteen seconds.
+            durations: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
+        };
+        counters.begin();
+        metrics.register(|registry| {
+            let help = "Since when this daemon leads, in seconds since 1970; 0 while it does not";
+            registry.register("engine_leader_start_time", help, counters.leader_start_time.clone());
+            let help = "Changes of placements that were written, by type";
+            registry.register("engine_task_count", help, counters.tasks.clone());
+            let help = "Changes of placements that the store did not take, by type";
+            registry.register("engine_task_failure_count", help, counters.task_failures.clone());
+            let help = "Looks of the engine at what is new";
+            registry.register("engine_reconcile_count", help, counters.passes.clone());
+            let help = "Looks of the engine that came to nothing, by type";
+            let failures = counters.pass_failures.clone();
+            registry.register("engine_reconcile_failure_count", help, failures);
+            let help = "A look of the engine until what it decided is seen, in seconds";
+            registry.register("engine_reconcile_duration_second", help, counters.durations.clone());
+        });
+        counters
+    }
+
+    /// Gives each kind a number that can grow.
+    fn begin(&self) {
+        for kind in [PLACE, MOVE, REMOVE] {
+            self.tasks.get_or_create_owned(&vec![("type", kind)]);
+            self.task_failures.get_or_create_owned(&vec![("type", kind)]);
+        }
+        for kind in [CONFLICT, DEPOSED, RUN] {
+            self.pass_failures.get_or_create_owned(&vec![("type", kind)]);
+        }
+    }
+}
+
+/// Kinds of changes of placements, as version 1 called them where it had them.
+const PLACE: &str = "attemptscheduleunit";
+const MOVE: &str = "moveunit";
+const REMOVE: &str = "unscheduleunit";
+
+/// Why the engine's look at what is new came to nothing.
+const CONFLICT: &str = "conflict";
+const DEPOSED: &str = "deposed";
+const RUN: &str = "run";
+
+impl EngineWitness for Counters {
+    fn on_lead(&self, leads: bool) {
+        let now = i64::try_from(wall_time().as_millis() / 1000).unwrap_or(i64::MAX);
+        self.leader_start_time.set(if leads { now } else { 0 });
+    }
+
+    fn on_steps(&self, steps: &[Step], written: bool) {
+        let family = if written { &self.tasks } else { &self.task_failures };
+        for step in steps {
+            let kind = match step.action {
+                Action::Place { .. } => PLACE,
+                Action::Move { .. } => MOVE,
+                Action::Remove { .. } => REMOVE,
+            };
+            family.get_or_create_owned(&vec![("type", kind)]).inc();
+        }
+    }
+
+    fn on_pass(&self, took: Duration, error: Option<&RegistryError>) {
+        self.passes.inc();
+        self.durations.observe(took.as_secs_f64());
+        if let Some(error) = error {
+            let kind = match error {
+                RegistryError::Conflict => CONFLICT,
+                RegistryError::Deposed { .. } => DEPOSED,
+                _ => RUN,
+            };
+            self.pass_failures.get_or_create_owned(&vec![("type", kind)]).inc();
+        }
+    }
+}
+
+/// Counts what the agents of this daemon do, and the units of their machines.
+pub(crate) fn count_agents(
+    metrics: &Metrics,
+    agents: Vec<AgentTally>,
+    mirror: Mirror,
+    machines: Vec<MachineId>,
+) {
+    let agents = Box::new(Agents { agents, mirror, machines });
+    metrics.register(|registry| registry.register_collector(agents));
+}
+
+/// The agents of this daemon, of which everything is asked when it is to be shown.
+struct Agents {
+    agents: Vec<AgentTally>,
+    mirror: Mirror,
+    machines: Vec<MachineId>,
+}
+
+impl fmt::Debug for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agents").field("machines", &self.machines).finish_non_exhaustive()
+    }
+}
+
+impl Agents {
+    fn units(&self) -> BTreeMap<&'static str, i64> {
+        // Each state has a number from the beginning.
+        let mut counts: BTreeMap<_, _> =
+            ActiveState::ALL.iter().map(|state| (state.as_str(), 0)).collect();
+        let snapshot = self.mirror.snapshot();
+        let here = snapshot.states().filter(|state| self.machines.contains(&state.machine));
+        for state in here {
+            *counts.entry(state.systemd.active.as_str()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+impl Collector for Agents {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Units on the machines of this daemon by what they do, as was told last";
+        let gauge = MetricType::Gauge;
+        let mut units = encoder.encode_descriptor("agent_units", help, None, gauge)?;
+        for (active, count) in self.units() {
+            let labels = [("active", active)];
+            ConstGauge::new(count).encode(units.encode_family(&labels)?)?;
+        }
+        let sum = |of: fn(&AgentTally) -> u64| self.agents.iter().map(of).sum::<u64>();
+        let (failures, retries) = (sum(AgentTally::failures), sum(AgentTally::retries));
+        let told = [
+            ("agent_task_failures", "Tasks of agents that failed", failures),
+            ("agent_retries", "Tasks of agents that failed and are tried again", retries),
+        ];
+        for (name, help, count) in told {
+            let counter = MetricType::Counter;
+            let metric = encoder.encode_descriptor(name, help, None, counter)?;
+            ConstCounter::new(count).encode(metric)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! What a unit writes on one machine is read by way of another.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, SystemTime};
+
+use fleet_http::{Client, JournalOptions};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::cluster::{Cluster, MACHINES, tell};
+use crate::look::{DEADLINE, wait_for};
+
+/// How many lines are waited for.
+const LINES: usize = 30;
+
+/// Writes the moment of each line, in nanoseconds, and now and then a line.
+const TALKER: &str = "[Service]\nExecStart=/bin/sh -c 'while :; do date +%%s%%N; sleep 0.7; done'\n\
+     [X-Fleet]\nMachineMetadata=name=m2\n";
+
+/// Has daemons listen to others by TLS, which know them by a token.
+const OPEN: &str = "
+cat /srv/share/doors.conf /srv/share/$(hostname).conf >/etc/fleet/fleet.conf
+echo 'ListenStream=0.0.0.0:4285' >>/etc/systemd/system/fleet.socket.d/share.conf
+systemctl stop fleet.socket fleet.service
+systemctl daemon-reload
+systemctl start fleet.socket fleet.service";
+
+#[tokio::test]
+#[ignore = "boots machines: run by scripts/test"]
+async fn a_line_of_another_machine_is_shown_as_it_comes() {
+    let cluster = Cluster::boot("30s");
+    make_doors(&cluster);
+    for machine in MACHINES {
+        cluster.kit.exec(machine, OPEN);
+    }
+    cluster.wait_present(&MACHINES);
+    cluster.start("talker.service", TALKER);
+    wait_for("the first machine has the lines of the second", || {
+        let told = cluster.fleetctl(&["journal", "-n", "1", "talker.service"]);
+        (told.status.success() && !told.stdout.is_empty()).then_some(())
+    });
+    let mut late = follow(&cluster).await;
+    late.sort_unstable();
+    let (median, longest) = (late[late.len() / 2], late[late.len() - 1]);
+    tell(&format!(
+        "figure: a line of a real journal, by way of another machine: median {median:.1?}, \
+         longest {longest:.1?} of {LINES} (at most 100 ms are wanted)"
+    ));
+}
+
+/// How long after it was written each line came.
+async fn follow(cluster: &Cluster) -> Vec<Duration> {
+    let socket = format!("unix://{}", cluster.kit.share("m1.sock").display());
+    let client = Client::new(&socket.parse().expect("the endpoint is a URL"));
+    let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
+    let unit = "talker.service".parse().expect("it is a name");
+    let mut journal = client.journal(&unit, &options).await.expect("it has a journal");
+    let mut late = Vec::new();
+    for _ in 0..LINES {
+        let line = tokio::time::timeout(DEADLINE, journal.next_line()).await;
+        let line = line.expect("a line comes").expect("it can be read").expect("there are more");
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is long past");
+        late.push(now.saturating_sub(Duration::from_nanos(line.parse().expect("a moment"))));
+    }
+    late
+}
+
+/// Writes a certificate for all machines, a token, and the keys that name them.
+fn make_doors(cluster: &Cluster) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&key).unwrap().pem();
+    let (issuer, own) = (Issuer::new(params, key), KeyPair::generate().unwrap());
+    let names = ["10.77.0.11", "10.77.0.12", "10.77.0.13"].map(str::to_owned).to_vec();
+    let signed = CertificateParams::new(names).unwrap().signed_by(&own, &issuer).unwrap().pem();
+    let files = [
+        ("peer_ca_file", authority),
+        ("tls_cert_file", signed),
+        ("tls_key_file", own.serialize_pem()),
+        ("token_file", "the-token-of-all-daemons\n".to_owned()),
+    ];
+    let mut config = String::new();
+    for (key, text) in files {
+        let path = cluster.kit.share(key);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        config += &format!("{key} = \"/srv/share/{key}\"\n");
+    }
+    fs::write(cluster.kit.share("doors.conf"), config).unwrap();
+}
