@@ -6,8 +6,8 @@
 //! its successor. Each is measured with control groups where there can be any, and without. Names
 //! of figures (`memory`, `oneshots`, `crashes`) choose among them.
 //!
-//! With each time goes that of the processor: what this process itself has used, and on a machine
-//! that has other work, too, it is what can be compared.
+//! Of the oneshots it also tells the time of the processor, of this process alone and with all that
+//! it ran: on a machine that has other work, too, these are what can be compared.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,6 +18,7 @@ use fleet_agent::{Runner, RunnerConfig};
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{Graph, Settings, TimeOuts};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::ClockId;
 use tokio::task::JoinSet;
 
 const ONESHOTS: usize = 1000;
@@ -46,34 +47,34 @@ async fn main() {
     }
 }
 
-/// What something took: in all, and of the processor, by this process alone.
-#[derive(Clone, Copy)]
-struct Taken {
-    time: Duration,
-    own: Duration,
+/// The seconds that something took: on the clock, of the processor by this process, and of that by
+/// this process and those that it ran.
+type Taken = [f64; 3];
+
+async fn taken(what: impl Future<Output = ()>) -> Taken {
+    let before = used();
+    what.await;
+    let after = used();
+    std::array::from_fn(|at| after[at] - before[at])
 }
 
-impl Taken {
-    const MOST: Self = Self { time: Duration::MAX, own: Duration::MAX };
-
-    fn since(begin: Instant, own: Duration) -> Self {
-        Self { time: begin.elapsed(), own: processor() - own }
-    }
-
-    fn min(self, other: Self) -> Self {
-        Self { time: self.time.min(other.time), own: self.own.min(other.own) }
-    }
+fn used() -> Taken {
+    let seconds = |clock| {
+        let now = rustix::time::clock_gettime(clock);
+        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+            .as_secs_f64()
+    };
+    let own = seconds(ClockId::ProcessCPUTime);
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("there is one");
+    let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
+    // In hundredths: how long those that were waited for have used it, for themselves and in the
+    // kernel.
+    let children = fields.split(' ').skip(13).take(2);
+    let children: f64 = children.map(|ticks| ticks.parse::<f64>().expect("a number")).sum();
+    [seconds(ClockId::Monotonic), own, own + children / 100.0]
 }
 
-/// How much of the processor this process has used.
-fn processor() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
-    Duration::from_secs(seconds) + Duration::from_nanos(nanos)
-}
-
-async fn bare_loop() -> Taken {
-    let (begin, own) = (Instant::now(), processor());
+async fn bare_loop() {
     let mut running = JoinSet::new();
     for _ in 0..ONESHOTS {
         if running.len() >= AT_ONCE as usize {
@@ -84,30 +85,27 @@ async fn bare_loop() -> Taken {
         running.spawn(async move { child.wait().await.expect("it is a child") });
     }
     while running.join_next().await.is_some() {}
-    Taken::since(begin, own)
 }
 
 /// The best of three of both, one after the other: what else the machine does then meets both.
 async fn oneshots(groups: bool) {
-    let (mut best, mut bare) = (Taken::MOST, Taken::MOST);
-    // Kept until all is measured: file systems take long to make files where they have removed some.
+    let (mut best, mut bare) = ([f64::MAX; 3], [f64::MAX; 3]);
+    // Kept until all is measured: file systems take long to make files where they removed some.
     let homes = [0; 3].map(|_| tempfile::tempdir().expect("a directory can be made"));
+    let least = |one: Taken, other: Taken| std::array::from_fn(|at| one[at].min(other[at]));
     for home in &homes {
-        bare = bare.min(bare_loop().await);
-        best = best.min(all_oneshots(home.path(), groups).await);
+        bare = least(bare, taken(bare_loop()).await);
+        best = least(best, all_oneshots(home.path(), groups).await);
     }
-    let ratio = |best: Duration, bare: Duration| best.as_secs_f64() / bare.as_secs_f64();
-    print(&format!(
-        "{{\"figure\":\"oneshots\",\"groups\":{groups},\"units\":{ONESHOTS},\"at_once\":{AT_ONCE},\
-         \"seconds\":{:.3},\"bare_seconds\":{:.3},\"ratio\":{:.2},\
-         \"own\":{:.3},\"bare_own\":{:.3},\"own_ratio\":{:.2}}}",
-        best.time.as_secs_f64(),
-        bare.time.as_secs_f64(),
-        ratio(best.time, bare.time),
-        best.own.as_secs_f64(),
-        bare.own.as_secs_f64(),
-        ratio(best.own, bare.own),
-    ));
+    for (at, what) in ["clock", "own", "processor"].into_iter().enumerate() {
+        let (best, bare) = (best[at], bare[at]);
+        print(&format!(
+            "{{\"figure\":\"oneshots\",\"groups\":{groups},\"units\":{ONESHOTS},\
+             \"at_once\":{AT_ONCE},\"of\":\"{what}\",\"seconds\":{best:.3},\
+             \"bare_seconds\":{bare:.3},\"ratio\":{:.2}}}",
+            best / bare
+        ));
+    }
 }
 
 async fn all_oneshots(home: &Path, groups: bool) -> Taken {
@@ -125,13 +123,17 @@ async fn all_oneshots(home: &Path, groups: bool) -> Taken {
         done.display()
     );
     let graph = graph(&(units + &last));
-    let (begin, own) = (Instant::now(), processor());
-    let runner = open(home, groups, graph).await;
-    while !done.exists() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut runner = None;
+    let taken = taken(async {
+        runner = Some(open(home, groups, graph).await);
+        while !done.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let taken = taken.await;
+    if let Some(runner) = runner {
+        runner.shutdown().await.expect("all end");
     }
-    let taken = Taken::since(begin, own);
-    runner.shutdown().await.expect("all end");
     taken
 }
 

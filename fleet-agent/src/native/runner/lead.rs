@@ -214,10 +214,9 @@ impl Lead {
     fn publish(&mut self) {
         let changed = self.system.take_changed();
         for unit in &changed {
-            let state = self.system.state(unit).map(|state| state.what);
             let Some(member) = self.members.get_mut(unit) else { continue };
-            match state {
-                Some(Shown::Disabled | Shown::Masked) => member.retries = false,
+            match self.system.is_left_off(unit) {
+                Some(true) => member.retries = false,
                 None => {
                     self.members.remove(unit);
                     lock(&self.logs).remove(unit);
@@ -225,7 +224,7 @@ impl Lead {
                         tracing::warn!(%unit, %error, "cannot remove the records of a unit");
                     }
                 }
-                _ => {}
+                Some(false) => {}
             }
         }
         if !changed.is_empty() {
