@@ -17,6 +17,8 @@ mod abilities;
 mod abilities_tests;
 mod adopt;
 mod birth;
+#[cfg(test)]
+mod birth_tests;
 mod cgroup;
 mod changes;
 mod child;
@@ -44,8 +46,10 @@ mod process;
 mod readiness_tests;
 mod ready;
 mod record;
+mod records;
 mod resources;
 mod runner;
+mod seldom;
 mod service;
 #[cfg(test)]
 mod service_tests;
@@ -56,6 +60,7 @@ mod sweep;
 #[cfg(test)]
 mod talking_tests;
 mod tracking;
+mod vfork;
 mod words;
 
 pub use manager::{NativeConfig, NativeManager};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
 use fleet_agent::{JournalQuery, Runner, RunnerError};
+use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, Name, Settings, Target};
 use serde_json::Value;
 
@@ -98,9 +99,10 @@ impl OfFiles {
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
                 replies.send(&forgot).await;
             }
-            Ask::Logs { unit, lines, follow } => {
+            Ask::Logs { unit, lines, since, follow } => {
                 let name = Name::new(&unit).map_err(|error| because(&error))?;
-                let query = JournalQuery { lines, since: None, follow };
+                let query =
+                    JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
                 let journal = self.runner.journal(&name, query).map_err(|error| no_log(&error))?;
                 replies.send_journal(journal).await;
             }

@@ -143,6 +143,9 @@ pub(crate) struct LogsArgs {
     /// How many of the latest lines come first [default: all that are kept].
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) lines: Option<usize>,
+    /// Only what was written in that time up to now, such as 10min or "1h 30min".
+    #[arg(short = 'S', long, value_name = "SPAN", value_parser = time)]
+    pub(crate) since: Option<Duration>,
     /// Go on with new lines as they are written.
     #[arg(short, long)]
     pub(crate) follow: bool,

@@ -1,6 +1,7 @@
 //! Asks a fleet-init that runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fleet_agent::remote::{Answer, AskError, Link, LinkError};
 use serde::de::DeserializeOwned;
@@ -13,6 +14,10 @@ use crate::fleetctl::error::CliError;
 
 /// Who asks, for people.
 pub(super) const PROGRAM: &str = concat!("fleet-init ", env!("CARGO_PKG_VERSION"));
+
+/// How long a fleet-init may take to say anything. One that runs does so at once; one that is
+/// stopped never does, and its socket takes connections all the same.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The fleet-init at a socket.
 pub(super) struct Asking {
@@ -37,8 +42,17 @@ pub(super) fn ask<T>(
     let runtime = runtime.map_err(|error| CliError::failed("cannot begin").because(error))?;
     let socket = places::socket(args.socket.as_deref());
     runtime.block_on(async {
-        let link = Link::connect(&socket, PROGRAM).await.map_err(unreachable)?;
-        question(&Asking { socket, link }).await
+        let link = in_time(&socket, Link::connect(&socket, PROGRAM)).await?;
+        question(&Asking { link: link.map_err(unreachable)?, socket }).await
+    })
+}
+
+/// What a fleet-init says, if it says it in time.
+async fn in_time<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, CliError> {
+    tokio::time::timeout(PATIENCE, says).await.map_err(|_| {
+        let problem = format!("the fleet-init at {} does not answer", socket.display());
+        let help = "it may be stopped: `kill -CONT` its process has it go on";
+        CliError::failed(problem).help(help)
     })
 }
 
@@ -58,10 +72,13 @@ impl Asking {
         let all = async {
             let mut answer = self.begin(ask)?;
             let mut items = Vec::new();
-            while let Some(item) = answer.next().await.map_err(no_answer)? {
-                items.push(item);
+            loop {
+                let next = in_time(&self.socket, answer.next()).await;
+                match next.map_err(NoAnswer::Because)?.map_err(no_answer)? {
+                    Some(item) => items.push(item),
+                    None => return Ok(items),
+                }
             }
-            Ok(items)
         };
         all.await.map_err(|error: NoAnswer| match error {
             NoAnswer::Because(error) => error,
@@ -96,4 +113,21 @@ pub(super) fn read<T: DeserializeOwned>(item: Value) -> Result<T, CliError> {
 fn not_understood(error: serde_json::Error) -> CliError {
     let error = CliError::failed("the answer is not understood").because(error);
     error.help("run both programs from one release")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel takes the connections of a program that is stopped.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_stopped_is_not_waited_for_without_end() {
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("s");
+        let _stopped = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let said = in_time(&socket, Link::connect(&socket, PROGRAM)).await;
+        let told = said.map(|_| "something").map_err(|error| error.parts().0);
+        let expected = format!("the fleet-init at {} does not answer", socket.display());
+        assert_eq!(told, Err(expected));
+    }
 }

@@ -29,6 +29,8 @@ pub(super) enum Ask {
     Logs {
         unit: String,
         lines: Option<usize>,
+        /// In milliseconds since 1970; nothing, as of an earlier version, is all that is kept.
+        since: Option<u64>,
         follow: bool,
     },
 }

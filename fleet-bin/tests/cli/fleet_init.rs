@@ -81,7 +81,14 @@ fn a_unit_file_of_systemd_is_told_apart() {
 #[test]
 fn what_runs_is_asked_for_in_one_way() {
     let folder = folder();
-    for wrong in ["run", "run --fleet home", "run --fleet --goal a", "reset", "logs -n x a"] {
+    for wrong in [
+        "run",
+        "run --fleet home",
+        "run --fleet --goal a",
+        "reset",
+        "logs -n x a",
+        "logs --since x a",
+    ] {
         let told = run(folder.path(), wrong);
         assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
     }

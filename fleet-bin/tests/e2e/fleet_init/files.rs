@@ -1,5 +1,7 @@
 //! `fleet-init run DIR`: units of files, by their goal.
 
+use std::time::{Duration, SystemTime};
+
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -154,7 +156,12 @@ fn units_of_files_outlive_a_kill_and_end_in_order() {
     init.signal(Signal::KILL);
     init.wait();
     assert!(is_alive(db) && is_alive(web), "a unit ended with its fleet-init");
+    let log = std::fs::File::options().append(true).open(init.home.path().join("state/logs/db"));
+    let long_ago = SystemTime::now() - Duration::from_secs(2 * 3600);
+    log.unwrap().set_modified(long_ago).unwrap();
     init.start_again();
+    assert!(succeed(&init, &["logs", "db", "--since", "3h"]).contains("db is up"));
+    assert!(!succeed(&init, &["logs", "db", "--since", "1h"]).contains("db is up"));
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
     wait_state(&init, "bad", "disabled"); // the goal that was chosen holds

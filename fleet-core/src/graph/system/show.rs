@@ -42,6 +42,15 @@ impl System {
         })
     }
 
+    /// Whether a unit is off and stays so, because it is masked or nobody needs it. There is no
+    /// answer where there is no state. It costs less than that: what a unit waits for is not
+    /// looked for.
+    #[must_use]
+    pub fn is_left_off(&self, unit: &Name) -> Option<bool> {
+        let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_there(node))?;
+        Some(node.seen.phase == Phase::Off && (node.masked || !node.needed))
+    }
+
     /// The names of all units, also of those that are not in the graph any more and still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
         self.nodes.iter().filter(|node| is_there(node)).map(|node| &node.unit.name)

@@ -64,6 +64,8 @@ impl Story {
 
     fn shown(&self, unit: &str) -> String {
         let state = self.system.state(&name(unit)).unwrap();
+        let left_off = matches!(state.what, Shown::Disabled | Shown::Masked);
+        assert_eq!(self.system.is_left_off(&name(unit)), Some(left_off), "{unit}");
         let flag = if state.degraded { ", degraded" } else { "" };
         format!("{:?}{flag}", state.what).replace("Target(", "(")
     }
