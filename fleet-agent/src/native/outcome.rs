@@ -75,8 +75,8 @@ impl End {
         }
     }
 
-    /// What this end means for a helper: nothing but exit code zero is success.
-    pub(crate) const fn as_command(self) -> Outcome {
+    /// What this end means by itself: nothing but exit code zero is success.
+    const fn as_command(self) -> Outcome {
         match self {
             Self::Code(0) => Outcome::Success,
             Self::Code(_) => Outcome::ExitCode,
@@ -116,6 +116,11 @@ fn is_among(number: i32, mut signals: impl Iterator<Item = Signal>) -> bool {
 /// Whether starting it is running it to its end.
 pub(crate) fn is_oneshot(spec: &Unit) -> bool {
     matches!(spec.kind, Kind::Oneshot { .. })
+}
+
+/// What the end of a helper means. What the service may exit with, its helpers may as well.
+pub(crate) fn command_outcome(spec: &Unit, end: End) -> Outcome {
+    if end.is_in(&spec.run.success) { Outcome::Success } else { end.as_command() }
 }
 
 /// What the end of the main process means.

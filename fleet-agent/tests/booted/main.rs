@@ -6,6 +6,11 @@
 
 mod bench;
 mod cases;
+#[allow(dead_code, reason = "the tests of the other binary use more of it")]
+#[path = "../it/native/helper.rs"]
+mod helper;
+#[path = "../it/histories/mod.rs"]
+mod histories;
 mod machine;
 #[path = "../it/wait.rs"]
 mod wait;
@@ -38,6 +43,7 @@ macro_rules! cases {
 }
 
 cases! {
+    beside: native_units_live_as_those_of_systemd;
     conforms: the_system_bus_conforms, the_private_socket_conforms, a_users_systemd_conforms;
     content: new_content_is_run_every_time, a_bad_file_harms_itself_alone,
         what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit,

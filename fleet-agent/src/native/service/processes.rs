@@ -11,6 +11,8 @@ impl Service {
     pub(super) fn main_ended(&mut self, end: End, what: Happening, now: Timestamp) {
         self.now.exit = Some(end);
         let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
+        // Nobody saw how it ended, but it was told to.
+        let ignored = ignored || (end == End::Unseen && self.is_ending() && self.now.stop_asked);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
         // One that is to say when it is ready must live until then.
         let breaks_off = self.now.phase == Phase::Start && self.promises();
@@ -28,8 +30,6 @@ impl Service {
             }
             Phase::Start => self.enter_list(Phase::StartPost, now),
             Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
-            // The command of the reload ends with it.
-            Phase::Reload => self.signal(Phase::StopSigterm, now),
             Phase::StopSigterm if std::mem::take(&mut self.leaving) => {
                 self.signal(Phase::StopSigterm, now);
             }
@@ -45,9 +45,7 @@ impl Service {
         if self.now.phase == Phase::Reload && !good {
             return self.end_reload(outcome, now);
         }
-        if !self.is_ending() {
-            self.blame(outcome, Happening::Failed(Cause::Script(end.exit())));
-        }
+        self.blame(outcome, Happening::Failed(Cause::Script(end.exit())));
         match self.now.phase {
             Phase::StopPost | Phase::Stop | Phase::Reload if good => {
                 self.now.step += 1;

@@ -7,7 +7,8 @@
 //!    └──> reload-notify ──> running                by itself
 //! ```
 //!
-//! A reload that fails is told, and harms nothing: the service runs on as it was.
+//! A reload that fails is told, and harms nothing: the service runs on as it was. A main process
+//! that ends meanwhile does not end the commands; it is looked at once they are over.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::Happening;
@@ -66,8 +67,12 @@ impl Service {
         if let Some(process) = self.now.control.take() {
             self.actions.push_back(Action::Tell { process, signal: Sig::KILL });
         }
-        let is_on = self.now.main.is_some() || self.is_scripted();
-        let next = if is_on { Phase::Running } else { Phase::Exited };
-        self.enter(next, now);
+        let is_well = self.now.outcome == Some(Outcome::Success);
+        if is_well && (self.now.main.is_some() || self.is_scripted()) {
+            self.enter(Phase::Running, now);
+        } else {
+            // Its main process may have ended meanwhile.
+            self.enter_running(now);
+        }
     }
 }

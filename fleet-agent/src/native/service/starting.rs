@@ -6,7 +6,7 @@ use fleet_core::graph::{Cause, Happening, Kind, Readiness};
 
 use super::Service;
 use crate::native::life::{Action, Phase};
-use crate::native::outcome::{End, Outcome};
+use crate::native::outcome::{End, Outcome, command_outcome};
 
 impl Service {
     /// Something is not so that has to be so for it to start.
@@ -31,11 +31,11 @@ impl Service {
         }
     }
 
-    /// What the end of one of its `ExecCondition=` commands means.
+    /// What the end of one of its commands means; those of `ExecCondition=` decide.
     pub(super) fn verdict_of(&self, end: End) -> Outcome {
-        match (self.now.phase, end) {
-            (Phase::Condition, End::Code(1..=254)) => Outcome::Condition,
-            _ => end.as_command(),
+        match (self.now.phase, end, command_outcome(&self.spec, end)) {
+            (Phase::Condition, End::Code(1..=254), Outcome::ExitCode) => Outcome::Condition,
+            (.., outcome) => outcome,
         }
     }
 

@@ -37,7 +37,12 @@ impl Service {
             (Starting, Up) => self.tell_up(next),
             (Up, Up) if next == Phase::Exited => self.tell_exit(),
             (Reloading, Up) => match self.now.reloaded {
-                Some(outcome) => self.tell(Happening::ReloadEnded { well: is_good(outcome) }),
+                Some(outcome) => {
+                    self.tell(Happening::ReloadEnded { well: is_good(outcome) });
+                    if next == Phase::Exited {
+                        self.tell_exit();
+                    }
+                }
                 None => self.tell_exit(),
             },
             (Starting | Up | Reloading, Stopping) => self.tell_why(),

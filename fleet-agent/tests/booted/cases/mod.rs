@@ -1,5 +1,6 @@
 //! What is tested in a booted machine.
 
+pub(crate) mod beside;
 pub(crate) mod conforms;
 pub(crate) mod content;
 pub(crate) mod figures;

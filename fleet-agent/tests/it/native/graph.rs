@@ -179,13 +179,13 @@ async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
     let read = settings("b", &["a"]);
     stand.runner.reload(graph(&units, &read), &read).await.expect("it has the goal");
     stand.running("b").await;
-    assert_eq!(stand.unit("a").await.state.what, Shown::Masked);
+    stand.wait_for("a", |unit| unit.state.what == Shown::Masked).await;
     // Other settings, and then others once more after another goal was chosen.
     for (goal, mask, runs) in [("a", "c", "a"), ("c", "a", "b")] {
         stand.settings = settings(goal, &[mask]);
         stand = stand.again(&units).await;
         stand.running(runs).await;
-        assert_eq!(stand.unit(mask).await.state.what, Shown::Masked);
+        stand.wait_for(mask, |unit| unit.state.what == Shown::Masked).await;
         let chosen = stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await;
         chosen.expect("it is provided");
     }

@@ -18,11 +18,15 @@
 //! | `leave STATUS` | lets a child take the rest of the steps, and exits |
 //! | `exit STATUS` | exits |
 //! | `sleep` | does nothing for ever |
+//! | `hold NAME` | says in the file `NAME` of `HELPER_AT` that it is there, and waits for a word |
+//!
+//! The word is written to `NAME.go`: `go`, or the status to exit with.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -39,9 +43,20 @@ pub(crate) fn stanza_that_does(steps: &str) -> String {
     format!("exec-start: {}\nenv: HELPER={steps}\n", helper())
 }
 
+/// A command that does these steps, in that folder.
+pub(crate) fn that_does(steps: &str, at: &Path) -> String {
+    format!("/usr/bin/env HELPER_AT={} \"HELPER={steps}\" {}", at.display(), helper())
+}
+
 fn helper() -> String {
     let program = std::env::current_exe().expect("it has a path");
-    format!("{} --exact native::helper::as_it_is_told --nocapture", program.display())
+    format!("{} --exact {} --nocapture", program.display(), itself())
+}
+
+/// The name of the helper among the tests; each binary has it elsewhere.
+fn itself() -> String {
+    let (_, module) = module_path!().split_once("::").expect("it is in a binary");
+    format!("{module}::as_it_is_told")
 }
 
 /// The helper. Among the tests it does nothing.
@@ -63,7 +78,8 @@ async fn as_it_is_told() {
             }
             "trap" => trapped = Some(trap(rest)),
             "hear" => drop(trapped.as_mut().expect("it is trapped").recv().await),
-            "await" => wait_for_file(rest).await,
+            "await" => wait_for_file(Path::new(rest)).await,
+            "hold" => hold(rest).await,
             "sleep" => std::future::pending().await,
             _ => at_once(verb, rest),
         }
@@ -100,7 +116,7 @@ fn println(text: &str) {
 fn hand_over(steps: &str) -> std::process::Child {
     Command::new("setsid")
         .arg(std::env::current_exe().expect("it has a path"))
-        .args(["--exact", "native::helper::as_it_is_told", "--nocapture"])
+        .args(["--exact", &itself(), "--nocapture"])
         .env("HELPER", steps)
         .stdin(Stdio::null())
         .spawn()
@@ -112,16 +128,33 @@ fn trap(name: &str) -> Signal {
     signal(kind).expect("it can be trapped")
 }
 
-async fn wait_for_file(path: &str) {
-    while !std::path::Path::new(path).exists() {
+async fn wait_for_file(path: &Path) {
+    while !path.exists() {
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn hold(name: &str) {
+    let at = std::env::var_os("HELPER_AT").map(PathBuf::from).expect("it is set");
+    let (file, told) = (at.join(name), at.join(format!("{name}.go")));
+    let half = at.join(format!("{name}.half"));
+    std::fs::write(&half, std::process::id().to_string()).expect("it can be written");
+    std::fs::rename(half, file).expect("it can be named");
+    wait_for_file(&told).await;
+    let word = std::fs::read_to_string(&told).expect("it is there");
+    std::fs::remove_file(told).expect("it is there");
+    if word != "go" {
+        std::process::exit(word.parse().expect("a status"));
     }
 }
 
 fn address() -> SocketAddr {
     let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
-    let name = name.strip_prefix('@').expect("it is in no directory");
-    SocketAddr::from_abstract_name(name).expect("it is short")
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(name),
+    };
+    address.expect("it is short")
 }
 
 fn say(text: &str) {

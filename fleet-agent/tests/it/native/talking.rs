@@ -208,13 +208,18 @@ async fn a_service_reloads_by_a_signal_and_says_when_it_has() {
 #[tokio::test]
 async fn a_service_that_ends_while_it_reloads_is_told() {
     let bench = Bench::new().await;
-    let unit = "ExecStart=/bin/sleep 1000\nExecReload=/bin/sleep 1001\n";
-    bench.run("a.service", unit).await;
+    let gate = bench.path("gate");
+    let wait = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    let unit = format!("ExecStart=/bin/sleep 1000\nExecReload=/bin/sh -c '{wait}'\n");
+    bench.run("a.service", &unit).await;
     let pid = bench.pid("a.service").await;
     let manager = Arc::clone(&bench.manager);
     let reload = tokio::spawn(async move { manager.reload_unit(&name("a.service")).await });
     bench.wait_for_sub("a.service", "reload").await;
     signal(pid, "KILL");
+    bench.wait_for("a.service", |state| state.main_pid.is_none()).await;
+    assert_eq!(bench.state("a.service").await.sub, "reload", "its command is not done");
+    std::fs::write(gate, "").expect("it can be made");
     let refused = reload.await.expect("no panic");
     assert!(matches!(refused, Err(ServiceError::ReloadFailed { .. })), "{refused:?}");
     bench.wait_for_sub("a.service", "failed").await;

@@ -174,14 +174,16 @@ impl System {
 }
 
 impl Unit {
-    /// Whether this end of its main process is a good one.
+    /// Whether this end of its main process is a good one. A oneshot is to do its work: one that
+    /// was told to end has not.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
+        let is_oneshot = matches!(self.kind, Kind::Oneshot { .. });
         let may_end = self.run.after_exit != AfterExit::Fails;
         self.run.success.contains(exit)
             || match exit {
-                Exit::Status(0) => may_end || matches!(self.kind, Kind::Oneshot { .. }),
-                Exit::Signal(number) => may_end && Signal::USUAL.contains(&number),
+                Exit::Status(0) => may_end || is_oneshot,
+                Exit::Signal(number) => may_end && !is_oneshot && Signal::USUAL.contains(&number),
                 Exit::Status(_) | Exit::Unknown => false,
             }
     }

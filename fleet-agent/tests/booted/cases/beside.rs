@@ -1,0 +1,25 @@
+//! The native service manager beside systemd: the same units, the same events, in one run.
+
+use std::sync::Arc;
+
+use fleet_agent::{NativeConfig, NativeManager, ServiceManager, SystemdConfig, SystemdManager};
+
+use crate::bench::tell;
+use crate::histories::{Case, cases, tell_all};
+
+pub(crate) async fn native_units_live_as_those_of_systemd() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let config = NativeConfig::new(directory.path().join("native"));
+    let native = NativeManager::open(config).await.expect("it opens");
+    let systemd = SystemdManager::open(SystemdConfig::system()).await.expect("it opens");
+    let (native, systemd): (Arc<dyn ServiceManager>, Arc<dyn ServiceManager>) = (native, systemd);
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    let cases = cases(true);
+    let (ours, theirs) = tokio::join!(
+        tell_all(&native, &ours, &cases, Case::by_native),
+        tell_all(&systemd, &theirs, &cases, Case::by_systemd),
+    );
+    assert_eq!((ours, theirs), (Vec::new(), Vec::new()), "units live otherwise");
+    let alike = cases.iter().filter(|case| case.by_native() == case.by_systemd()).count();
+    tell(&format!("figure: of {} units {alike} live alike under both", cases.len()));
+}

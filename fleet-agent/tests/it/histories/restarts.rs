@@ -1,0 +1,158 @@
+//! What is started again, and when it is not.
+
+use super::{Case, case};
+
+pub(super) const CASES: &[Case] = &[
+    case(
+        "always, ends well",
+        "Restart=always\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=0 auto-restart - dead",
+    ),
+    case(
+        "always, ends badly",
+        "Restart=always\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 auto-restart - dead",
+    ),
+    case(
+        "always, stopped",
+        "Restart=always\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main? - dead",
+    ),
+    case(
+        "on-success, ends well",
+        "Restart=on-success\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=0 auto-restart - dead",
+    ),
+    case(
+        "on-success, ends badly",
+        "Restart=on-success\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 failed",
+    ),
+    case(
+        "on-failure, ends well",
+        "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=0 dead",
+    ),
+    case(
+        "on-failure, ends badly",
+        "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 auto-restart - dead",
+    ),
+    case(
+        "on-failure, ended by TERM",
+        "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main!TERM dead",
+    ),
+    case(
+        "on-failure, killed",
+        "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main!KILL auto-restart - dead",
+    ),
+    case(
+        "on-failure, a command before fails",
+        "Restart=on-failure\nRestartSec=1h\nExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p=1 auto-restart - dead",
+    ),
+    case(
+        "on-failure, its stop takes too long",
+        "Restart=on-failure\nRestartSec=1h\nTimeoutStopSec=100ms\nExecStart=<trap TERM|hold main>",
+        "+ running main? - failed",
+    ),
+    case(
+        "on-abnormal, ends badly",
+        "Restart=on-abnormal\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 failed",
+    ),
+    case(
+        "on-abnormal, killed",
+        "Restart=on-abnormal\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main!KILL auto-restart - dead",
+    ),
+    case(
+        "on-abnormal, never ready",
+        "Type=notify\nTimeoutStartSec=100ms\nRestart=on-abnormal\nRestartSec=1h\n\
+         ExecStart=<hold main>",
+        "+ (start) auto-restart - dead",
+    ),
+    case(
+        "on-abort, ends badly",
+        "Restart=on-abort\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 failed",
+    ),
+    case(
+        "on-abort, killed",
+        "Restart=on-abort\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main!KILL auto-restart - dead",
+    ),
+    case(
+        "on-watchdog, ends badly",
+        "Restart=on-watchdog\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 failed",
+    ),
+    case(
+        "on-watchdog, missed",
+        "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nRestart=on-watchdog\nRestartSec=1h\n\
+         ExecStart=<say READY=1|hold main>",
+        "+ (start) (running) auto-restart - dead",
+    ),
+    case(
+        "the watchdog is missed",
+        "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nExecStart=<say READY=1|hold main>",
+        "+ (start) (running) failed",
+    ),
+    case(
+        "prevented by a status",
+        "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=3\nExecStart=<hold main>",
+        "+ running main=3 failed",
+    ),
+    case(
+        "prevented by a signal",
+        "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=SIGKILL\nExecStart=<hold main>",
+        "+ running main!KILL failed",
+    ),
+    case(
+        "prevented by a status of success",
+        "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=0\nExecStart=<hold main>",
+        "+ running main=0 dead",
+    ),
+    case(
+        "forced by a status",
+        "Restart=no\nRestartSec=1h\nRestartForceExitStatus=3\nExecStart=<hold main>",
+        "+ running main=3 auto-restart - dead",
+    ),
+    case(
+        "started again",
+        "Restart=on-failure\nRestartSec=50ms\nExecStart=<hold main>",
+        "+ running main=1 (auto-restart) running main=0 dead",
+    ),
+    case(
+        "a oneshot is started again",
+        "Type=oneshot\nRestart=on-failure\nRestartSec=50ms\nExecStart=<hold main>",
+        "+ start main=1 (auto-restart) start main=0 dead",
+    ),
+    case(
+        "started too often",
+        "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
+         RestartSec=1s\nExecStart=<hold main>\n",
+        "+ running main=1 auto-restart running main=1 auto-restart failed",
+    ),
+    case(
+        "ended well too often",
+        "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
+         RestartSec=10ms\nExecStart=<hold main>\n",
+        "+ running main=0 (auto-restart) running main=0 (auto-restart) failed:start-limit-hit",
+    ),
+    case(
+        "no limit of starts",
+        "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\n\
+         ExecStart=<hold main>\n",
+        "+ running main=1 (auto-restart) running main=1 (auto-restart) running main=1 \
+         (auto-restart) running main=1 (auto-restart) running main=1 (auto-restart) running \
+         main=1 (auto-restart) running main? - dead",
+    ),
+    case(
+        "a condition does not hold, always",
+        "Restart=always\nRestartSec=1h\nExecCondition=<hold c>\nExecStart=<hold main>",
+        "+ condition c=1 dead",
+    ),
+];

@@ -1,0 +1,216 @@
+//! How units come up, or fail to.
+
+use super::{Case, case};
+
+const NOTIFY: &str = "Type=notify\nNotifyAccess=all\nExecStart=<hold a|say READY=1|hold main>";
+
+pub(super) const CASES: &[Case] = &[
+    case("simple, ends well", "ExecStart=<hold main>", "+ running main=0 dead"),
+    case("simple, ends badly", "ExecStart=<hold main>", "+ running main=1 failed"),
+    case("simple, killed", "ExecStart=<hold main>", "+ running main!KILL failed"),
+    case("simple, ended by TERM", "ExecStart=<hold main>", "+ running main!TERM dead"),
+    case("simple, ended by USR1", "ExecStart=<hold main>", "+ running main!USR1 failed"),
+    case("exec, ends well", "Type=exec\nExecStart=<hold main>", "+ (start) running main=0 dead"),
+    case("exec, ends badly", "Type=exec\nExecStart=<hold main>", "+ (start) running main=9 failed"),
+    case("exec, no program", "Type=exec\nExecStart=/no/such", "+ (start) failed"),
+    case("simple, no program", "ExecStart=/no/such", "+ (running) failed"),
+    case("simple, no program but may fail", "ExecStart=-/no/such", "+ (running) (dead) ."),
+    case("oneshot, no program", "Type=oneshot\nExecStart=/no/such", "+ (start) failed"),
+    case("may fail", "ExecStart=-<hold main>", "+ running main=5 dead"),
+    case("its own name", "ExecStart=@/bin/sleep it 1000", "+ running - dead"),
+    case("with all rights", "ExecStart=+<hold main>", "+ running main=0 dead").of_root(),
+    case("no such user", "User=no-such\nExecStart=<hold main>", "+ (running) failed").of_root(),
+    case("no such group", "Group=no-such\nExecStart=<hold main>", "+ (running) failed").of_root(),
+    case(
+        "no such directory",
+        "WorkingDirectory=/no/such\nExecStart=<hold main>",
+        "+ (running) failed",
+    ),
+    case(
+        "a directory that may be missing",
+        "WorkingDirectory=-/no/such\nExecStart=<hold main>",
+        "+ running main=0 dead",
+    ),
+    case(
+        "no such file of variables",
+        "EnvironmentFile=/no/such\nExecStart=<hold main>",
+        "+ (running) failed",
+    ),
+    case(
+        "success of its own",
+        "SuccessExitStatus=7\nExecStart=<hold main>",
+        "+ running main=7 dead",
+    ),
+    case(
+        "a signal as success",
+        "SuccessExitStatus=SIGKILL\nExecStart=<hold main>",
+        "+ running main!KILL dead",
+    ),
+    case(
+        "simple, remains",
+        "RemainAfterExit=yes\nExecStart=<hold main>",
+        "+ running main=0 exited - dead",
+    ),
+    case(
+        "simple, would remain",
+        "RemainAfterExit=yes\nExecStart=<hold main>",
+        "+ running main=1 failed",
+    ),
+    case(
+        "two commands before",
+        "ExecStartPre=<hold p>\nExecStartPre=<hold q>\nExecStart=<hold main>",
+        "+ start-pre p=0 q=0 running main=0 dead",
+    ),
+    case(
+        "a command before fails",
+        "ExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p=1 failed",
+    ),
+    case(
+        "a command before may fail",
+        "ExecStartPre=-<hold p>\nExecStart=<hold main>",
+        "+ start-pre p=1 running main=0 dead",
+    ),
+    case(
+        "a command before ends as the service may",
+        "SuccessExitStatus=7\nExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p=7 running main=0 dead",
+    ),
+    case(
+        "a command before ended by TERM",
+        "ExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p!TERM failed",
+    ),
+    case(
+        "oneshot, a command before ended by TERM",
+        "Type=oneshot\nExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p!TERM failed",
+    ),
+    case(
+        "no such command before",
+        "ExecStartPre=/no/such\nExecStart=<hold main>",
+        "+ (start-pre) failed",
+    ),
+    case(
+        "a command before takes too long",
+        "TimeoutStartSec=100ms\nExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ (start-pre) failed",
+    ),
+    case(
+        "a condition holds",
+        "ExecCondition=<hold c>\nExecStart=<hold main>",
+        "+ condition c=0 running main=0 dead",
+    ),
+    case(
+        "a condition does not hold",
+        "ExecCondition=<hold c>\nExecStart=<hold main>",
+        "+ condition c=1 dead",
+    ),
+    case(
+        "a condition cannot be told",
+        "ExecCondition=<hold c>\nExecStart=<hold main>",
+        "+ condition c=255 failed",
+    ),
+    case(
+        "a condition is killed",
+        "ExecCondition=<hold c>\nExecStart=<hold main>",
+        "+ condition c!KILL failed",
+    ),
+    case(
+        "a condition that does not hold, and what is run after all",
+        "ExecCondition=<hold c>\nExecStart=<hold main>\nExecStopPost=<hold s>",
+        "+ condition c=1 stop-post s=0 dead",
+    ),
+    case(
+        "a path that is not there",
+        "[Unit]\nConditionPathExists=/no/such\n[Service]\nExecStart=<hold main>\n",
+        "+ .",
+    ),
+    case(
+        "a command after",
+        "ExecStart=<hold main>\nExecStartPost=<hold p>",
+        "+ start-post p=0 running main=0 dead",
+    ),
+    case(
+        "a command after fails",
+        "ExecStart=<hold main>\nExecStartPost=<hold p>",
+        "+ start-post main? p=1 failed",
+    ),
+    case(
+        "main ends well before the command after",
+        "ExecStart=<hold main>\nExecStartPost=<hold p>",
+        "+ start-post p? main=0 p=0 dead",
+    ),
+    case(
+        "main ends badly before the command after",
+        "ExecStart=<hold main>\nExecStartPost=<hold p>",
+        "+ start-post p? main=1 p=0 failed",
+    ),
+    case("oneshot", "Type=oneshot\nExecStart=<hold c>", "+ start c=0 dead"),
+    case(
+        "oneshot, two commands",
+        "Type=oneshot\nExecStart=<hold c>\nExecStart=<hold d>",
+        "+ start c=0 d=0 dead",
+    ),
+    case(
+        "oneshot, the first fails",
+        "Type=oneshot\nExecStart=<hold c>\nExecStart=<hold d>",
+        "+ start c=1 failed",
+    ),
+    case(
+        "oneshot, the first may fail",
+        "Type=oneshot\nExecStart=-<hold c>\nExecStart=<hold d>",
+        "+ start c=1 d=0 dead",
+    ),
+    case("oneshot, ended by TERM", "Type=oneshot\nExecStart=<hold c>", "+ start c!TERM failed"),
+    case(
+        "oneshot, remains",
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=<hold c>",
+        "+ start c=0 exited - dead",
+    ),
+    case(
+        "oneshot, a command after",
+        "Type=oneshot\nExecStart=<hold c>\nExecStartPost=<hold p>",
+        "+ start c=0 start-post p=0 dead",
+    ),
+    case(
+        "oneshot, takes too long",
+        "Type=oneshot\nTimeoutStartSec=100ms\nExecStart=<hold c>",
+        "+ (start) failed",
+    ),
+    case("notify", NOTIFY, "+ start a=go running main=0 dead"),
+    case("notify, ends before it is ready", NOTIFY, "+ start a=0 failed"),
+    case("notify, fails before it is ready", NOTIFY, "+ start a=3 failed"),
+    case("notify, killed before it is ready", NOTIFY, "+ start a!KILL failed"),
+    case(
+        "notify, never ready",
+        "Type=notify\nTimeoutStartSec=100ms\nExecStart=<hold main>",
+        "+ (start) failed",
+    ),
+    case(
+        "notify, a command after",
+        "Type=notify\nNotifyAccess=all\nExecStart=<hold a|say READY=1|hold main>\n\
+         ExecStartPost=<hold p>",
+        "+ start a=go start-post p=0 running main=0 dead",
+    ),
+    case(
+        "forking",
+        "Type=forking\nPIDFile={at}/pid\nExecStart=<hold c|leave 0|pidfile {at}/pid|hold main>",
+        "+ start c=go running main!KILL failed",
+    ),
+    case(
+        "forking, its command fails",
+        "Type=forking\nPIDFile={at}/pid\nExecStart=<hold c>",
+        "+ start c=1 failed",
+    ),
+    case(
+        "forking, stopped",
+        "Type=forking\nPIDFile={at}/pid\nExecStart=<leave 0|pidfile {at}/pid|hold main>",
+        "+ (start) running main? - dead",
+    ),
+    case(
+        "forking, nobody writes the file",
+        "Type=forking\nPIDFile={at}/pid\nTimeoutStartSec=300ms\nExecStart=<leave 0|hold main>",
+        "+ (start) failed",
+    ),
+];

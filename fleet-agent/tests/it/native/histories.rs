@@ -1,0 +1,46 @@
+//! Each unit of the table lives as its story says. That systemd's do so in the same run is seen in
+//! a booted machine.
+
+use std::sync::Arc;
+
+use fleet_agent::ServiceManager;
+
+use crate::histories::{Case, cases, tell_all};
+use crate::support::Bench;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/init.md");
+
+#[tokio::test]
+async fn each_unit_lives_as_its_story_says() {
+    let bench = Bench::new().await;
+    let manager: Arc<dyn ServiceManager> = Arc::clone(&bench.manager) as _;
+    let cases = cases(rustix::process::geteuid().is_root());
+    let problems = tell_all(&manager, &bench.path("stories"), &cases, Case::by_native).await;
+    assert_eq!(problems, [""; 0], "units live otherwise");
+    drop(manager);
+    bench.clean_up().await;
+}
+
+/// The table says which ones they are, and why.
+#[test]
+fn each_unit_that_lives_otherwise_than_under_systemd_is_listed() {
+    let text = std::fs::read_to_string(DOCUMENT).expect("it is there");
+    let table = text.split_once("<!-- histories: begin -->").expect("it has the table").1;
+    let table = table.split_once("<!-- histories: end -->").expect("it has an end").0;
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let listed: Vec<String> =
+        rows.map(|row| row.rsplitn(3, '|').last().unwrap_or("").to_owned()).collect();
+    let cases = cases(true);
+    let others = cases.iter().filter(|case| case.by_native() != case.by_systemd());
+    let rows =
+        others.map(|it| format!("| {} | `{}` | `{}` ", it.name, it.by_systemd(), it.by_native()));
+    assert_eq!(listed, rows.collect::<Vec<_>>());
+    assert!(cases.len() >= 40, "there are too few to tell");
+}
+
+#[test]
+fn each_story_has_a_name_of_its_own() {
+    let cases = cases(true);
+    let names: std::collections::BTreeSet<_> = cases.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), cases.len());
+}
