@@ -1,4 +1,4 @@
-//! Reads the words of a rhythm: days of the week, date, time and zone, each of which may be missing.
+//! Reads the words of a rhythm: days of the week, date, time and zone, of which any may be missing.
 
 use super::Calendar;
 use super::civil::Date;

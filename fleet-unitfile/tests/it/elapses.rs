@@ -231,7 +231,11 @@ proptest! {
     }
 
     #[test]
-    fn a_later_start_finds_nothing_earlier(numbers in numbers(), zone in zone(), micros in 0..u32::MAX) {
+    fn a_later_start_finds_nothing_earlier(
+        numbers in numbers(),
+        zone in zone(),
+        micros in 0..u32::MAX,
+    ) {
         let calendar: Calendar = numbers.text().parse().unwrap();
         let after = Duration::from_micros(micros.into());
         let Some(first) = calendar.next_after(after, &zone) else { return Ok(()) };
