@@ -3,6 +3,7 @@
 
 mod aliases;
 mod assignment;
+mod calendar;
 mod check;
 mod command;
 #[cfg(feature = "serde")]
@@ -41,6 +42,7 @@ mod variables;
 mod words;
 mod write;
 
+pub use calendar::{Calendar, CalendarError, Era, Utc, Zone};
 pub use check::{
     Directive, Finding, FindingCode, MergedFinding, check, check_merged, directives,
     directives_version,

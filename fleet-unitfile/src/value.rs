@@ -1,6 +1,6 @@
 //! Values that are a plain yes or no, and values that are only told apart.
 
-use crate::check::is_moment;
+use crate::Calendar;
 
 /// Reads a boolean as systemd does, or `None` where the text is none.
 ///
@@ -25,9 +25,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 
 /// Whether a text is a moment or a rhythm of the calendar, as `OnCalendar=` takes it.
 ///
-/// That is a shorthand such as `daily`, or days of the week, a date, a time and a zone, each of
-/// which may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. Specifiers have to be replaced
-/// before. Whether the zone exists is not looked up.
+/// It is one if a [`Calendar`] can be read from it.
 ///
 /// ```
 /// use fleet_unitfile::is_calendar;
@@ -36,7 +34,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 /// assert!(!is_calendar("*-13-01"));
 /// ```
 pub fn is_calendar(text: &str) -> bool {
-    is_moment(text)
+    text.parse::<Calendar>().is_ok()
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn what_cannot_be_done_is_refused_with_its_line() {
 fn whole_units_that_are_not_run() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
-        ("a.timer", "[Timer]\n", "not .timer ones"),
+        ("a.path", "[Path]\n", "not .path ones"),
         ("a.target", "[Unit]\nDescription=x\n", "runs .service units alone"),
         ("a@.service", run, "a template is not run itself"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),

@@ -5,6 +5,7 @@ mod files;
 mod laws;
 mod options;
 mod printed;
+mod timers;
 mod values;
 
 use fleet_core::graph::Unit;

@@ -22,7 +22,6 @@ mod whole;
 
 use std::collections::BTreeMap;
 
-pub(crate) use calendar::is_moment;
 pub use code::FindingCode;
 pub use finding::Finding;
 pub use merged::{MergedFinding, check_merged};

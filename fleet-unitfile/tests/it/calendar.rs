@@ -28,7 +28,7 @@ fn part(right: &'static str) -> impl Strategy<Value = &'static str> {
 }
 
 /// Rhythms that are right or nearly so.
-fn rhythm() -> impl Strategy<Value = String> {
+pub(crate) fn rhythm() -> impl Strategy<Value = String> {
     let days = part(
         "||||Mon |Mon..Fri |sat,Sunday |Tue,Thu..Sat |Fri-Sun |MON |Sun..Mon |Mon.. |\
          monday,,fri |Mon, |Mon,|Fo |Sun,Mon,Tue..Wed ",

@@ -9,6 +9,7 @@ mod corpus;
 mod document;
 mod durations;
 mod edit;
+mod elapses;
 mod grammar;
 mod merge;
 mod merged;

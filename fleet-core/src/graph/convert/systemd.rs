@@ -81,6 +81,11 @@ fn one(file: usize, text: &str, others: &[Unit], report: &mut Report<'_>) -> Opt
         return None;
     }
     let mut compiled = accepted(file, &name, &parsed, report)?;
+    if compiled.timer.is_some() {
+        let why = "units of this format are not started by the calendar or the clock";
+        report.left_out(file, 1, why, "let another program start what the timer does");
+        return None;
+    }
     let places = |key: &str| {
         let option: String = key.split('-').map(capital).collect();
         let place = compiled.place_of("Service", &option);

@@ -9,6 +9,7 @@ use super::refusal::{Cause, Position, Refusal, Refusals, Remark};
 use super::relation::{Relation, relations};
 use super::site::Site;
 use super::standing::{Standing, standing};
+use super::timer::Timer;
 use super::value::{In, shown};
 use crate::graph::{Name, Unit};
 
@@ -20,6 +21,8 @@ const MOST: usize = 100;
 pub struct Compiled {
     /// It provides its own name, and depends on nothing yet.
     pub unit: Unit,
+    /// What it starts and when, if it is a timer.
+    pub timer: Option<Timer>,
     /// What it says of other units, in the order of the file.
     pub relations: Vec<Relation>,
     /// Other names that it goes by, as `Alias=` has them.
@@ -36,8 +39,8 @@ pub struct Compiled {
 
 /// Turns a unit file of systemd into a unit of the graph.
 ///
-/// Services become what their `Type=` says, and targets virtual units. Nothing outside the file is
-/// looked at but `site`. Specifiers are replaced as systemd does.
+/// Services become what their `Type=` says, targets and timers virtual units. Nothing outside the
+/// file is looked at but `site`. Specifiers are replaced as systemd does.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{Site, compile};
@@ -68,10 +71,10 @@ pub fn compile(name: &UnitName, file: &UnitFile, site: &Site) -> Result<Compiled
 
 /// What keeps a whole type of units, or an empty file, from being run.
 fn cannot_be_run(name: &UnitName, file: &UnitFile) -> Option<String> {
-    if !matches!(name.unit_type(), UnitType::Service | UnitType::Target) {
+    if !matches!(name.unit_type(), UnitType::Service | UnitType::Target | UnitType::Timer) {
         return Some(format!(
-            "the native supervisor runs .service and .target units only, not .{} ones: \
-             run it under systemd",
+            "the native supervisor runs .service, .target and .timer units only, not .{} \
+             ones: run it under systemd",
             name.unit_type()
         ));
     }
@@ -138,6 +141,7 @@ impl<'a> Compiler<'a> {
         match section {
             "Unit" | "Install" => true,
             "Service" => self.name.unit_type() == UnitType::Service,
+            "Timer" => self.name.unit_type() == UnitType::Timer,
             _ => false,
         }
     }
@@ -213,8 +217,9 @@ impl<'a> Compiler<'a> {
             }
         };
         match unit {
-            Some(unit) => Ok(Compiled {
+            Some((unit, timer)) => Ok(Compiled {
                 unit,
+                timer,
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
@@ -226,7 +231,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn finished(&mut self, draft: Draft, name: Name) -> Option<Unit> {
+    fn finished(&mut self, draft: Draft, name: Name) -> Option<(Unit, Option<Timer>)> {
         let flaws = draft.flaws(self.name.unit_type());
         for (option, problem) in flaws.refused {
             let place = option.and_then(|(section, name)| self.placed(section, name));
@@ -237,7 +242,19 @@ impl<'a> Compiler<'a> {
                 self.remarks.push(Remark { place, text: text.to_owned() });
             }
         }
-        self.refusals.is_empty().then(|| draft.unit(name, self.name.unit_type()))
+        let timer = (self.name.unit_type() == UnitType::Timer)
+            .then(|| draft.timer.timer(&In::new(self.name, &self.site.facts)))
+            .transpose();
+        match timer {
+            Ok(timer) if self.refusals.is_empty() => {
+                Some((draft.unit(name, self.name.unit_type()), timer))
+            }
+            Ok(_) => None,
+            Err(problem) => {
+                self.refuse(None, problem);
+                None
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use fleet_unitfile::UnitType;
 
 use super::restart::{Restarts, WHEN};
+use super::timer::TimerDraft;
 use super::value::{In, Span, choice, delay, flag, number, signal, span, time_out};
 use super::{command, condition, resource, statuses, surroundings};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
@@ -33,6 +34,7 @@ pub(super) struct Draft {
     pub(super) time_out_start: Option<Span>,
     pub(super) time_out_stop: Option<Span>,
     pub(super) time_out_abort: Option<Span>,
+    pub(super) timer: TimerDraft,
     /// What needs no second look.
     pub(super) run: Run,
 }
@@ -87,6 +89,7 @@ impl Draft {
             "StartLimitBurst" => limits.burst = number(value, 0, u32::MAX)?,
             "StartLimitInterval" | "StartLimitIntervalSec" => limits.interval = span(value)?,
             _ if section == "Unit" => self.take_of_unit(name, value, unit)?,
+            _ if section == "Timer" => self.timer.take(name, value, unit)?,
             _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
             _ if name.starts_with("Restart") => self.take_restart(name, value)?,
             _ if name.starts_with("Timeout") => self.take_time_out(name, value)?,
@@ -176,6 +179,7 @@ impl Draft {
     pub(super) fn flaws(&self, unit_type: UnitType) -> Flaws {
         match unit_type {
             UnitType::Service => self.flaws_of_service(),
+            UnitType::Timer => self.timer.flaws(!self.run.conditions.is_empty()),
             _ => self.flaws_of_target(),
         }
     }

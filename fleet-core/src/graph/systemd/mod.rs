@@ -28,6 +28,7 @@ mod statuses;
 mod surroundings;
 mod table;
 mod table_of_services;
+mod timer;
 mod value;
 
 pub use compile::{Compiled, compile};
@@ -36,3 +37,7 @@ pub use refusal::{Cause, Position, Refusal, Refusals, Remark};
 pub use relation::{Relation, RelationKind};
 pub use site::Site;
 pub use standing::{Standing, standing};
+pub use timer::{
+    Delay, Due, Look, Moment, Origin, Past, Sight, Timer, TimerLife, TimerMemory, TimerPhase,
+    Trigger, Zones,
+};

@@ -28,7 +28,14 @@ const STOPS: &str =
     "is not possible: a unit says itself with which others it stops: write PartOf= there";
 const UPHOLDS: &str = "is not possible: each unit keeps itself up: write Wants= here, and \
                        Restart=always there";
-const TIMERS: &str = "is not possible: timers are not run here: run the unit under systemd";
+const CLOCK_CHANGES: &str = "is not possible: a timer elapses at its moments alone, and follows a \
+                             clock that is set: take it out, or run the unit under systemd";
+const WAKING: &str = "is not possible: no machine is woken here: take it out, and a moment that it \
+                      sleeps through comes when it wakes";
+const DEFERRING: &str = "is not possible: moments of the calendar count from when the timer last \
+                         elapsed: take it out";
+const OFFSETS: &str = "is not possible: moments of the calendar are not moved as a whole: write \
+                       RandomizedDelaySec= and FixedRandomDelay=yes";
 
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
@@ -173,25 +180,26 @@ pub(super) const INSTALL: &[Group] = &[
 ];
 
 /// `[Timer]`.
-pub(super) const TIMER: &[Group] = &[(
-    Refused(TIMERS),
-    &[
-        "AccuracySec",
-        "DeferReactivation",
-        "FixedRandomDelay",
-        "OnActiveSec",
-        "OnBootSec",
-        "OnCalendar",
-        "OnClockChange",
-        "OnStartupSec",
-        "OnTimezoneChange",
-        "OnUnitActiveSec",
-        "OnUnitInactiveSec",
-        "Persistent",
-        "RandomizedDelaySec",
-        "RandomizedOffsetSec",
-        "RemainAfterElapse",
-        "Unit",
-        "WakeSystem",
-    ],
-)];
+pub(super) const TIMER: &[Group] = &[
+    (
+        Honoured,
+        &[
+            "FixedRandomDelay",
+            "OnActiveSec",
+            "OnBootSec",
+            "OnCalendar",
+            "OnStartupSec",
+            "OnUnitActiveSec",
+            "OnUnitInactiveSec",
+            "Persistent",
+            "RandomizedDelaySec",
+            "RemainAfterElapse",
+            "Unit",
+        ],
+    ),
+    (Inert("allows a delay that there is not: each timer elapses at its moment"), &["AccuracySec"]),
+    (RefusedUnless(NO, CLOCK_CHANGES), &["OnClockChange", "OnTimezoneChange"]),
+    (RefusedUnless(NO, WAKING), &["WakeSystem"]),
+    (RefusedUnless(NO, DEFERRING), &["DeferReactivation"]),
+    (RefusedUnless(&["0"], OFFSETS), &["RandomizedOffsetSec"]),
+];

@@ -132,6 +132,7 @@ fn what_would_be_a_guess_is_left_out() {
     let late = "[Unit]\nAfter=bound.service\n[Service]\nExecStart=/bin/l\n";
     let files = [
         ("a.socket", "[Socket]\nListenStream=80\n"),
+        ("b.timer", "[Timer]\nOnBootSec=1\n"),
         ("bad.service", bad),
         ("bound.service", bound),
         ("empty.service", ""),
@@ -170,8 +171,10 @@ fn what_would_be_a_guess_is_left_out() {
     restart-factor: 1
     restart-limit: 5 in 10s
     ---
-    - a.socket:1:1 the unit is left out: the native supervisor runs .service and
-        .target units only, not .socket ones
+    - a.socket:1:1 the unit is left out: the native supervisor runs .service, .target
+        and .timer units only, not .socket ones
+    - b.timer:1:1 the unit is left out: units of this format are not started by the
+        calendar or the clock
     - bad.service:2:1 the unit is left out: Service.Type cannot be forking without a
         PIDFile=, as the main process is never guessed
     - bound.service:2:1 the unit is left out: Unit.BindsTo names late.service, which

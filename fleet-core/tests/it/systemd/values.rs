@@ -321,7 +321,8 @@ fn refusals_name_the_place_and_say_what_to_do() {
 fn whole_files_that_cannot_run() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
-        ("a.timer", "[Timer]\n", "runs .service and .target units only, not .timer"),
+        ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),
+        ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template is not run itself"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),

@@ -1,0 +1,400 @@
+//! Timers: what files make of them, when they elapse, and the states that they go through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{
+    Delay, Due, Look, Moment, Sight, Timer, TimerLife, TimerPhase, Zones,
+};
+use fleet_unitfile::{Utc, Zone};
+use proptest::prelude::*;
+
+use super::{compiled, wrapped};
+
+struct OnlyUtc;
+
+impl Zones for OnlyUtc {
+    fn zone(&self, _name: Option<&str>) -> &dyn Zone {
+        &Utc
+    }
+}
+
+/// The machine was booted a thousand days after the calendar began.
+const BOOT: u64 = 1000 * DAY;
+const DAY: u64 = 86_400_000;
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// What is at hand so many milliseconds after the boot.
+fn look(millis: u64) -> Look<'static> {
+    let now = Moment { clock: at(millis), wall: at(BOOT + millis) };
+    Look { now, dice: 0, zones: &OnlyUtc }
+}
+
+fn timer(settings: &str) -> Timer {
+    let read = compiled("job.timer", &format!("[Timer]\n{settings}\n"));
+    let compiled = read.unwrap_or_else(|refusals| panic!("{refusals}"));
+    compiled.timer.expect("it is a timer")
+}
+
+fn refused(text: &str) -> String {
+    compiled("job.timer", text).expect_err("it is refused").to_string()
+}
+
+/// Started at that moment; its unit has never run.
+fn started(settings: &str, millis: u64) -> TimerLife {
+    let mut life = TimerLife::new(Arc::new(timer(settings)), at(500));
+    life.on_start(None, Sight::default(), look(millis));
+    life
+}
+
+fn ran(from: u64, until: u64) -> Sight {
+    Sight { active: false, started: Some(at(from)), rested: Some(at(until)) }
+}
+
+fn runs(from: u64) -> Sight {
+    Sight { active: true, started: Some(at(from)), rested: None }
+}
+
+fn clock(millis: u64) -> Due {
+    Due { clock: Some(at(millis)), wall: None }
+}
+
+#[test]
+fn what_is_not_said_is_as_systemd_has_it() {
+    let timer = timer("OnBootSec=1min");
+    assert_eq!(timer.unit.as_str(), "job.service");
+    assert!(timer.remains && !timer.persistent);
+    assert_eq!(timer.delay, Delay::Random(Duration::ZERO));
+    let said = self::timer("Unit=a.service\nOnBootSec=5\nOnActiveSec=\nOnActiveSec=7");
+    assert_eq!((said.unit.as_str(), said.triggers.len()), ("a.service", 1), "it took both back");
+}
+
+#[test]
+fn what_a_timer_cannot_be() {
+    let files = [
+        "[Timer]\nPersistent=yes\n",
+        "[Timer]\nOnBootSec=1\nOnBootSec=\n",
+        "[Timer]\nOnCalendar=dayly\n",
+        "[Timer]\nOnActiveSec=infinity\n",
+        "[Timer]\nOnActiveSec=soon\n",
+        "[Timer]\nOnActiveSec=1\nUnit=job.timer\n",
+        "[Timer]\nOnActiveSec=1\nUnit=a@.service\n",
+        "[Timer]\nOnActiveSec=1\nUnit=a.service\nUnit=b.service\n",
+        "[Timer]\nOnActiveSec=1\nWakeSystem=yes\n",
+        "[Timer]\nOnActiveSec=1\n[Service]\nExecStart=/bin/true\n",
+        "[Unit]\nConditionHost=a\n[Timer]\nOnActiveSec=1\n",
+        "[Timer]\nOnActiveSec=1\nPersistent=perhaps\nRandomizedDelaySec=infinity\n",
+    ];
+    let told: Vec<String> = files.into_iter().map(refused).collect();
+    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
+    job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
+    job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a moment of the
+          calendar: write a rhythm such as daily, or "Mon..Fri *-*-* 06:30:00"
+    job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: take it
+          out
+    job.timer:2:1: Timer.OnActiveSec cannot be read: no time span from byte 0 on: write
+          numbers with units, such as "1min 30s"
+    job.timer:3:1: Timer.Unit names job.timer: write the name of a .service unit
+    job.timer:3:1: Timer.Unit names the template a@.service: name an instance of it
+    job.timer:4:1: Timer.Unit names b.service, and a.service was named before: write one
+          of them
+    job.timer:3:1: Timer.WakeSystem is not possible: no machine is woken here: take it
+          out, and a moment that it sleeps through comes when it wakes
+    job.timer:4:1: Service.ExecStart stands in [Service], which means nothing in a .timer
+          unit: take it out
+    job.timer: it has conditions, but nothing is run for a timer that could be left out:
+          put them into the unit that it starts
+    job.timer:3:1: Timer.Persistent is "perhaps": write yes or no
+    job.timer:4:1: Timer.RandomizedDelaySec cannot be infinity: write how much later it
+          may elapse at most
+    "#);
+}
+
+#[test]
+fn each_origin_counts_from_its_own_moment() {
+    let past = |settings: &str| {
+        let mut life = started(settings, 10_000);
+        life.on_unit(ran(7000, 8000), look(10_000));
+        life.due()
+    };
+    assert_eq!(past("OnActiveSec=3"), clock(13_000));
+    assert_eq!(past("OnBootSec=3"), clock(3000));
+    assert_eq!(past("OnStartupSec=3"), clock(3500));
+    assert_eq!(past("OnUnitActiveSec=3"), clock(10_000));
+    assert_eq!(past("OnUnitInactiveSec=3"), clock(11_000));
+    let midnight = Due { clock: None, wall: Some(at(BOOT + DAY)) };
+    assert_eq!(past("OnCalendar=daily UTC"), midnight);
+    let both = past("OnCalendar=daily UTC\nOnActiveSec=1min\nOnUnitInactiveSec=1h");
+    assert_eq!(both, Due { clock: Some(at(70_000)), ..midnight }, "the first of each clock");
+}
+
+#[test]
+fn a_unit_that_never_ran_is_not_counted_from() {
+    let life = started("OnUnitActiveSec=1\nOnUnitInactiveSec=1\nRemainAfterElapse=no", 1000);
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Elapsed, Due::default()));
+}
+
+#[test]
+fn it_waits_runs_and_waits_again() {
+    let mut life = started("OnActiveSec=1\nOnUnitActiveSec=5", 1000);
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(2000)));
+    assert!(!life.on_moment(look(1999)));
+    assert!(life.on_moment(look(2000)));
+    assert!(!life.on_moment(look(2000)), "once only");
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Running, Due::default()));
+    life.on_unit(runs(2001), look(2001));
+    assert_eq!(life.memory().phase, TimerPhase::Running);
+    life.on_unit(ran(2001, 3000), look(3000));
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(7001)));
+    life.on_stop();
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Dead, Due::default()));
+    life.on_unit(runs(3500), look(3500));
+    assert_eq!(life.memory().phase, TimerPhase::Dead);
+}
+
+#[test]
+fn what_is_counted_once_comes_once() {
+    for (settings, after) in [
+        ("OnActiveSec=1", TimerPhase::Elapsed),
+        ("OnActiveSec=1\nRemainAfterElapse=no", TimerPhase::Dead),
+        // The second came while the unit ran.
+        ("OnActiveSec=1\nOnActiveSec=2\nRemainAfterElapse=no", TimerPhase::Dead),
+        ("OnActiveSec=1\nOnActiveSec=4", TimerPhase::Waiting),
+    ] {
+        let mut life = started(settings, 1000);
+        assert!(life.on_moment(look(2000)));
+        life.on_unit(ran(2000, 4000), look(4000));
+        assert_eq!(life.memory().phase, after, "{settings}");
+        let restored = TimerLife::restore(Arc::new(timer(settings)), *life.memory(), look(4500));
+        assert_eq!(restored.due(), life.due(), "{settings}");
+    }
+    let mut life = started("OnActiveSec=1", 1000);
+    assert!(life.on_moment(look(2000)));
+    life.on_unit(ran(2000, 2000), look(2000));
+    life.on_start(None, Sight::default(), look(3000));
+    assert_eq!(life.memory().phase, TimerPhase::Elapsed, "it is active");
+    life.on_stop();
+    life.on_start(None, Sight::default(), look(4000));
+    assert_eq!(life.due(), clock(5000), "a new start counts anew");
+}
+
+#[test]
+fn what_came_while_no_daemon_ran_is_made_up_for() {
+    let mut life = started("OnActiveSec=1\nOnActiveSec=9", 1000);
+    assert!(life.on_moment(look(2000)));
+    life.on_unit(ran(2000, 3000), look(3000));
+    let settings = "OnActiveSec=1\nOnActiveSec=9";
+    let mut life = TimerLife::restore(Arc::new(timer(settings)), *life.memory(), look(60_000));
+    assert!(life.on_moment(look(60_000)));
+}
+
+#[test]
+fn a_unit_that_changes_as_the_timer_is_due_does_not_put_it_off() {
+    let mut life = started("OnActiveSec=1\nOnActiveSec=2", 1000);
+    assert!(life.on_moment(look(2000)));
+    life.on_unit(ran(2000, 2500), look(2500));
+    life.on_unit(runs(3001), look(3001));
+    assert!(life.on_moment(look(3001)));
+}
+
+#[test]
+fn a_persistent_timer_makes_up_for_what_passed() {
+    let settings = "OnCalendar=daily UTC\nPersistent=yes";
+    let start = |last: Option<u64>| {
+        let mut life = TimerLife::new(Arc::new(timer(settings)), at(500));
+        life.on_start(last.map(at), Sight::default(), look(3_600_000));
+        life
+    };
+    let midnight = |day: u64| Due { clock: None, wall: Some(at(BOOT + day * DAY)) };
+    assert_eq!(start(None).due(), midnight(1));
+    assert_eq!(start(Some(BOOT + 60_000)).due(), midnight(1));
+    assert_eq!(start(Some(BOOT + 2 * DAY)).due(), midnight(1), "the clock was wrong then");
+    let mut late = start(Some(BOOT - 3 * DAY));
+    assert_eq!(late.due().wall, Some(at(BOOT + 500)), "as if it were of the first start");
+    assert!(late.on_moment(look(3_600_000)));
+    late.on_unit(ran(3_600_000, 3_700_000), look(3_700_000));
+    assert_eq!(late.due(), midnight(1), "once for all that passed");
+}
+
+#[test]
+fn a_clock_that_is_set_moves_what_the_calendar_says() {
+    let mut life = started("OnCalendar=*:0 UTC\nOnActiveSec=100", 60_000);
+    let hour = 3_600_000;
+    assert_eq!(life.due(), Due { clock: Some(at(160_000)), wall: Some(at(BOOT + hour)) });
+    let set = |millis: u64, wall: u64| {
+        let now = Moment { clock: at(millis), wall: at(wall) };
+        Look { now, ..look(0) }
+    };
+    life.on_time_set(set(70_000, BOOT - 10 * hour));
+    let due = Due { clock: Some(at(160_000)), wall: Some(at(BOOT - 9 * hour)) };
+    assert_eq!(life.due(), due, "back");
+    life.on_time_set(set(80_000, BOOT + 10 * hour));
+    assert!(life.on_moment(set(80_000, BOOT + 10 * hour)), "beyond the moment");
+    life.on_time_set(set(90_000, BOOT - 5 * hour));
+    life.on_unit(ran(80_000, 90_000), set(90_000, BOOT - 5 * hour));
+    assert_eq!(life.due().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+}
+
+#[test]
+fn delays_part_timers() {
+    let random = timer("OnBootSec=1\nRandomizedDelaySec=10");
+    let mut life = TimerLife::new(Arc::new(random), at(0));
+    life.on_start(None, Sight::default(), Look { dice: 12_345_678, ..look(0) });
+    assert_eq!(life.due(), clock(1000 + 2345));
+    let fixed = |name: &str| {
+        let text = "[Timer]\nOnBootSec=1\nRandomizedDelaySec=1h\nFixedRandomDelay=yes\n";
+        let Delay::Fixed(span) = compiled(name, text).unwrap().timer.unwrap().delay else {
+            panic!("it is fixed");
+        };
+        span
+    };
+    assert_eq!(fixed("a.timer"), fixed("a.timer"));
+    assert_ne!(fixed("a.timer"), fixed("b.timer"));
+    assert!(fixed("a.timer") < Duration::from_secs(3600));
+}
+
+#[test]
+fn a_unit_that_is_not_there_fails_the_timer() {
+    let mut life = started("OnActiveSec=1", 0);
+    assert!(life.on_moment(look(1000)));
+    life.on_missing();
+    assert_eq!(life.memory().phase, TimerPhase::Failed);
+    life.on_start(None, Sight::default(), look(5000));
+    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(6000)));
+}
+
+#[test]
+fn another_file_counts_for_a_timer_that_waits() {
+    let mut life = started("OnActiveSec=1\nRemainAfterElapse=no", 1000);
+    life.replace(Arc::new(timer("OnActiveSec=5")), look(1500));
+    assert_eq!(life.due(), clock(6000));
+}
+
+/// What may happen to a timer.
+#[derive(Debug, Clone)]
+enum Step {
+    Pause(u64),
+    Starts,
+    Rests,
+    Stop,
+    Start,
+    Daemon,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..3000_u64).prop_map(Step::Pause),
+        2 => Just(Step::Starts),
+        3 => Just(Step::Rests),
+        1 => Just(Step::Stop),
+        1 => Just(Step::Start),
+        1 => Just(Step::Daemon),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+fn settings() -> impl Strategy<Value = String> {
+    let lines =
+        ["OnActiveSec", "OnBootSec", "OnStartupSec", "OnUnitActiveSec", "OnUnitInactiveSec"];
+    let line = (prop::sample::select(lines.to_vec()), 1..9_u64);
+    let line = line.prop_map(|(name, seconds)| format!("{name}={seconds}\n"));
+    (prop::collection::vec(line, 1..4), any::<bool>(), any::<bool>()).prop_map(
+        |(lines, remains, calendar)| {
+            let calendar = if calendar { "OnCalendar=*:*:0/7 UTC\n" } else { "" };
+            format!("{}{calendar}RemainAfterElapse={remains}\n", lines.concat())
+        },
+    )
+}
+
+proptest! {
+    /// All that is counted once comes at most once in a start, what follows the unit and the
+    /// calendar at most once in its span, and nothing before its time.
+    #[test]
+    fn no_history_makes_a_timer_elapse_too_often(settings in settings(), steps in steps()) {
+        let timer = Arc::new(timer(&settings));
+        let (mut now, mut unit) = (600, Sight::default());
+        let mut life = TimerLife::new(Arc::clone(&timer), at(500));
+        life.on_start(None, unit, look(now));
+        let once = settings.lines().filter(|line| !line.starts_with("OnUnit"));
+        let once = once.filter(|line| line.contains("Sec=")).count();
+        let follows = settings.contains("OnUnit");
+        let (mut elapsed, mut last) = (0, None);
+        for step in steps {
+            match step {
+                Step::Pause(pause) => now += pause,
+                Step::Starts => unit = Sight { active: true, started: Some(at(now)), ..unit },
+                Step::Rests => unit = Sight { active: false, rested: Some(at(now)), ..unit },
+                Step::Stop => life.on_stop(),
+                Step::Start if !life.memory().phase.is_active() => {
+                    (elapsed, last) = (0, None);
+                    life.on_start(None, unit, look(now));
+                }
+                Step::Start => {}
+                Step::Daemon => {
+                    life = TimerLife::restore(Arc::clone(&timer), *life.memory(), look(now));
+                }
+            }
+            life.on_unit(unit, look(now));
+            let due = life.due();
+            if life.on_moment(look(now)) {
+                prop_assert!(due.has_come(look(now).now));
+                elapsed += 1;
+                prop_assert!(last.is_none_or(|last| last < now) || once > 1, "twice at {now}");
+                last = Some(now);
+                unit = Sight { active: true, started: Some(at(now)), ..unit };
+            }
+            let phase = life.memory().phase;
+            prop_assert_eq!(phase == TimerPhase::Waiting, !life.due().is_never());
+            let clocked = settings.contains("OnCalendar") || follows;
+            prop_assert!(clocked || elapsed <= once, "{elapsed} times");
+        }
+    }
+
+    /// The naive twin looks each millisecond whether a second is over that counts.
+    #[test]
+    fn a_timer_that_follows_its_unit_elapses_as_a_walk_says(
+        active in prop::option::of(1..5_u64),
+        inactive in prop::option::of(1..5_u64),
+        takes in 0..4000_u64,
+    ) {
+        let line = |name: &str, span: Option<u64>| {
+            span.map(|span| format!("{name}={span}\n")).unwrap_or_default()
+        };
+        let settings = format!(
+            "OnActiveSec=1\n{}{}",
+            line("OnUnitActiveSec", active),
+            line("OnUnitInactiveSec", inactive),
+        );
+        let mut life = started(&settings, 0);
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut start, mut end) = (None::<u64>, None::<u64>);
+        for now in 0..20_000 {
+            if end == Some(now) {
+                life.on_unit(ran(start.unwrap(), now), look(now));
+            }
+            if life.on_moment(look(now)) {
+                ours.push(now);
+                // A unit that takes no time has come to rest when it is looked at.
+                if takes == 0 {
+                    life.on_unit(ran(now, now), look(now));
+                } else {
+                    life.on_unit(runs(now), look(now));
+                }
+            }
+            let rests = end.is_none_or(|end| end <= now);
+            let over = |from: Option<u64>, span: Option<u64>| {
+                from.zip(span).is_some_and(|(from, span)| now >= from + span * 1000)
+            };
+            if now == 1000 || rests && (over(start, active) || over(end, inactive)) {
+                theirs.push(now);
+                (start, end) = (Some(now), Some(now + takes));
+            }
+        }
+        prop_assert_eq!(ours, theirs);
+    }
+}
