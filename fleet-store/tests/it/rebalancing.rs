@@ -9,6 +9,8 @@ use fleet_store::{Key, Mirror, Registry, RegistryError, Transaction};
 
 use crate::support::{TTL, id, mirror, name, registry, soon};
 
+const KEY: &str = "/fleet/orders/rebalancing";
+
 async fn seen(mirror: &Mirror, revision: Revision) -> Option<Arc<Rebalancing>> {
     soon(mirror.wait_for(revision)).await.unwrap().rebalancing.clone()
 }
@@ -38,6 +40,9 @@ async fn an_order_is_there_until_it_is_taken_back() {
     let news = mirror.wait_for(first).await.map(|_| mirror.news_since(Revision(first.0 - 1)));
     assert!(news.unwrap().difference.is_some_and(|difference| difference.rebalancing));
     assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(terms(2))));
+    let stored = registry.store().read("/fleet/orders/").await.unwrap().entries;
+    let form = r#"{"v":1,"at_once":2,"gain":0,"keep_up":0,"moved":0,"moving":[]}"#;
+    assert_eq!((stored[0].key.as_str(), &stored[0].value[..]), (KEY, form.as_bytes()));
     assert_eq!(registry.order_rebalancing(terms(2)).await.unwrap(), first, "it is there already");
     let end = registry.end_rebalancing().await.unwrap();
     assert_eq!(seen(&mirror, end).await, None);
