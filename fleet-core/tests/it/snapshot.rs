@@ -194,3 +194,28 @@ fn what_comes_together_is_as_if_it_came_one_by_one() {
         assert_eq!(format!("{one_by_one:#?}"), format!("{together:#?}"), "{order:?}");
     }
 }
+
+#[test]
+fn a_look_from_a_place_on_is_the_rest_of_the_whole_wherever_the_place_is() {
+    let mut snapshot = Snapshot::default();
+    let pairs = [("a", "m1"), ("b", "m1"), ("b", "m3"), ("b", "m4"), ("d", "m2")];
+    for (unit, machine) in pairs {
+        snapshot.put_state(state(&format!("{unit}.service"), machine, Loaded));
+    }
+    for unit in ["a", "b", "c", "d", "e"] {
+        for machine in ["m1", "m2", "m3", "m5"] {
+            let first = (format!("{unit}.service").parse().unwrap(), machine.parse().unwrap());
+            let whole = snapshot.states().map(|state| (state.unit.clone(), state.machine.clone()));
+            let rest: Vec<_> = whole.filter(|it| *it >= first).collect();
+            let found = snapshot.states_from(first.0, &first.1);
+            let found: Vec<_> = found.map(|it| (it.unit.clone(), it.machine.clone())).collect();
+            assert_eq!(found, rest, "from {unit} on {machine} on");
+        }
+    }
+    for id in ["m1", "m3"] {
+        snapshot.put_machine(fleet_core::Machine::new(id.parse().unwrap()));
+    }
+    for (first, expected) in [("m0", 2), ("m1", 2), ("m2", 1), ("m3", 1), ("m4", 0)] {
+        assert_eq!(snapshot.machines_from(first.parse().unwrap()).count(), expected, "{first}");
+    }
+}
