@@ -8,8 +8,9 @@ use crate::rust::positions;
 use crate::tree::{file, has_extension};
 
 const DOCUMENT: &str = "docs/invariants.md";
-/// The marks of the tables, and how many rows each has: of a cluster, and of an init.
-const TABLES: [(&str, usize); 2] = [("I-", 26), ("G-", 31)];
+/// The marks of the tables, and how many rows each has: of a cluster, of an init, and of the events
+/// of its units.
+const TABLES: [(&str, usize); 3] = [("I-", 26), ("G-", 31), ("T-", 23)];
 
 /// What a row without tests has to say.
 const UNHELD: &str = "Not yet held by a test";
