@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "started while it waits for its restart",
-        "Restart=on-failure\nRestartSec=1s\nExecStart=<hold main>",
+        "Restart=on-failure\nRestartSec=2s\nExecStart=<hold main>",
         "+ running main=1 auto-restart . + running main=0 dead",
     ),
     case(

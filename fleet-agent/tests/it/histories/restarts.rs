@@ -122,33 +122,35 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "started again",
-        "Restart=on-failure\nRestartSec=50ms\nExecStart=<hold main>",
-        "+ running main=1 (auto-restart) running main=0 dead",
+        "Restart=on-failure\nRestartSec=50ms\nExecStartPre=<hold p>\nExecStart=<hold main>",
+        "+ start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main=0 dead",
     ),
     case(
         "a oneshot is started again",
-        "Type=oneshot\nRestart=on-failure\nRestartSec=50ms\nExecStart=<hold main>",
-        "+ start main=1 (auto-restart) start main=0 dead",
+        "Type=oneshot\nRestart=on-failure\nRestartSec=50ms\nExecStartPre=<hold p>\n\
+         ExecStart=<hold main>",
+        "+ start-pre p=0 start main=1 (auto-restart) start-pre p=0 start main=0 dead",
     ),
     case(
         "started too often",
         "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
-         RestartSec=1s\nExecStart=<hold main>\n",
+         RestartSec=2s\nExecStart=<hold main>\n",
         "+ running main=1 auto-restart running main=1 auto-restart failed",
     ),
     case(
         "ended well too often",
         "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
-         RestartSec=10ms\nExecStart=<hold main>\n",
-        "+ running main=0 (auto-restart) running main=0 (auto-restart) failed:start-limit-hit",
+         RestartSec=10ms\nExecStartPre=<hold p>\nExecStart=<hold main>\n",
+        "+ start-pre p=0 running main=0 (auto-restart) start-pre p=0 running main=0 \
+         (auto-restart) failed:start-limit-hit",
     ),
     case(
         "no limit of starts",
         "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\n\
-         ExecStart=<hold main>\n",
-        "+ running main=1 (auto-restart) running main=1 (auto-restart) running main=1 \
-         (auto-restart) running main=1 (auto-restart) running main=1 (auto-restart) running \
-         main=1 (auto-restart) running main? - dead",
+         ExecStartPre=<hold p>\nExecStart=<hold main>\n",
+        "+ start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main=1 (auto-restart) \
+         start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main=1 (auto-restart) \
+         start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main? - dead",
     ),
     case(
         "a condition does not hold, always",

@@ -25,7 +25,7 @@ const MARK: &str = "FLEET_TEST_MARK";
 const PLAIN: &str = "FLEET_TEST_PLAIN";
 
 /// How often the daemon is killed in each test; `FLEET_KILLS` says otherwise.
-pub(super) const KILLS: u64 = 50;
+pub(super) const KILLS: u64 = 100;
 
 fn service(number: u64, directory: &Path) -> String {
     let pid = directory.join(format!("{number}.pid"));

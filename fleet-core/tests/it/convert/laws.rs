@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::converted;
+use crate::init::config::cases;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -138,7 +139,7 @@ fn anything() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(10))]
 
     #[test]
     fn edges_are_those_that_scripts_ask_for(all in services(), sysv in any::<bool>()) {

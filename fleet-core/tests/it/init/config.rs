@@ -5,7 +5,7 @@ use proptest::test_runner::Config;
 
 /// So many thousand systems, or as many as `PROPTEST_CASES` says.
 #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
-pub(super) fn cases(thousands: u32) -> Config {
+pub(crate) fn cases(thousands: u32) -> Config {
     let config = Config { failure_persistence: None, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
         return config;

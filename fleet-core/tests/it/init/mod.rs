@@ -1,6 +1,6 @@
 //! The model of an init, as whoever runs the units sees it.
 
-mod config;
+pub(crate) mod config;
 mod graphs;
 mod liveness;
 mod naive;

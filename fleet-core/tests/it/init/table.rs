@@ -324,6 +324,19 @@ fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
     }
 }
 
+/// It counted as done, and whoever depends on it was started.
+#[test]
+fn a_oneshot_that_is_told_to_end_has_not_done_its_work() {
+    let mut unit = unit("a oneshot");
+    unit.run.after_exit = AfterExit::Rests;
+    unit.restart.when = RestartWhen::Never;
+    let mut one = One::new(&unit);
+    one.tell(Happening::MainExited(Exit::Signal(15)));
+    one.tell(GONE);
+    one.plan();
+    assert_eq!(told(&one), "failed: its main process ended with SIGTERM");
+}
+
 /// A scripted unit may be up with no process; what ends it is a process again.
 #[test]
 fn what_a_unit_runs_to_end_is_waited_for_too() {

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::site;
+use crate::init::config::cases;
 
 /// Options that systemd has, with values that some of them take.
 fn option() -> impl Strategy<Value = (usize, String)> {
@@ -93,6 +94,8 @@ fn read(name: &UnitName, texts: &[&String]) -> String {
 }
 
 proptest! {
+    #![proptest_config(cases(10))]
+
     #[test]
     fn the_order_of_sections_does_not_matter([a, b, c] in sections()) {
         let name: UnitName = "web@1.service".parse().unwrap();

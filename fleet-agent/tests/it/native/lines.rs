@@ -1,0 +1,225 @@
+//! Lines of the table of events with real processes, one by one; the invariants list them all.
+
+use std::collections::BTreeSet;
+
+use fleet_agent::UnitStatus;
+use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
+
+use super::graph::{SLEEP, Stand, supervised, target};
+use super::helper::{stanza_that_does, that_does};
+use crate::support::{Home, runs, signal};
+
+fn unit(name: &str, kind: &str, more: &str) -> String {
+    format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
+}
+
+fn is(wanted: Shown) -> impl Fn(&UnitStatus) -> bool {
+    move |unit| unit.state.what == wanted
+}
+
+fn failed(unit: &UnitStatus) -> bool {
+    matches!(unit.state.what, Shown::Failed { .. })
+}
+
+fn with_cause(cause: Cause) -> impl Fn(&UnitStatus) -> bool {
+    is(Shown::Failed { cause, retry: Retry::Not, stuck: false })
+}
+
+/// Lets a command of a unit go on, or exit with that status.
+fn tell(home: &Home, name: &str, word: &str) {
+    let half = home.path(&format!("{name}.word"));
+    std::fs::write(&half, word).expect("it can be written");
+    std::fs::rename(half, home.path(&format!("{name}.go"))).expect("it can be named");
+}
+
+/// Waits until a command of a unit is there, and returns its number.
+async fn meet(home: &Home, name: &str) -> u32 {
+    let file = home.path(name);
+    crate::support::wait_until(name, async || file.exists()).await;
+    std::fs::read_to_string(file).expect("it is there").parse().expect("a number")
+}
+
+fn does(steps: &str, home: &Home) -> String {
+    let words = stanza_that_does(steps);
+    format!("{words}env: HELPER_AT={}\n", home.path("").display())
+}
+
+async fn want(stand: &Stand, goal: &str) {
+    stand.runner.set_goal(Some(target(goal)), BTreeSet::new()).await.expect("it is provided");
+}
+
+#[tokio::test]
+async fn one_that_is_up_ends_well_or_badly() {
+    let home = Home::new();
+    let more = |name: &str| format!("success-exit: 3\n{}", does(&format!("hold {name}"), &home));
+    let stanzas = [
+        unit("well", "foreground-supervised", &more("well")),
+        unit("badly", "foreground-supervised", &more("badly")),
+        unit("killed", "foreground-supervised", &more("killed")),
+        unit("all", "virtual", "waits-for: well, badly, killed").replace("restart: never\n", ""),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "all").await;
+    for name in ["well", "badly", "killed"] {
+        stand.running(name).await;
+        meet(&home, name).await;
+    }
+    tell(&home, "well", "3");
+    tell(&home, "badly", "0");
+    signal(stand.running("killed").await, "KILL");
+    stand.wait_for("well", is(Shown::Active(Activity::Exited))).await;
+    stand.wait_for("badly", with_cause(Cause::Exit(Exit::Status(0)))).await;
+    stand.wait_for("killed", with_cause(Cause::Exit(Exit::Signal(9)))).await;
+    // One that has exited has nothing to end, and is off at once.
+    want(&stand, "badly").await;
+    stand.wait_for("well", is(Shown::Disabled)).await;
+    stand.wait_for("all", is(Shown::Disabled)).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
+    let home = Home::new();
+    let asked = home.path("asked");
+    let more = format!(
+        "exec-stop: /bin/touch {}\n{}",
+        asked.display(),
+        does("trap TERM|hold a|hear|hold b", &home)
+    );
+    let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = meet(&home, "a").await;
+    tell(&home, "a", "go");
+    want(&stand, "b").await;
+    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
+    meet(&home, "b").await;
+    assert!(runs(pid), "it takes its time");
+    tell(&home, "b", "0");
+    stand.wait_for("a", is(Shown::Disabled)).await;
+    assert!(!asked.exists());
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
+    let home = Home::new();
+    let stop = that_does("hold stop", &home.path(""));
+    let steps = "trap TERM|say READY=1|hear|hold last";
+    let more = format!("exec-stop: {stop}\n{}", does(steps, &home));
+    let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let pid = stand.running("a").await;
+    want(&stand, "b").await;
+    meet(&home, "stop").await;
+    assert!(!home.path("last").exists(), "the signal comes after the command");
+    tell(&home, "stop", "0");
+    assert_eq!(meet(&home, "last").await, pid, "it was told by a signal then");
+    tell(&home, "last", "1");
+    stand.wait_for("a", is(Shown::Disabled)).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn one_that_says_that_it_stops_is_left_to_it() {
+    let home = Home::new();
+    let steps = "trap TERM|say READY=1|hold a|say STOPPING=1|hold b";
+    let stanzas = unit("a", "foreground-notified", &does(steps, &home));
+    let stand = Stand::new(&stanzas, "a").await;
+    stand.running("a").await;
+    meet(&home, "a").await;
+    tell(&home, "a", "go");
+    stand.wait_for("a", is(Shown::Stopping(None))).await;
+    meet(&home, "b").await;
+    tell(&home, "b", "0");
+    // Nobody asked it to, so that it counts as any other end.
+    stand.wait_for("a", with_cause(Cause::Exit(Exit::Status(0)))).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
+    let home = Home::new();
+    let steps = "hold main|child|trap TERM|hold kid";
+    let stanzas = unit("a", "foreground-supervised", &does(steps, &home));
+    let stand = Stand::new(&stanzas, "a").await;
+    let main = meet(&home, "main").await;
+    tell(&home, "main", "go");
+    let kid = meet(&home, "kid").await;
+    signal(main, "KILL");
+    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
+    assert!(runs(kid), "it is not done");
+    tell(&home, "kid", "0");
+    let unit = stand.wait_for("a", failed).await;
+    assert!(with_cause(Cause::Exit(Exit::Signal(9)))(&unit), "{unit:?}");
+    assert!(!runs(kid));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_reload_that_takes_too_long_harms_nobody() {
+    let home = Home::new();
+    let reload = that_does("hold reload", &home.path(""));
+    let more = format!("reload-timeout: 100ms\nexec-reload: {reload}\n{SLEEP}");
+    let stand = Stand::new(&supervised("a", &more), "a").await;
+    let pid = stand.running("a").await;
+    stand.runner.reload_unit(&target("a")).await.expect("it can");
+    let unit = stand.wait_for("a", |unit| unit.state.reload_failed).await;
+    assert_eq!(unit.state.what, Shown::Active(Activity::Running));
+    assert_eq!(stand.running("a").await, pid);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
+    let home = Home::new();
+    let stanzas = unit("a", "oneshot", &does("leave 0|hold kid", &home)) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    stand.wait_for("a", is(Shown::Active(Activity::Exited))).await;
+    let kid = meet(&home, "kid").await;
+    assert!(runs(kid));
+    want(&stand, "b").await;
+    stand.wait_for("a", is(Shown::Disabled)).await;
+    assert!(!runs(kid));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
+    let home = Home::new();
+    let more = does("trap TERM|hold a|hear|hold b", &home);
+    let stanzas = unit("a", "foreground-supervised", &more) + &supervised("b", SLEEP);
+    let stand = Stand::new(&stanzas, "a").await;
+    let first = meet(&home, "a").await;
+    tell(&home, "a", "go");
+    want(&stand, "b").await;
+    meet(&home, "b").await;
+    want(&stand, "a").await;
+    let unit = stand.unit("a").await;
+    assert!(matches!(unit.state.what, Shown::Stopping(_)), "{unit:?}");
+    std::fs::remove_file(home.path("a")).expect("it is there");
+    tell(&home, "b", "0");
+    assert_ne!(meet(&home, "a").await, first);
+    assert!(!runs(first), "never twice");
+    tell(&home, "a", "0");
+    stand.wait_for("a", failed).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn no_output_makes_a_unit_ready_but_a_line_that_matches() {
+    let prints = "head -c 300000 /dev/zero | tr \\\\0 x; printf \"\\\\377\\\\n\\\\nup\\\\n\"";
+    let long = format!("{prints}; exec sleep 1000");
+    let more = format!("ready-grep: ^up$\nexec-start: /bin/sh -c '{long}'");
+    let stanzas = [
+        unit("a", "foreground-supervised", &more),
+        unit(
+            "empty",
+            "foreground-supervised",
+            "ready-grep: ^$\nexec-start: /bin/sh -c 'echo; exec sleep 1000'",
+        ),
+        unit("all", "virtual", "waits-for: a, empty").replace("restart: never\n", ""),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "all").await;
+    stand.running("a").await;
+    stand.running("empty").await;
+    stand.clean_up().await;
+}
