@@ -1,5 +1,6 @@
 //! What all units of one native service manager share.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,11 @@ impl Machine {
             Ok(_) => Tracking::ControlGroups,
             Err(why) => Tracking::Environment { why: why.clone() },
         }
+    }
+
+    /// Which controllers limit the control groups of units; why none does, otherwise.
+    pub(crate) fn controllers(&self) -> Result<BTreeSet<String>, String> {
+        self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
     }
 
     /// The control group for a run of a unit, where there are any.

@@ -179,7 +179,7 @@ async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
     let read = settings("b", &["a"]);
     stand.runner.reload(graph(&units, &read), &read).await.expect("it has the goal");
     stand.running("b").await;
-    assert_eq!(stand.unit("a").await.state.what, Shown::Masked);
+    stand.wait_for("a", |unit| unit.state.what == Shown::Masked).await;
     // Other settings, and then others once more after another goal was chosen.
     for (goal, mask, runs) in [("a", "c", "a"), ("c", "a", "b")] {
         stand.settings = settings(goal, &[mask]);
