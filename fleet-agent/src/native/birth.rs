@@ -3,14 +3,16 @@
 //! A process that is moved into a control group has the kernel stop the beginning and the end of
 //! all others for the moment, and on a machine at rest that takes it tens of milliseconds. One
 //! that begins inside needs no moving, and is at no time elsewhere. The standard library cannot
-//! begin one so; so this is one of the three places of the service manager with unsafe code.
+//! begin one so; so this is one of the places of the service manager with unsafe code.
 //! Where the kernel, or a filter before it, does not know the request, processes are moved.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::fs::File;
-use std::io::{self, PipeWriter, Read as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use nix::libc;
 use rustix::io::Errno;
@@ -21,7 +23,9 @@ use super::child::Preparation;
 use super::exit::{Known, how_it_ended};
 use super::outcome::End;
 use super::process::end_of;
+use super::vfork;
 use crate::readable::readable;
+use crate::{Clock as _, SystemClock};
 
 /// All that a program begins with, in the kernel's terms.
 #[derive(Debug)]
@@ -38,35 +42,43 @@ pub(crate) struct Birth<'a> {
     pub(crate) preparation: &'a Preparation,
 }
 
-/// A child of ours, however it was begun. Dropped, it goes on.
+/// A child of ours, however it was begun. Dropped, it goes on, and is waited for all the same.
 #[derive(Debug)]
 pub(crate) enum Child {
     Spawned(tokio::process::Child),
-    Born { pid: Pid, descriptor: AsyncFd<OwnedFd> },
+    Born(Born),
 }
+
+/// A child that the standard library did not begin.
+#[derive(Debug)]
+pub(crate) struct Born {
+    pid: Pid,
+    /// Nothing once it was waited for.
+    descriptor: Option<AsyncFd<OwnedFd>>,
+}
+
+/// How long whoever takes a unit back has to learn how a child ended that was let go of, before it
+/// is waited for only so that it does not stay.
+const PATIENCE_WITH_HEIRS: Duration = Duration::from_secs(1);
 
 impl Child {
     /// Its number; `None` once it was waited for.
     pub(crate) fn id(&self) -> Option<u32> {
         match self {
             Self::Spawned(child) => child.id(),
-            Self::Born { pid, .. } => Some(pid.as_raw_nonzero().get().unsigned_abs()),
+            Self::Born(born) => Some(born.pid.as_raw_nonzero().get().unsigned_abs()),
         }
     }
 
     /// Waits for its end, and tells how that was.
     pub(crate) async fn wait(&mut self) -> io::Result<End> {
-        let descriptor = match self {
-            Self::Spawned(child) => return child.wait().await.map(end_of),
-            Self::Born { descriptor, .. } => descriptor,
-        };
-        loop {
-            let mut ready = descriptor.readable().await?;
-            match how_it_ended(descriptor.get_ref()) {
-                Known::Ended(end) => return Ok(end),
-                // Whoever reaps orphans has reaped it.
-                Known::Never => return Ok(End::Unseen),
-                Known::NotYet => ready.clear_ready(),
+        match self {
+            Self::Spawned(child) => child.wait().await.map(end_of),
+            Self::Born(born) => {
+                let Some(descriptor) = &born.descriptor else { return Ok(End::Unseen) };
+                let end = end_by(descriptor).await?;
+                born.descriptor = None;
+                Ok(end)
             }
         }
     }
@@ -75,10 +87,39 @@ impl Child {
     pub(crate) fn start_kill(&mut self) -> io::Result<()> {
         match self {
             Self::Spawned(child) => child.start_kill(),
-            Self::Born { descriptor, .. } => {
-                Ok(pidfd_send_signal(descriptor.get_ref(), Signal::KILL)?)
+            Self::Born(born) => {
+                let signal = |it: &AsyncFd<OwnedFd>| pidfd_send_signal(it.get_ref(), Signal::KILL);
+                Ok(born.descriptor.as_ref().map_or(Ok(()), signal)?)
             }
         }
+    }
+}
+
+/// How the process of a descriptor ended, once it has.
+async fn end_by(descriptor: &AsyncFd<OwnedFd>) -> io::Result<End> {
+    loop {
+        let mut ready = descriptor.readable().await?;
+        match how_it_ended(descriptor.get_ref()) {
+            Known::Ended(end) => return Ok(end),
+            // Whoever reaps orphans has reaped it.
+            Known::Never => return Ok(End::Unseen),
+            Known::NotYet => ready.clear_ready(),
+        }
+    }
+}
+
+impl Drop for Born {
+    fn drop(&mut self) {
+        let Some(descriptor) = self.descriptor.take() else { return };
+        // Without a runtime this daemon is ending, and who takes in its orphans waits for them.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        drop(runtime.spawn(async move {
+            let has_ended = descriptor.readable().await.is_ok();
+            SystemClock::start().sleep(PATIENCE_WITH_HEIRS).await;
+            if has_ended {
+                drop(end_by(&descriptor).await);
+            }
+        }));
     }
 }
 
@@ -90,7 +131,7 @@ struct Request {
     descriptor: u64,
     numbers: [u64; 2],
     exit_signal: u64,
-    /// Stack, thread-local storage and numbers of one's own: a copy of ours will do.
+    /// Stack and its size, and then what is as with us.
     more: [u64; 5],
     group: u64,
 }
@@ -104,22 +145,28 @@ impl Birth<'_> {
     /// Begins the program inside the control group of that directory; `None` where processes
     /// cannot begin so.
     pub(crate) fn give(&self, group: BorrowedFd<'_>) -> io::Result<Option<Child>> {
-        let (mut outcome, told) = io::pipe()?;
-        let Some((pid, descriptor)) = self.begin(group, &told)? else { return Ok(None) };
-        drop(told);
-        let mut number = [0; 4];
-        // It closes with the execution of the program, and holds what kept it from that.
-        match outcome.read_exact(&mut number) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            read => {
-                read?;
-                // It ends at once, and nobody else waits for it.
-                let _ = waitpid(Some(pid), WaitOptions::empty());
-                return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number)));
-            }
+        // The child can allocate nothing.
+        let life = Life {
+            birth: self,
+            arguments: pointers(&self.arguments),
+            environment: pointers(&self.environment),
+            failure: AtomicI32::new(0),
+        };
+        // Who gives up rights must not do so with our memory in reach: it would count as theirs.
+        let begun = if vfork::IS_KNOWN && self.preparation.identity.is_none() {
+            life.begin_here(group)
+        } else {
+            life.begin_as_copy(group)
+        };
+        let Some((pid, descriptor)) = begun? else { return Ok(None) };
+        let failure = life.failure.into_inner();
+        if failure != 0 {
+            // It ends at once, and nobody else waits for it.
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+            return Err(io::Error::from_raw_os_error(failure));
         }
         match readable(descriptor) {
-            Ok(descriptor) => Ok(Some(Child::Born { pid, descriptor })),
+            Ok(descriptor) => Ok(Some(Child::Born(Born { pid, descriptor: Some(descriptor) }))),
             Err(error) => {
                 // Nobody could wait for it.
                 let _ = kill_process(pid, Signal::KILL);
@@ -128,46 +175,114 @@ impl Birth<'_> {
             }
         }
     }
+}
 
-    fn begin(
-        &self,
-        group: BorrowedFd<'_>,
-        told: &PipeWriter,
-    ) -> io::Result<Option<(Pid, OwnedFd)>> {
-        // The child can allocate nothing.
-        let arguments = pointers(&self.arguments);
-        let environment = pointers(&self.environment);
+/// A process between its beginning and its program.
+struct Life<'a> {
+    birth: &'a Birth<'a>,
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    /// What kept it from its program: a number of an error, or 0.
+    failure: AtomicI32,
+}
+
+type Begun = io::Result<Option<(Pid, OwnedFd)>>;
+
+impl Life<'_> {
+    /// Begins it with our memory, which this thread does not touch before its program begins.
+    fn begin_here(&self, group: BorrowedFd<'_>) -> Begun {
+        let mut stack = vfork::stack();
         let mut descriptor: libc::c_int = -1;
-        let mut request = Request {
-            flags: CLONE_PIDFD | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP,
-            descriptor: (&raw mut descriptor) as u64,
-            exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
-            group: u64::from(group.as_raw_fd().unsigned_abs()),
-            ..Request::default()
+        let mut request = Request::new(group, &raw mut descriptor);
+        request.flags |= vfork::FLAGS;
+        (request.more[0], request.more[1]) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
+        // SAFETY: the request is a structure of the size that is told, with a stack that nobody
+        // else has. What the process does is `become_program`, which makes system calls alone, as
+        // its words say. What is told to it is this, which stays there; it writes to `failure`
+        // alone, which may be changed by anybody.
+        #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
+        let answer = unsafe {
+            let told = ptr::from_ref(self).cast();
+            vfork::begin((&raw const request).cast(), size_of::<Request>(), live, told)
         };
+        if answer < 0 {
+            let number = i32::try_from(-answer).unwrap_or(libc::EINVAL);
+            return unsupported(io::Error::from_raw_os_error(number));
+        }
+        Ok(begun(answer as i64, descriptor))
+    }
+
+    /// Begins it as a copy of this daemon.
+    fn begin_as_copy(&self, group: BorrowedFd<'_>) -> Begun {
+        let (mut outcome, told) = io::pipe()?;
+        let mut descriptor: libc::c_int = -1;
+        let request = Request::new(group, &raw mut descriptor);
         // SAFETY: the request is a structure of the size that is told, and asks for a copy of this
         // process as `fork` makes one. The copy has this thread alone: until its program begins it
         // makes system calls with memory and descriptors that were there before, allocates
-        // nothing, takes no lock, cannot panic, and never returns from here. The lists that it
-        // hands to the kernel end with a null pointer, and live until then.
+        // nothing, takes no lock, cannot panic, and never returns from here.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
-        let (pid, descriptor) = unsafe {
-            let size = size_of::<Request>();
-            match libc::syscall(libc::SYS_clone3, &raw mut request, size) {
+        let pid = unsafe {
+            match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<Request>()) {
                 0 => {
-                    let error = self.become_program(&arguments, &environment);
+                    let error = self.birth.become_program(&self.arguments, &self.environment);
                     // Without a reader nobody is there who would want to know.
-                    let _ = rustix::io::write(told, &error.raw_os_error().to_ne_bytes());
+                    let _ = rustix::io::write(&told, &error.raw_os_error().to_ne_bytes());
                     libc::_exit(127);
                 }
                 -1 => return unsupported(io::Error::last_os_error()),
-                pid => (pid, OwnedFd::from_raw_fd(descriptor)),
+                pid => pid,
             }
         };
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        Ok(pid.map(|pid| (pid, descriptor)))
+        drop(told);
+        let mut number = [0; 4];
+        // It closes with the execution of the program, and holds what kept it from that.
+        match outcome.read_exact(&mut number) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            read => {
+                read?;
+                self.failure.store(i32::from_ne_bytes(number), Ordering::Relaxed);
+            }
+        }
+        Ok(begun(pid, descriptor))
     }
+}
 
+/// Runs in a process that has our memory.
+#[expect(unsafe_code, reason = "the kernel hands over no more than a pointer")]
+unsafe extern "C" fn live(told: *const c_void) -> ! {
+    // SAFETY: it is told what `begin_here` hands over, and ends without undoing anything.
+    unsafe {
+        let life = &*told.cast::<Life<'_>>();
+        let error = life.birth.become_program(&life.arguments, &life.environment);
+        life.failure.store(error.raw_os_error(), Ordering::Relaxed);
+        libc::_exit(127)
+    }
+}
+
+/// The process of a number, with the descriptor that the kernel made of it.
+#[expect(unsafe_code, reason = "a descriptor is owned by whoever the kernel made it for")]
+fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
+    // SAFETY: the kernel made it for this, and nobody else knows of it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.map(|pid| (pid, descriptor))
+}
+
+impl Request {
+    /// For a process inside a control group, whose descriptor comes to that place.
+    fn new(group: BorrowedFd<'_>, descriptor: *mut libc::c_int) -> Self {
+        Self {
+            flags: CLONE_PIDFD | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP,
+            descriptor: descriptor as u64,
+            exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
+            group: u64::from(group.as_raw_fd().unsigned_abs()),
+            ..Self::default()
+        }
+    }
+}
+
+impl Birth<'_> {
     /// Runs in the child. Returns only with what keeps the program from being run.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     fn become_program(
@@ -178,13 +293,15 @@ impl Birth<'_> {
         if let Err(error) = self.prepare() {
             return error;
         }
-        // SAFETY: what is called here makes system calls alone, which is what a copy of one
-        // thread may do. All pointers are to what `begin` holds.
+        // SAFETY: what is called here makes system calls alone, which is what a copy of one thread
+        // may do, and what has the memory of another. All pointers are to what `give` holds.
         unsafe {
-            // As the standard library has it: our program ignores the signal, others need not.
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
+            // As the standard library has it: our program ignores the signal, others need not.
+            let mut usual: libc::sigaction = std::mem::zeroed();
+            usual.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(libc::SIGPIPE, &raw const usual, ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
             libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
@@ -218,56 +335,4 @@ fn unsupported<T>(error: io::Error) -> io::Result<Option<T>> {
     let unknown = [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::TOOBIG];
     let is_unknown = Errno::from_io_error(&error).is_some_and(|no| unknown.contains(&no));
     if is_unknown { Ok(None) } else { Err(error) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::native::cgroup::Groups;
-
-    fn text(text: &str) -> CString {
-        CString::new(text).expect("it has no zero byte")
-    }
-
-    /// How a program ended that was begun in a group of its own, and what it wrote.
-    async fn give(program: &str, script: &str) -> Option<(io::Result<End>, String)> {
-        let home = tempfile::tempdir().expect("a directory can be made");
-        // Where there are no groups, nothing begins in one.
-        let groups = Groups::find(home.path()).ok()?;
-        let group = groups.of_run("born", "0");
-        let (inside, _) = group.open().expect("it can be made");
-        let path = home.path().join("out");
-        let output = File::create(&path).expect("it can be made");
-        let birth = Birth {
-            program: text(program),
-            arguments: ["sh", "-c", script].map(text).to_vec(),
-            environment: vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
-            directory: Some(text("/usr")),
-            input: File::open("/dev/null").expect("it is there"),
-            outputs: &[Some(output), None],
-            preparation: &Preparation { umask: Some(0o27), ..Preparation::default() },
-        };
-        let end = match birth.give(std::os::fd::AsFd::as_fd(&inside)) {
-            Ok(child) => child?.wait().await,
-            Err(error) => Err(error),
-        };
-        groups.tidy();
-        Some((end, std::fs::read_to_string(&path).expect("it can be read")))
-    }
-
-    #[tokio::test]
-    async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
-        let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5 /proc/$$/stat | grep -cx $$); \
-                      grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
-        let Some((end, wrote)) = give("/bin/sh", script).await else { return };
-        // Ours ignores the signal; a program does not.
-        assert_eq!(end.expect("it ended"), End::Signal(13));
-        assert_eq!(wrote, "me /usr 0027 1\n1\n");
-    }
-
-    #[tokio::test]
-    async fn what_is_no_program_is_told() {
-        let Some((end, _)) = give("/etc/passwd", "").await else { return };
-        assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
-    }
 }

@@ -116,20 +116,22 @@ impl Groups {
 }
 
 impl Group {
-    /// Makes the group if it is missing, and opens it and the list of its processes. Who writes `0`
-    /// to that moves into it.
-    pub(crate) fn open(&self) -> io::Result<(File, File)> {
-        let list = || OpenOptions::new().write(true).open(self.0.join("cgroup.procs"));
+    /// Makes the group if it is missing, and opens it.
+    pub(crate) fn open(&self) -> io::Result<File> {
         let mut left = ATTEMPTS;
         loop {
             let made = fs::create_dir_all(&self.0);
-            let opened = File::open(&self.0).and_then(|group| Ok((group, list()?)));
             left -= 1;
-            match made.and(opened) {
+            match made.and_then(|()| File::open(&self.0)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && left > 0 => {}
                 opened => return opened,
             }
         }
+    }
+
+    /// Opens the list of its processes. Who writes `0` to that moves into it.
+    pub(crate) fn list(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open(self.0.join("cgroup.procs"))
     }
 
     /// Sets the limits of what its processes take together. It has to be there.

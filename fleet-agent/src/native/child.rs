@@ -1,6 +1,6 @@
 //! What a process of a unit does between its beginning and its program.
 //!
-//! This is one of the three places of the service manager with unsafe code: the standard library
+//! This is one of the places of the service manager with unsafe code: the standard library
 //! cannot know what runs in a process that is a copy of one thread of ours. Nothing there may take
 //! a lock or allocate, for another thread may have held the lock when the copy was made. So all
 //! that needs either is prepared before, and the child makes system calls alone.

@@ -212,7 +212,7 @@ impl Driver {
             self.line = None;
         }
         if let Err(error) = self.save() {
-            tracing::warn!(%error, unit = %self.unit, "cannot record what runs");
+            self.warn(&error, "cannot record what runs");
         }
         self.count();
     }
@@ -240,7 +240,7 @@ impl Driver {
     /// this daemon ends in between.
     fn spawn(&mut self, command: &Command, role: Role) {
         if let Err(error) = self.log.look() {
-            tracing::warn!(%error, unit = %self.unit, "cannot look at the log");
+            self.warn(&error, "cannot look at the log");
         }
         let started = self.save().map_err(|error| SpawnProblem {
             words: format!("cannot record that it runs: {error}"),
@@ -286,7 +286,7 @@ impl Driver {
 
     fn on_spawn_failed(&mut self, problem: SpawnProblem) {
         if let Err(error) = self.log.note(&problem.words) {
-            tracing::warn!(%error, unit = %self.unit, "cannot write to the log");
+            self.warn(&error, "cannot write to the log");
         }
         self.problem = Some(problem.words);
         self.service.on_spawn_failed(problem.end, self.machine.now());
@@ -371,6 +371,14 @@ impl Driver {
         let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
         if pid.is_none_or(empty) {
             self.leaders.remove(&leader);
+        }
+    }
+
+    /// Tells that something cannot be written, as full disks have it: of all units, and once in a
+    /// while.
+    fn warn(&self, error: &io::Error, what: &str) {
+        if let Some(untold) = self.machine.unwritten.happens(self.machine.now()) {
+            tracing::warn!(%error, unit = %self.unit, untold, "{what}");
         }
     }
 

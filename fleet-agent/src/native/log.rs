@@ -46,9 +46,13 @@ impl Kept {
 }
 
 impl Log {
-    /// The log in that file, which is made if it is missing.
+    /// The log in that file, which is made if it is missing, with its directory.
     pub(crate) fn open(path: PathBuf, limit: u64) -> io::Result<Self> {
-        append(&path)?;
+        if let Err(error) = append(&path) {
+            let directory = path.parent().filter(|_| error.kind() == io::ErrorKind::NotFound);
+            std::fs::create_dir_all(directory.ok_or(error)?)?;
+            append(&path)?;
+        }
         let log = Self { path, limit, kept: Mutex::default(), alive: watch::channel(()).0 };
         log.look()?;
         Ok(log)

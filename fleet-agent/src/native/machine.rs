@@ -15,12 +15,19 @@ use super::adopt::is_stale;
 use super::cgroup::{Group, Groups};
 use super::log::Log;
 use super::proc::{Census, boot_id};
-use super::record::UnitDirectory;
+use super::record::{Shared, UnitDirectory};
+use super::records::Records;
+use super::seldom::Seldom;
 use super::tracking::Tracking;
 use crate::{Clock, StateFeed};
 
 /// How often logs are looked at while any unit runs.
 const LOOK_AT_LOGS: Duration = Duration::from_secs(5);
+
+/// The file in which a runner keeps what runs, and the directory of the logs, beside that of the
+/// units that have directories.
+const RECORDS: &str = "runs";
+const LOGS: &str = "logs";
 
 /// What all units of one native service manager share.
 pub(crate) struct Machine {
@@ -28,9 +35,12 @@ pub(crate) struct Machine {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) feed: StateFeed,
     pub(crate) census: Census,
+    /// That what runs cannot be written down, or a log not be written.
+    pub(crate) unwritten: Seldom,
     /// Why there are none, otherwise.
     groups: Result<Groups, String>,
     units: PathBuf,
+    records: Arc<Records>,
     log_limit: u64,
     logs: Mutex<Vec<Weak<Log>>>,
     active: AtomicUsize,
@@ -53,7 +63,9 @@ impl Machine {
             environment,
             feed: StateFeed::default(),
             census: Census::default(),
+            unwritten: Seldom::default(),
             groups,
+            records: Arc::new(Records::new(units.with_file_name(RECORDS))),
             units,
             log_limit,
             logs: Mutex::default(),
@@ -86,21 +98,36 @@ impl Machine {
         self.groups.as_ref().ok().map(|groups| groups.of_run(unit, invocation))
     }
 
-    /// Where the directories of units are.
-    pub(crate) fn units(&self) -> &Path {
-        &self.units
-    }
-
     /// The directory of a unit.
     pub(crate) fn directory(&self, unit: &str) -> UnitDirectory {
         UnitDirectory::new(self.units.join(file_name(unit)))
+    }
+
+    /// Where a runner keeps what is known of a unit: its directory, if it has one.
+    pub(crate) fn record(&self, unit: &str) -> UnitDirectory {
+        let file = file_name(unit);
+        let log = self.units.with_file_name(LOGS).join(&file);
+        let shared = Shared { records: Arc::clone(&self.records), unit: unit.to_owned(), log };
+        UnitDirectory::or_shared(self.units.join(file), shared)
+    }
+
+    /// All units that something may be known of.
+    pub(crate) fn known(&self) -> io::Result<BTreeSet<String>> {
+        let mut known: BTreeSet<String> = self.records.units()?.into_iter().collect();
+        for entry in std::fs::read_dir(&self.units)? {
+            known.extend(entry?.file_name().to_str().map(|file| unit_of(file).to_owned()));
+        }
+        Ok(known)
     }
 
     /// Opens the log of a unit, and sees to its limit from now on.
     pub(crate) fn open_log(&self, path: PathBuf) -> io::Result<Arc<Log>> {
         let log = Arc::new(Log::open(path, self.log_limit)?);
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        logs.retain(|log| log.strong_count() > 0);
+        if logs.len() == logs.capacity() {
+            // Before there would have to be more room, so that many logs do not cost their square.
+            logs.retain(|log| log.strong_count() > 0);
+        }
         logs.push(Arc::downgrade(&log));
         Ok(log)
     }
@@ -151,11 +178,20 @@ pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<bool
     if is_new {
         std::fs::remove_dir_all(units)?;
         std::fs::create_dir_all(units)?;
+        gone(std::fs::remove_dir_all(directory.join(LOGS)))?;
+        gone(std::fs::remove_file(directory.join(RECORDS)))?;
     }
     if memory.as_deref() != Some(&boot) {
         std::fs::write(file, boot)?;
     }
     Ok(is_new)
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// A name of a file for each name of a unit: `.` and `..` are none.

@@ -17,6 +17,8 @@ mod abilities;
 mod abilities_tests;
 mod adopt;
 mod birth;
+#[cfg(test)]
+mod birth_tests;
 mod calls;
 mod cgroup;
 mod changes;
@@ -45,8 +47,10 @@ mod process;
 mod readiness_tests;
 mod ready;
 mod record;
+mod records;
 mod resources;
 mod runner;
+mod seldom;
 mod service;
 #[cfg(test)]
 mod service_tests;
@@ -55,6 +59,7 @@ mod sweep;
 #[cfg(test)]
 mod talking_tests;
 mod tracking;
+mod vfork;
 mod words;
 
 pub use manager::{NativeConfig, NativeManager};

@@ -33,11 +33,15 @@ pub(crate) struct Plan<'a> {
 impl Plan<'_> {
     /// Starts it inside the control group of a directory. Where it cannot begin there it is moved
     /// there, by the list of the group's processes.
-    pub(crate) fn start_inside(mut self, group: &File, list: File) -> io::Result<Child> {
+    pub(crate) fn start_inside(
+        mut self,
+        group: &File,
+        list: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<Child> {
         if let Some(child) = self.birth()?.give(group.as_fd())? {
             return Ok(child);
         }
-        self.preparation.group = Some(list);
+        self.preparation.group = Some(list()?);
         self.start()
     }
 

@@ -67,18 +67,18 @@ pub(crate) fn spawn(
     };
     let started = match group.zip(settings) {
         Some((group, settings)) => {
-            let (inside, door) = open(group, settings).map_err(|error| {
+            let inside = open(group, settings).map_err(|error| {
                 SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
             })?;
-            plan.start_inside(&inside, door)
+            plan.start_inside(&inside, || group.list())
         }
         None => plan.start(),
     };
     started.map_err(|error| SpawnProblem::spawn(command, &error))
 }
 
-/// Makes a control group, with its limits. Whoever writes `0` to the file moves into it.
-fn open(group: &Group, settings: &[Setting]) -> io::Result<(File, File)> {
+/// Makes a control group, with its limits.
+fn open(group: &Group, settings: &[Setting]) -> io::Result<File> {
     let opened = group.open()?;
     group.limit(settings)?;
     Ok(opened)

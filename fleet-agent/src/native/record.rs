@@ -1,13 +1,14 @@
 //! What is kept of a unit on disk, so that the next daemon finds it as it is.
 //!
-//! Each unit has a directory of its own:
+//! Each unit that was loaded has a directory of its own. A runner's units have none: what runs of
+//! them and what they were started from is in one file for all, [`Records`], and each has a log.
 //!
-//! | file | holds |
+//! | file of a directory | holds |
 //! |---|---|
 //! | `unit` | the unit file, byte for byte |
 //! | `asked.json` | what was asked: epoch, generation, loaded or launched |
 //! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
-//! | `stanza` | where no unit file is the source: what the unit was started from |
+//! | `stanza` | where no unit file is the source: what the unit was started from, as an earlier runner wrote it |
 //! | `log` | what the unit writes |
 //!
 //! The first two are synced to the disk when something is asked, and replaced as a whole by
@@ -22,6 +23,7 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Group;
 use super::life::{Memory, ProcessId};
 use super::process::append;
+use super::records::Records;
 use crate::whole::write_whole;
 
 /// How many bytes of records of runs are kept before they are replaced by the last.
@@ -69,21 +72,36 @@ pub(crate) struct Run {
     pub(crate) memory: Memory,
 }
 
-/// The directory of one unit.
+/// The directory of one unit, or what stands for it.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitDirectory {
     path: PathBuf,
+    shared: Option<Shared>,
+}
+
+/// Where a unit without a directory is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) records: Arc<Records>,
+    pub(crate) unit: String,
+    pub(crate) log: PathBuf,
 }
 
 impl UnitDirectory {
     /// The directory at that path, which need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, shared: None }
+    }
+
+    /// What stands for the directory at that path, unless there is one.
+    pub(crate) fn or_shared(path: PathBuf, shared: Shared) -> Self {
+        let shared = (!path.is_dir()).then_some(shared);
+        Self { path, shared }
     }
 
     /// Where the unit writes.
     pub(crate) fn log(&self) -> PathBuf {
-        self.path.join("log")
+        self.shared.as_ref().map_or_else(|| self.path.join("log"), |shared| shared.log.clone())
     }
 
     /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
@@ -93,19 +111,20 @@ impl UnitDirectory {
         self.write_asked(asked)
     }
 
-    /// Makes the directory of a unit that is not written down as such.
-    pub(crate) fn make(&self) -> io::Result<()> {
-        std::fs::create_dir_all(&self.path)
-    }
-
     /// Writes what the unit runs, as a stanza.
-    pub(crate) fn write_definition(&self, stanza: &[u8]) -> io::Result<()> {
-        write_whole(&self.path.join("stanza"), stanza, false)
+    pub(crate) fn write_definition(&self, stanza: &str) -> io::Result<()> {
+        match &self.shared {
+            Some(shared) => shared.records.write_stanza(&shared.unit, stanza),
+            None => write_whole(&self.path.join("stanza"), stanza.as_bytes(), false),
+        }
     }
 
     /// Reads what the unit runs; `None` when it never did.
-    pub(crate) fn read_definition(&self) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(self.path.join("stanza")) {
+    pub(crate) fn read_definition(&self) -> io::Result<Option<String>> {
+        if let Some(shared) = &self.shared {
+            return shared.records.read_stanza(&shared.unit);
+        }
+        match std::fs::read_to_string(self.path.join("stanza")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             stanza => stanza.map(Some),
         }
@@ -118,6 +137,9 @@ impl UnitDirectory {
 
     /// Writes what runs.
     pub(crate) fn write_run(&self, run: &Run) -> io::Result<()> {
+        if let Some(shared) = &self.shared {
+            return shared.records.write_run(&shared.unit, run);
+        }
         let path = self.path.join("run.json");
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, run)?;
@@ -141,6 +163,9 @@ impl UnitDirectory {
 
     /// Reads what runs; `None` when nothing ever ran.
     pub(crate) fn read_run(&self) -> io::Result<Option<Run>> {
+        if let Some(shared) = &self.shared {
+            return shared.records.read_run(&shared.unit);
+        }
         let text = match std::fs::read(self.path.join("run.json")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
@@ -157,6 +182,10 @@ impl UnitDirectory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
+        if let Some(shared) = &self.shared {
+            shared.records.forget(&shared.unit)?;
+            return gone(std::fs::remove_file(&shared.log));
+        }
         gone(std::fs::remove_file(self.path.join("asked.json")))?;
         gone(std::fs::remove_dir_all(&self.path))
     }

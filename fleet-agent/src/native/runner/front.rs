@@ -1,6 +1,6 @@
 //! What people and programs ask of a runner.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,6 +136,7 @@ impl Runner {
             changes: changed,
             until_rest: Vec::new(),
             running: 0,
+            unbegun: VecDeque::new(),
             reports,
             outbox,
             services: None,

@@ -1,8 +1,9 @@
 //! The one task that owns what decides, and has it carried out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
@@ -24,6 +25,10 @@ use crate::native::record::Asked;
 /// How many reports and requests one turn takes before it looks at what is owed.
 const MOST_AT_ONCE: usize = 256;
 
+/// After how long a run that could not even be begun counts as failed. Were it at once, a unit that
+/// is tried again without delay would leave no time for anything else.
+const PAUSE_BEFORE_FAILURE: Duration = Duration::from_secs(1);
+
 /// A request: it is carried out by the lead, between two turns.
 pub(in crate::native) type Request = Box<dyn FnOnce(&mut Lead) + Send>;
 
@@ -44,6 +49,8 @@ pub(in crate::native) struct Lead {
     pub(super) until_rest: Vec<oneshot::Sender<()>>,
     /// How many runs there are that are not over, but for those that nothing can end.
     pub(super) running: usize,
+    /// The runs that could not be begun and do not count as failed yet, and when they do.
+    pub(super) unbegun: VecDeque<(Timestamp, Action)>,
     pub(super) reports: mpsc::Receiver<Report>,
     /// For the runs to come.
     pub(super) outbox: mpsc::Sender<Report>,
@@ -58,7 +65,8 @@ impl Lead {
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         loop {
             self.turn();
-            let due = self.system.due();
+            let unbegun = self.unbegun.front().map(|(due, _)| *due);
+            let due = self.system.due().into_iter().chain(unbegun).min();
             let clock = Arc::clone(&self.machine.clock);
             let timer = async { clock.sleep_until(due.unwrap_or_default()).await };
             tokio::select! {
@@ -80,7 +88,8 @@ impl Lead {
     /// Has carried out what is owed, and tells everybody what is new.
     pub(super) fn turn(&mut self) {
         let now = self.machine.now();
-        // What cannot even be begun is told at once, and may make more owed.
+        self.fail_unbegun(now);
+        // What is owed to a run of which nothing is left is told at once, and may make more owed.
         loop {
             let actions = self.system.next_actions(now);
             if actions.is_empty() && !self.begin_again() {
@@ -109,7 +118,7 @@ impl Lead {
                 let outcome = Some(Outcome::Resources);
                 member.memory = Memory { phase: Phase::Failed, outcome, ..Memory::default() };
             }
-            self.fail_at_once(action, now);
+            self.unbegun.push_back((now.after(PAUSE_BEFORE_FAILURE), action.clone()));
         }
     }
 
@@ -156,10 +165,15 @@ impl Lead {
         member.live = Some(Live { incarnation, errands, task });
     }
 
-    fn fail_at_once(&mut self, action: &Action, now: Timestamp) {
-        for what in [Happening::Failed(Cause::Spawn), Happening::AllGone] {
-            let (unit, incarnation) = (action.unit.clone(), action.incarnation);
-            self.system.on_event(&Event { unit, incarnation, what }, now);
+    /// Tells which runs have failed that could not be begun. They wait in the order of their times.
+    fn fail_unbegun(&mut self, now: Timestamp) {
+        let is_due = |(due, _): &(Timestamp, Action)| *due <= now;
+        let due = self.unbegun.iter().take_while(|it| is_due(it)).count();
+        for (_, action) in self.unbegun.drain(..due) {
+            for what in [Happening::Failed(Cause::Spawn), Happening::AllGone] {
+                let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+                self.system.on_event(&Event { unit, incarnation, what }, now);
+            }
         }
     }
 
@@ -236,7 +250,7 @@ impl Lead {
             if state.is_none() && kept != Some(true) {
                 self.members.remove(unit);
                 lock(&self.logs).remove(unit);
-                if let Err(error) = self.machine.directory(unit.as_str()).remove() {
+                if let Err(error) = self.machine.record(unit.as_str()).remove() {
                     tracing::warn!(%unit, %error, "cannot remove the records of a unit");
                 }
             }

@@ -38,8 +38,7 @@ pub(super) struct Live {
 impl Member {
     /// A unit that has not run yet, with an empty log if it has none.
     pub(super) fn new(machine: &Machine, unit: &Name) -> io::Result<Self> {
-        let directory = machine.directory(unit.as_str());
-        directory.make()?;
+        let directory = machine.record(unit.as_str());
         let log = machine.open_log(directory.log())?;
         Ok(Self {
             directory,
@@ -59,7 +58,7 @@ impl Member {
             return Ok(());
         }
         let printed = text::print(unit, &TimeOuts::default());
-        self.directory.write_definition(printed.text.as_bytes())?;
+        self.directory.write_definition(&printed.text)?;
         self.written = Some(Arc::clone(unit));
         Ok(())
     }
@@ -67,7 +66,7 @@ impl Member {
 
 /// Reads what was written down as that which a unit runs.
 pub(super) fn read_definition(directory: &UnitDirectory) -> io::Result<Option<Unit>> {
-    let Some(bytes) = directory.read_definition()? else { return Ok(None) };
-    let read = text::read_stanzas(&bytes, &TimeOuts::default());
+    let Some(stanza) = directory.read_definition()? else { return Ok(None) };
+    let read = text::read_stanzas(stanza.as_bytes(), &TimeOuts::default());
     Ok(read.stanzas.into_iter().find_map(|stanza| stanza.unit))
 }

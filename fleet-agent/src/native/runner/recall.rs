@@ -18,7 +18,7 @@ use super::member::{Member, read_definition};
 use crate::native::adopt::resume;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
-use crate::native::machine::{Machine, unit_of};
+use crate::native::machine::Machine;
 use crate::native::outcome::{End, Outcome};
 use crate::native::record::{Run, UnitDirectory};
 
@@ -34,10 +34,8 @@ impl Recalled {
     /// Looks at all that an earlier runner has written down.
     pub(super) fn read(machine: &Arc<Machine>, graph: &Graph) -> io::Result<Self> {
         let mut recalled = Self::default();
-        for entry in std::fs::read_dir(machine.units())? {
-            let file = entry?.file_name();
-            let name = file.to_str().and_then(|name| Name::new(unit_of(name)).ok());
-            let Some(name) = name else { continue };
+        for name in machine.known()? {
+            let Ok(name) = Name::new(&name) else { continue };
             // One unit that cannot be read must not keep the others from being taken back.
             if let Err(error) = recalled.take(machine, graph, &name) {
                 tracing::error!(unit = %name, %error, "cannot take a unit back");
@@ -47,7 +45,7 @@ impl Recalled {
     }
 
     fn take(&mut self, machine: &Arc<Machine>, graph: &Graph, name: &Name) -> io::Result<()> {
-        let directory = machine.directory(name.as_str());
+        let directory = machine.record(name.as_str());
         let Some(run) = directory.read_run()? else { return Ok(()) };
         let definition = definition(&directory, graph, name)?;
         let Some(definition) = definition else { return directory.remove() };

@@ -12,7 +12,7 @@ use fleet_core::graph::{
     TimeOuts, Unit,
 };
 
-use crate::native::life::{Action, ProcessId};
+use crate::native::life::{Action, Phase as Stage, ProcessId};
 use crate::native::notice::Notice;
 use crate::native::outcome::End;
 use crate::native::service::Service;
@@ -28,6 +28,8 @@ struct One {
     absent: bool,
     /// Whether a condition, or an assertion, of it does not hold.
     unmet: Option<bool>,
+    /// The signals that were sent to it.
+    signals: Vec<i32>,
 }
 
 impl One {
@@ -44,7 +46,7 @@ impl One {
         let graph = Graph::strict([unit], &settings).expect("nothing is wrong with it");
         let system = System::new(graph, &settings).expect("it is the goal");
         let now = Timestamp::from_millis(0);
-        Self { system, service: None, now, pids: 0, absent: false, unmet: None }
+        Self { system, service: None, now, pids: 0, absent: false, unmet: None, signals: vec![] }
     }
 
     /// Does one step, and all that follows from it at once.
@@ -69,6 +71,7 @@ impl One {
             }
             "named" => self.tell(|service, now| service.on_main(process(99), now)),
             "line" => self.tell(Service::on_line),
+            "kill" => self.tell(Service::kill),
             "gone" => self.gone(),
             "pass" => self.pass(Duration::from_secs(rest.parse().expect("seconds"))),
             "unwanted" => drop(self.system.set_goal(None, BTreeSet::new(), self.now)),
@@ -162,6 +165,7 @@ impl One {
                     self.pids += 1;
                     service.on_spawned(process(self.pids), self.now);
                 }
+                Action::Signal { signal, .. } => self.signals.push(signal.number()),
                 _ => {}
             }
         }
@@ -211,6 +215,7 @@ fn check(stanza: &str, rows: &[(&str, &str)]) {
 }
 
 const STATUS_0: &str = "failed: its main process ended with status 0";
+const LATE: &str = "failed: it did not end in time";
 const STATUS_1: &str = "failed: its main process ended with status 1";
 
 #[test]
@@ -262,7 +267,16 @@ fn one_that_is_there() {
             ("start, unwanted, pass 59", "stopping: nothing needs it"),
             // The command, the signal, and then the last one.
             ("start, unwanted, pass 60", "stopping: it did not end in time"),
-            ("start, unwanted, pass 60, gone, ends 0, gone", "failed: it did not end in time"),
+            ("start, unwanted, pass 60, gone, ends 0, gone", LATE),
+            // What is run after it was killed has a time of its own, and so has its last signal.
+            ("start, unwanted, pass 60, gone, pass 10", "stopping: it did not end in time"),
+            ("start, unwanted, pass 60, gone, pass 29, ends 0, gone", LATE),
+            ("start, unwanted, pass 60, gone, pass 69", "stopping: it did not end in time"),
+            (
+                "start, unwanted, pass 60, gone, pass 70",
+                "stuck: it did not even end when it was killed",
+            ),
+            ("start, unwanted, pass 60, gone, pass 61, gone", LATE),
             ("start, unwanted, pass 70", "stuck: it did not even end when it was killed"),
             ("start, unwanted, pass 9999", "stuck: it did not even end when it was killed"),
             (
@@ -393,5 +407,38 @@ fn which_ends_are_followed_by_a_restart() {
             let seen = one.system.observation().units.remove(&name).expect("it ran");
             assert_eq!(seen.retry_at.is_some(), restarts, "{policy} after {end:?}");
         }
+    }
+}
+
+/// Who decides counts on it that nothing goes on after this but what is run at the very end.
+#[test]
+fn who_loses_patience_has_what_is_left_killed() {
+    let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\
+                  exec-stop-post: /after\nrestart: never\n";
+    for (kills, steps, signals, after, told) in [
+        (true, "start", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0, kill", vec![], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0, gone", vec![9], Some(Stage::FinalSigkill), "stopping"),
+        (
+            true,
+            "start, unwanted, ends 0, gone, kill",
+            vec![],
+            Some(Stage::FinalSigkill),
+            "stopping",
+        ),
+        (false, "start, unwanted", vec![], Some(Stage::StopPost), "stopping"),
+        (false, "start, unwanted, ends 0", vec![], Some(Stage::StopPost), "stopping"),
+        (false, "start, unwanted, ends 0, gone", vec![], None, "off"),
+    ] {
+        let kills = if kills { "" } else { "stop-final-signal: none\n" };
+        let mut one = One::new(&format!("{stanza}{kills}"));
+        steps.split(", ").for_each(|step| one.step(step));
+        one.signals.clear();
+        one.step("kill");
+        let stage = one.service.as_ref().map(|(_, service)| service.memory().phase);
+        assert_eq!((&one.signals, stage), (&signals, after), "{kills}{steps}");
+        assert!(one.told().starts_with(told), "{kills}{steps}: {}", one.told());
     }
 }

@@ -245,6 +245,26 @@ async fn another_graph_changes_what_it_changes() {
     stand.clean_up().await;
 }
 
+/// A run that could not even be begun, and was tried again without delay, was all that was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_begun_leaves_time_for_all_else() {
+    let no_delay = "exec-start: /bin/sleep 1000\nrestart-delay: 0\nrestart-factor: 1\n";
+    let stanzas = supervised("bad", no_delay)
+        + &supervised("good", SLEEP)
+        + "unit: all\ntype: virtual\nprovides: all\nwaits-for: bad, good\n";
+    let settings = Settings { goal: Some(target("all")), ..Settings::default() };
+    let home = Home::new();
+    // Where its log should be there is no room for one.
+    std::fs::create_dir_all(home.path("native/logs/bad")).expect("it can be made");
+    let runner = Stand::open(&home, graph(&stanzas, &settings), &settings).await;
+    let stand = Stand { runner, home, settings };
+    stand.running("good").await;
+    stand.wait_for("bad", |unit| unit.state.attempts > 1).await;
+    std::fs::remove_dir(stand.home.path("native/logs/bad")).expect("it is there");
+    stand.running("bad").await;
+    stand.clean_up().await;
+}
+
 #[tokio::test]
 async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
     let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart: never\n")

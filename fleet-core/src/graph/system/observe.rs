@@ -80,23 +80,19 @@ impl System {
             Happening::AllGone => self.be_gone(at, now),
             Happening::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
             Happening::Failed(cause) => return self.on_failing_end(at, cause, now),
-            Happening::Extend(more) if !self.node(at).seen.killed => {
-                return self.extend(at, now.after(more));
-            }
+            // What is run after a kill has a time of its own.
+            Happening::Extend(more) => return self.extend(at, now.after(more)),
             _ => return false,
         }
         true
     }
 
     /// Something went wrong while it stops. What somebody asked for is not a failure by that,
-    /// unless it had to be killed.
+    /// unless it had to be killed. What is run after a kill may have to be killed as well.
     fn on_failing_end(&mut self, at: u32, cause: Cause, now: Timestamp) -> bool {
         if cause == Cause::StopTimeOut {
-            let heeded = !self.node(at).seen.killed;
-            if heeded {
-                self.be_killed(at, now);
-            }
-            return heeded;
+            self.be_killed(at, now);
+            return true;
         }
         let seen = &mut self.node_mut(at).seen;
         let heeded = matches!(seen.ending, Some(Ending::Well(_) | Ending::ByItself));

@@ -9,6 +9,9 @@ use crate::graph::{Cause, Exit, Growth, Limit, Observed, Restart, RestartWhen, S
 /// What a unit that is up for as long is forgiven its failures for, at least.
 const LEAST_RESET: Duration = Duration::from_secs(10);
 
+/// How many nanoseconds a second has.
+const NANOS: u128 = 1_000_000_000;
+
 impl Node {
     /// Notes what follows the end of a unit: nothing is the cause of a good one.
     pub(super) fn schedule(&mut self, cause: Option<Cause>, exit: Option<Exit>, now: Timestamp) {
@@ -80,11 +83,12 @@ impl Restart {
         let before = attempts.saturating_sub(1);
         match self.growth {
             Growth::Factor(0 | 1) | Growth::Steps(0) => self.delay,
+            // Nothing stays nothing, however often it is multiplied.
+            Growth::Factor(_) if self.delay.is_zero() => self.delay,
             Growth::Factor(factor) => {
                 let times = u128::from(factor).checked_pow(before);
-                let millis = times.and_then(|times| times.checked_mul(self.delay.as_millis()));
-                let millis = millis.and_then(|millis| u64::try_from(millis).ok());
-                millis.map_or(self.max_delay, Duration::from_millis).min(self.max_delay)
+                let nanos = times.and_then(|times| times.checked_mul(self.delay.as_nanos()));
+                nanos.and_then(of_nanos).unwrap_or(self.max_delay).min(self.max_delay)
             }
             Growth::Steps(steps) if before >= steps => self.max_delay.max(self.delay),
             Growth::Steps(_) if before == 0 => self.delay,
@@ -106,6 +110,12 @@ impl Restart {
         let twice = self.delay_of(seen.attempts).saturating_mul(2);
         up >= self.reset.unwrap_or_else(|| LEAST_RESET.max(twice))
     }
+}
+
+/// So many nanoseconds, if a time can be so long.
+fn of_nanos(nanos: u128) -> Option<Duration> {
+    let (seconds, rest) = (nanos / NANOS, nanos % NANOS);
+    Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(rest).ok()?))
 }
 
 impl Cause {

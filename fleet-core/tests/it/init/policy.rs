@@ -51,6 +51,20 @@ fn delays_are_as_written_down() {
     assert_eq!(seconds(Growth::Steps(0), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
 }
 
+/// The factor to the power of the attempts has no room in any number, and nothing times that is
+/// nothing all the same.
+#[test]
+fn no_delay_stays_none_after_however_many_failures() {
+    let max_delay = Duration::from_secs(60);
+    let none = Restart { delay: Duration::ZERO, max_delay, ..Restart::default() };
+    let little = Restart { delay: Duration::from_micros(1), ..none.clone() };
+    for attempts in [1, 2, 128, 129, 130, u32::MAX] {
+        assert_eq!(none.delay_of(attempts), Duration::ZERO, "{attempts}");
+    }
+    assert_eq!([1, 2, 11].map(|it| little.delay_of(it).as_micros()), [1, 2, 1024]);
+    assert_eq!(little.delay_of(129), max_delay);
+}
+
 #[test]
 fn each_policy_follows_the_ends_that_it_names() {
     let ends = [

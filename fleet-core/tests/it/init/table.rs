@@ -198,8 +198,26 @@ fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_as
     one.system.renew(&target("a"));
     assert_eq!(one.plan(), "stop a: it is to be started anew");
     assert!(!one.tell(SCRIPT), "it was asked for");
-    assert!(one.tell(LATE) && !one.tell(LATE), "it is killed once");
+    assert!(one.tell(LATE));
     assert_eq!(one.pass(9), "", "nobody else kills it");
+    one.pass(1);
+    assert_eq!(told(&one), "failed: it did not even end when it was killed");
+}
+
+#[test]
+fn what_is_run_after_a_kill_has_a_time_of_its_own() {
+    let mut one = One::new(&unit("a notified"));
+    one.tell(READY);
+    one.system.renew(&target("a"));
+    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert_eq!(one.pass(90), "kill a");
+    assert!(one.tell(Happening::Extend(Duration::from_secs(60))));
+    assert_eq!(one.pass(59), "");
+    assert_eq!(told(&one), "stopping: it did not end in time");
+    // It did not end by itself either, so that it is killed like what was there before it.
+    assert!(one.tell(LATE));
+    assert_eq!(one.pass(9), "", "it is killed already");
+    assert_eq!(told(&one), "stopping: it did not end in time");
     one.pass(1);
     assert_eq!(told(&one), "failed: it did not even end when it was killed");
 }

@@ -1,6 +1,6 @@
 //! Opens the units of a directory: what was loaded, what was asked, and what still runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ use crate::native::compile::compile;
 use crate::native::drive::Driver;
 use crate::native::identity::{Host, host};
 use crate::native::life::{Memory, Phase};
-use crate::native::machine::{Machine, unit_of};
+use crate::native::machine::Machine;
 use crate::native::outcome::Outcome;
 use crate::native::record::Run;
 
@@ -51,7 +51,7 @@ struct Back {
 /// Opens a directory, and goes on with all that is found there.
 pub(in crate::native) async fn open_services(
     config: RunnerConfig,
-    accept: std::collections::BTreeSet<String>,
+    accept: BTreeSet<String>,
 ) -> Result<Opened, ServiceError> {
     let machine = open(&config).await?;
     let host = host(accept, machine.controllers());
@@ -76,8 +76,9 @@ pub(in crate::native) async fn open_services(
         running: 0,
         reports,
         outbox,
+        unbegun: VecDeque::new(),
         services: Some(Services::default()),
-        touched: std::collections::BTreeSet::new(),
+        touched: BTreeSet::new(),
     };
     lead.go_on_with(backs);
     let showcase = lead.services.as_ref().map(Services::showcase).unwrap_or_default();
@@ -88,10 +89,8 @@ pub(in crate::native) async fn open_services(
 
 fn take_back(machine: &Arc<Machine>, host: &Host) -> io::Result<Vec<Back>> {
     let mut backs = Vec::new();
-    for entry in std::fs::read_dir(machine.units())? {
-        let file = entry?.file_name();
-        let unit = file.to_str().and_then(|name| UnitName::parse(unit_of(name)).ok());
-        let Some(unit) = unit else { continue };
+    for name in machine.known()? {
+        let Ok(unit) = UnitName::parse(&name) else { continue };
         let incarnation = Incarnation(backs.len() as u64 + 1);
         match take_one_back(machine, host, &unit, incarnation) {
             Ok(back) => backs.extend(back),

@@ -61,6 +61,8 @@ fn state_of_unit(state: Option<&State>, member: &Member) -> SystemdState {
             SystemdState { result: Some("dependency".to_owned()), ..as_if(Phase::Dead) }
         }
         Shown::Waiting(_) => as_if(Phase::Dead),
+        // Its run could not be begun, and does not count as failed yet.
+        Shown::Starting => as_if(Phase::Start),
         _ => state_of(memory),
     }
 }

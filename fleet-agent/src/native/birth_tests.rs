@@ -1,0 +1,108 @@
+//! Births inside control groups, where there can be any, and what becomes of the children.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::birth::{Birth, Child};
+use super::cgroup::Groups;
+use super::child::{Preparation, Rights};
+use super::outcome::End;
+
+fn text(text: &str) -> CString {
+    CString::new(text).expect("it has no zero byte")
+}
+
+/// How a program ended that was begun in a group of its own, and what it wrote.
+async fn give(program: &str, script: &str) -> Option<(io::Result<End>, String)> {
+    give_as(program, script, None).await
+}
+
+async fn give_as(
+    program: &str,
+    script: &str,
+    identity: Option<Rights>,
+) -> Option<(io::Result<End>, String)> {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let path = home.path().join("out");
+    let ended = match begin(home.path(), program, script, identity)? {
+        (Ok(mut child), groups) => (child.wait().await, groups),
+        (Err(error), groups) => (Err(error), groups),
+    };
+    ended.1.tidy();
+    Some((ended.0, std::fs::read_to_string(&path).expect("it can be read")))
+}
+
+/// Begins a program in a group of its own; nothing where there are no groups.
+fn begin(
+    home: &Path,
+    program: &str,
+    script: &str,
+    identity: Option<Rights>,
+) -> Option<(io::Result<Child>, Groups)> {
+    let groups = Groups::find(home).ok()?;
+    let inside = groups.of_run("born", "0").open().expect("it can be made");
+    let output = File::create(home.join("out")).expect("it can be made");
+    let birth = Birth {
+        program: text(program),
+        arguments: ["sh", "-c", script].map(text).to_vec(),
+        environment: vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
+        directory: Some(text("/usr")),
+        input: File::open("/dev/null").expect("it is there"),
+        outputs: &[Some(output), None],
+        preparation: &Preparation { umask: Some(0o27), identity, ..Preparation::default() },
+    };
+    match birth.give(std::os::fd::AsFd::as_fd(&inside)) {
+        Ok(child) => Some((Ok(child?), groups)),
+        Err(error) => Some((Err(error), groups)),
+    }
+}
+
+#[tokio::test]
+async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
+    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5 /proc/$$/stat | grep -cx $$); \
+                  grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
+    // As a copy of this process, too, which whoever gives up rights begins as.
+    let rights = || Rights { uid: None, gid: None, groups: None, directory: text("/usr") };
+    for identity in [None, Some(rights())] {
+        let given = give_as("/bin/sh", script, identity).await;
+        let Some((end, wrote)) = given else { return };
+        // Ours ignores the signal; a program does not.
+        assert_eq!(end.expect("it ended"), End::Signal(13));
+        assert_eq!(wrote, "me /usr 0027 1\n1\n");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_program_is_told() {
+    let Some((end, _)) = give("/etc/passwd", "").await else { return };
+    assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
+    let rights = Rights { uid: None, gid: None, groups: None, directory: text("/nowhere") };
+    let Some((end, _)) = give_as("/bin/sh", "", Some(rights)).await else { return };
+    assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+}
+
+async fn wait_until(mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time");
+}
+
+/// Whoever looked after a child is gone while this process goes on, as when a runner ends.
+#[tokio::test]
+async fn a_child_that_was_let_go_of_does_not_stay_when_it_has_ended() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let path = home.path().join("out");
+    let Some((child, groups)) = begin(home.path(), "/bin/sh", "echo x", None) else { return };
+    let child = child.expect("it begins");
+    let pid = child.id().expect("it was not waited for");
+    drop(child);
+    wait_until(|| std::fs::read_to_string(&path).is_ok_and(|text| text == "x\n")).await;
+    wait_until(|| !Path::new(&format!("/proc/{pid}")).exists()).await;
+    groups.tidy();
+}
