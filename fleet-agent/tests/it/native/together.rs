@@ -103,7 +103,7 @@ async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
     load(&bench, "b.service", "Requires=c.service").await;
     bench.start("a.service").await.expect("it starts");
     let error = bench.start("b.service").await.expect_err("c is not there").to_string();
-    assert!(error.contains("line 2: Unit.Requires= names c.service"), "{error}");
+    assert!(error.contains("line 2: Requires= names c.service"), "{error}");
     assert_eq!(bench.get("b.service").await.known.asked, TargetState::Launched);
     load(&bench, "c.service", "").await;
     bench.start("b.service").await.expect("now it is there");
