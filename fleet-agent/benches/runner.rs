@@ -90,7 +90,8 @@ async fn bare_loop() -> Taken {
 /// The best of three of both, one after the other: what else the machine does then meets both.
 async fn oneshots(groups: bool) {
     let (mut best, mut bare) = (Taken::MOST, Taken::MOST);
-    // Kept until all is measured: file systems take long to make files where they have removed some.
+    // Kept until all is measured: file systems take long to make files where they have just removed
+    // some.
     let homes = [0; 3].map(|_| tempfile::tempdir().expect("a directory can be made"));
     for home in &homes {
         bare = bare.min(bare_loop().await);

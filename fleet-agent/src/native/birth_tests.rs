@@ -10,6 +10,7 @@ use super::birth::{Birth, Child};
 use super::cgroup::Groups;
 use super::child::{Preparation, Rights};
 use super::outcome::End;
+use crate::{Clock as _, SystemClock};
 
 fn text(text: &str) -> CString {
     CString::new(text).expect("it has no zero byte")
@@ -85,9 +86,10 @@ async fn what_is_no_program_is_told() {
 }
 
 async fn wait_until(mut so: impl FnMut() -> bool) {
+    let clock = SystemClock::start();
     let wait = async {
         while !so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            clock.sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time");

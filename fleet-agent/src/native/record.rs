@@ -8,7 +8,7 @@
 //! | `unit` | the unit file, byte for byte |
 //! | `asked.json` | what was asked: epoch, generation, loaded or launched |
 //! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
-//! | `stanza` | where no unit file is the source: what the unit was started from, as an earlier runner wrote it |
+//! | `stanza` | where no unit file is the source: what an earlier runner started the unit from |
 //! | `log` | what the unit writes |
 //!
 //! The first two are synced to the disk when something is asked, and replaced as a whole by

@@ -1,5 +1,5 @@
-//! What is told once in a while, however often it happens: a disk that is full keeps every unit from
-//! being written down, at each of its steps.
+//! What is told once in a while, however often it happens: a disk that is full keeps every unit
+//! from being written down, at each of its steps.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

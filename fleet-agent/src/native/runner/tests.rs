@@ -169,7 +169,7 @@ impl One {
                 _ => {}
             }
         }
-        let unit = "a".parse::<fleet_core::graph::Name>().expect("it is a name");
+        let unit = "a".parse::<Name>().expect("it is a name");
         for what in service.take_happenings() {
             let event = Event { unit: unit.clone(), incarnation: *incarnation, what };
             self.system.on_event(&event, self.now);
