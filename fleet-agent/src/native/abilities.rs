@@ -2,7 +2,7 @@
 //! do, or not for this unit on this machine.
 
 use fleet_core::graph::systemd::{Cause, Compiled, Refusal};
-use fleet_core::graph::{Command, Kind, Run};
+use fleet_core::graph::{Command, Run};
 
 use super::identity::Host;
 use super::resources::{Setting, settings};
@@ -15,9 +15,6 @@ const ROOT: &str = "asks for what only root may do: take it out, or run fleet as
 /// All reasons not to run a unit that was compiled.
 pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     let mut all = Vec::new();
-    if compiled.unit.kind == Kind::Virtual {
-        all.push(whole("the native supervisor runs .service units alone: run it under systemd"));
-    }
     let run = &compiled.unit.run;
     for (_, section, name, problem) in surroundings(run, host).iter().filter(|row| row.0) {
         all.push(refusal(compiled, section, name, (*problem).to_owned()));
@@ -112,8 +109,4 @@ fn refusal(compiled: &Compiled, section: &str, name: &str, problem: String) -> R
     let place = compiled.place_of(section, name);
     let problem = if place.is_none() { format!("{name}= {problem}") } else { problem };
     Refusal { place, cause: Cause::Setting, problem }
-}
-
-fn whole(problem: &str) -> Refusal {
-    Refusal { place: None, cause: Cause::Setting, problem: problem.to_owned() }
 }

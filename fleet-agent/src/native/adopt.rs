@@ -7,8 +7,6 @@
 //! | a process was about to be started | one carries the identity of the run | that one is it |
 //! | a process was about to be started | none does | it ended unseen |
 //!
-//! What was asked and not yet done when the earlier daemon ended is done now.
-//!
 //! How a process ended that nobody watched is not known. It counts as a failure, so the unit's own
 //! restart policy decides what follows. After the machine was booted nothing of this happens:
 //! nothing runs, and no unit is known.
@@ -16,77 +14,51 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::Timestamp;
-use fleet_core::graph::{Kind, Name, Readiness, Restart, Run as Runs, TimeOuts, Unit};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_core::graph::{
+    Command, Kind, Name, Readiness, Restart, Run as Runs, Target, TimeOuts, Unit,
+};
+use fleet_unitfile::UnitName;
 
 use super::cgroup::Group;
-use super::compile::{Compiled, compile};
 use super::drive::Driver;
-use super::identity::Host;
 use super::life::ProcessId;
 use super::log::Log;
 use super::machine::Machine;
 use super::outcome::End;
 use super::proc::{Process, Watched, read_all};
-use super::record::{Asked, Run, UnitDirectory};
+use super::record::{Run, UnitDirectory};
 use super::service::Service;
-use super::supervise::Loaded;
-
-/// Reads one unit back, and takes hold of its processes; `None` when it was never loaded whole.
-pub(crate) fn adopt(
-    machine: &Arc<Machine>,
-    unit: &UnitName,
-    directory: &UnitDirectory,
-    host: &Host,
-) -> io::Result<Option<Loaded>> {
-    let Some((source, asked, run)) = directory.read()? else {
-        return Ok(None);
-    };
-    let (file, _) = UnitFile::parse_collecting(&source);
-    let spec = Arc::new(compile(unit, &file, host).map_or_else(
-        |bad| {
-            // What an earlier version could run must at least be stopped by this one.
-            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
-            only_to_stop(unit)
-        },
-        |Compiled { spec, .. }| spec,
-    ));
-    let log = machine.open_log(directory.log())?;
-    let driver = resume(machine, unit.as_str(), directory, log, spec, asked, run)?;
-    Ok(Some(Loaded { driver, hash: file.hash(), asked }))
-}
 
 /// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
 /// nothing else.
-fn only_to_stop(unit: &UnitName) -> Unit {
+pub(crate) fn only_to_stop(unit: &UnitName) -> Unit {
+    let name =
+        Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph");
     Unit {
-        name: Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph"),
+        provides: vec![Target::from(&name)],
+        name,
         kind: Kind::ForegroundSupervised(Readiness::Executed),
-        provides: Vec::new(),
         edges: Vec::new(),
         description: String::new(),
         time_outs: TimeOuts::default(),
         restart: Restart::never(),
-        run: Runs::default(),
+        // A graph takes no service that starts nothing.
+        run: Runs { start: vec![Command::new("/bin/false", [])], ..Runs::default() },
     }
 }
 
-/// Goes on with a run that was begun by another daemon, as is asked by now.
+/// Goes on with a run that was begun by another daemon.
 pub(crate) fn resume(
     machine: &Arc<Machine>,
     unit: &str,
     directory: &UnitDirectory,
     log: Arc<Log>,
     spec: Arc<Unit>,
-    asked: Asked,
     run: Run,
 ) -> io::Result<Driver> {
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
-    let (mut service, running) = take_back(machine, spec, &run)?;
-    catch_up(&mut service, asked, run.asked, machine.now());
+    let (service, running) = take_back(machine, spec, &run)?;
     driver.adopt(service, run, running);
-    driver.asked(asked);
     Ok(driver)
 }
 
@@ -117,16 +89,6 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Servi
         }
     }
     Ok((service, running))
-}
-
-/// Does what was asked of the earlier daemon, and that it did not live to do.
-fn catch_up(service: &mut Service, asked: Asked, done: Asked, now: Timestamp) {
-    match asked {
-        _ if asked.is_done(done) => {}
-        Asked { launched: false, .. } => service.stop(now),
-        Asked { launched: true, .. } if done.launched => service.restart(now),
-        Asked { launched: true, .. } => service.start(now),
-    }
 }
 
 /// The process that was about to be started: it is in the control group of the run or carries its

@@ -1,6 +1,5 @@
 //! From a unit file to what the supervisor runs, or to the line that keeps it from being run.
 
-use fleet_core::graph::Unit;
 use fleet_core::graph::systemd::{self, Refusals};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -22,7 +21,7 @@ pub(crate) struct BadSetting {
 /// A unit that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compiled {
-    pub(crate) spec: Unit,
+    pub(crate) unit: systemd::Compiled,
     /// What a person should know of it.
     pub(crate) remarks: Vec<String>,
 }
@@ -40,23 +39,13 @@ pub(crate) fn compile(
     }
     let mut remarks: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
     remarks.extend(passed_over(&compiled));
-    Ok(Compiled { spec: compiled.unit, remarks })
+    Ok(Compiled { unit: compiled, remarks })
 }
 
-/// What the compiler understands and this supervisor does without: units are run one by one, each
-/// when it is asked for.
-fn passed_over(compiled: &systemd::Compiled) -> Vec<String> {
-    let between = compiled.relations.iter().map(|relation| {
-        format!("{} says nothing of {}: units are run one by one", relation.place, relation.unit)
-    });
-    let options = [
-        ("Service", "SyslogIdentifier", "marks no lines: each unit has a log of its own"),
-        ("Install", "Alias", "gives the unit no other name"),
-    ];
-    let passed = options.iter().filter_map(|(section, name, why)| {
-        compiled.place_of(section, name).map(|place| format!("{place} {why}"))
-    });
-    between.chain(passed).collect()
+/// What the compiler understands and this supervisor does without.
+fn passed_over(compiled: &systemd::Compiled) -> Option<String> {
+    let place = compiled.place_of("Service", "SyslogIdentifier")?;
+    Some(format!("{place} marks no lines: each unit has a log of its own"))
 }
 
 fn bad_setting(refusals: &Refusals) -> BadSetting {

@@ -128,19 +128,9 @@ impl Driver {
         self.spec = spec;
     }
 
-    /// The log of the unit.
-    pub(crate) fn log(&self) -> &Arc<Log> {
-        &self.log
-    }
-
     /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.machine.now()
-    }
-
-    /// The number of the present run; it grows with each.
-    pub(crate) fn run(&self) -> u64 {
-        self.run
     }
 
     /// What last kept a process of this run from being started.

@@ -35,6 +35,7 @@ pub(crate) enum Phase {
     FinalSigterm,
     FinalSigkill,
     Failed,
+    /// It is over, and will be started again. Shown only: no run knows.
     AutoRestart,
 }
 
@@ -98,7 +99,6 @@ pub(crate) struct Memory {
     pub(crate) exit_before: Option<End>,
     pub(crate) restarts: u32,
     pub(crate) stop_asked: bool,
-    pub(crate) again: bool,
     /// Its command has ended well, and its main process is looked for.
     #[serde(default)]
     pub(crate) awaits_main: bool,
@@ -114,6 +114,11 @@ impl Phase {
     /// Whether it is a phase of stopping.
     pub(crate) fn is_stopping(self) -> bool {
         matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
+    }
+
+    /// Whether it is up, whatever it does.
+    pub(crate) fn is_up(self) -> bool {
+        matches!(self, Self::Running | Self::Exited) || self.is_reloading()
     }
 
     /// Whether its start is under way.

@@ -88,6 +88,11 @@ impl Machine {
         }
     }
 
+    /// Which controllers limit the control groups of units; why none does, otherwise.
+    pub(crate) fn controllers(&self) -> Result<BTreeSet<String>, String> {
+        self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
+    }
+
     /// The control group for a run of a unit, where there are any.
     pub(crate) fn group(&self, unit: &str, invocation: &str) -> Option<Group> {
         self.groups.as_ref().ok().map(|groups| groups.of_run(unit, invocation))

@@ -1,26 +1,23 @@
 //! The service manager that runs units itself.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::adopt::adopt;
-use super::cgroup::Groups;
+use super::calls::{Ask, Calls};
 use super::compile::compile;
-use super::identity::{Host, host};
+use super::identity::Host;
 use super::journal;
-use super::machine::{Machine, forget_old_boot, unit_of};
-use super::supervise::{Handle, Handles, Reply, Request, lock, task_of};
+use super::machine::Machine;
+use super::runner::RunnerConfig;
+use super::runner::services::{Opened, open_services};
 use super::tracking::Tracking;
-use crate::lock::acquire_private;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
     SystemClock,
@@ -65,7 +62,7 @@ impl NativeConfig {
     }
 }
 
-/// Runs `.service` units as processes of its own, without systemd.
+/// Runs `.service` units as processes of its own, and `.target` units, without systemd.
 ///
 /// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
 /// the same directory finds them, watches them, and knows what was asked. What ended meanwhile
@@ -79,15 +76,20 @@ impl NativeConfig {
 /// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
 /// this manager does not do all by itself, and refuses the rest likewise:
 ///
-/// - Targets are not run.
 /// - `MemoryMax=`, `TasksMax=` and the other limits of what all processes of a unit take together
 ///   need control groups, and the controller delegated to this daemon alone.
 /// - `User=` and `Group=` can be any for root, otherwise only one's own. What raises the rights of
 ///   a process needs root. The prefixes `+`, `!`, `!!` are taken where they change nothing.
 ///
-/// What units say of one another orders nothing here: each is run when it is asked for, as the
-/// daemon's log says when a unit is loaded. Fleet's own variables are not handed down. A start that
-/// a person asks for begins a new count for `StartLimitBurst=`.
+/// Fleet's own variables are not handed down. A start that a person asks for begins a new count for
+/// `StartLimitBurst=`.
+///
+/// # Units that need each other
+///
+/// The units that are loaded are one graph. A start starts what the unit requires, in the order
+/// that is asked for, and a stop stops what requires or is bound to the unit. A unit that requires
+/// one which is not loaded is taken, since units come in any order, and cannot be started before
+/// the other one is there.
 ///
 /// # Processes
 ///
@@ -113,8 +115,9 @@ impl NativeConfig {
 /// written at once, with its last line.
 pub struct NativeManager {
     machine: Arc<Machine>,
-    handles: Handles,
+    calls: Arc<Calls>,
     host: Host,
+    lead: AbortHandle,
     log_keeper: AbortHandle,
 }
 
@@ -126,32 +129,18 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let lock = acquire_private(&config.directory, &*config.clock).await?;
-        let units = config.directory.join("units");
-        let prepared = forget_old_boot(&config.directory, &units);
-        prepared.map_err(io_error("read the boot that this machine is in"))?;
-        let groups = if config.control_groups {
-            Groups::find(&config.directory)
-        } else {
-            Err("they are turned off".to_owned())
-        };
-        let controllers = groups.as_ref().map(|it| it.controllers().clone()).map_err(Clone::clone);
-        let machine = Arc::new(Machine::new(
-            config.clock,
-            config.environment,
-            units.clone(),
-            config.log_limit,
-            groups,
-            lock,
-        ));
-        let manager = Self {
+        let NativeConfig { directory, environment, log_limit, control_groups, accept, clock } =
+            config;
+        let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
+        let Opened { machine, requests, showcase, host, lead } =
+            open_services(runner, accept).await?;
+        Ok(Arc::new(Self {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
             machine,
-            handles: Handles::default(),
-            host: host(config.accept, controllers),
-        };
-        manager.take_back(&units).map_err(io_error("read the records of units"))?;
-        Ok(Arc::new(manager))
+            calls: Arc::new(Calls::new(requests, showcase)),
+            host,
+            lead,
+        }))
     }
 
     /// How the processes of units are found here.
@@ -164,7 +153,7 @@ impl NativeManager {
     /// `sd_notify`); nothing if it said nothing.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
-        self.handle(unit).and_then(|handle| lock(&handle.shown.status).clone())
+        self.calls.seen(unit).and_then(|seen| seen.status)
     }
 
     /// Stops all units at the same time, and waits for their end. They stay loaded.
@@ -175,68 +164,17 @@ impl NativeManager {
     ///
     /// The first of those that stopping the units gave; the others are stopped all the same.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
-        let units: Vec<UnitName> = lock(&self.handles).keys().cloned().collect();
+        let units = self.calls.units();
         let stopped = join_all(units.iter().map(|unit| self.stop(unit))).await;
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect()
-    }
-
-    fn take_back(&self, units: &Path) -> io::Result<()> {
-        for entry in std::fs::read_dir(units)? {
-            let name = entry?.file_name();
-            let Some(unit) = name.to_str().and_then(|name| UnitName::parse(unit_of(name)).ok())
-            else {
-                continue;
-            };
-            let directory = self.machine.directory(unit.as_str());
-            match adopt(&self.machine, &unit, &directory, &self.host) {
-                Ok(Some(loaded)) => {
-                    task_of(&self.machine, &self.handles, &unit, Some(loaded));
-                }
-                Ok(None) => directory.remove()?,
-                // One unit that cannot be read must not keep the others from being taken back.
-                Err(error) => tracing::error!(%unit, %error, "cannot take a unit back"),
-            }
-        }
-        Ok(())
-    }
-
-    fn handle(&self, unit: &UnitName) -> Option<Handle> {
-        lock(&self.handles).get(unit).cloned()
-    }
-
-    /// Whether this is still the task of the unit: one that ends as it should takes itself out.
-    fn is_present(&self, unit: &UnitName, handle: &Handle) -> bool {
-        self.handle(unit).is_some_and(|now| Arc::ptr_eq(&now.shown, &handle.shown))
-    }
-
-    /// Asks the task of a unit; `None` when there is none, or it ended before it answered.
-    async fn ask(
-        handle: &Handle,
-        request: impl FnOnce(Reply) -> Request,
-    ) -> Option<Result<(), ServiceError>> {
-        let (reply, answer) = oneshot::channel();
-        handle.requests.send(request(reply)).await.ok()?;
-        answer.await.ok()
-    }
-
-    async fn ask_known(
-        &self,
-        unit: &UnitName,
-        request: impl FnOnce(Reply) -> Request,
-    ) -> Result<(), ServiceError> {
-        let unknown = || ServiceError::NotLoaded { unit: unit.clone() };
-        let handle = self.handle(unit).ok_or_else(unknown)?;
-        Self::ask(&handle, request).await.unwrap_or_else(|| Err(unknown()))
     }
 }
 
 impl Drop for NativeManager {
     fn drop(&mut self) {
         self.log_keeper.abort();
-        for handle in lock(&self.handles).values() {
-            handle.task.abort();
-        }
+        self.lead.abort();
     }
 }
 
@@ -253,27 +191,13 @@ impl ServiceManager for NativeManager {
             line: bad.line,
             problem: bad.problem,
         })?;
-        if self.handle(unit).is_none() {
+        if self.calls.seen(unit).is_none() {
             for remark in &compiled.remarks {
                 tracing::warn!(%unit, remark, "an option is not what it is under systemd");
             }
         }
-        let spec = Arc::new(compiled.spec);
-        loop {
-            let handle = task_of(&self.machine, &self.handles, unit, None);
-            let (file, spec) = (file.clone(), Arc::clone(&spec));
-            let asked = Self::ask(&handle, |reply| Request::Load { file, spec, epoch, reply });
-            // A task that ends because its unit is being forgotten makes room for the next.
-            if let Some(answer) = asked.await {
-                return answer;
-            }
-            if handle.task.is_finished() && self.is_present(unit, &handle) {
-                return Err(ServiceError::Unavailable(format!(
-                    "what sees to {unit} has ended by a defect: restart the daemon"
-                )));
-            }
-            tokio::task::yield_now().await;
-        }
+        let directory = self.machine.directory(unit.as_str());
+        self.calls.load(unit, file, compiled.unit, epoch, directory).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
@@ -282,35 +206,33 @@ impl ServiceManager for NativeManager {
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        let Some(handle) = self.handle(unit) else {
-            return Ok(());
-        };
-        Self::ask(&handle, |reply| Request::Unload { reply }).await.unwrap_or(Ok(()))
+        self.calls.unload(unit, self.machine.directory(unit.as_str())).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.ask_known(unit, |reply| Request::Start { generation, reply }).await
+        self.calls.ask(unit, Ask::Start(generation), self.machine.directory(unit.as_str())).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.ask_known(unit, |reply| Request::Restart { generation, reply }).await
+        self.calls.ask(unit, Ask::Restart(generation), self.machine.directory(unit.as_str())).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.ask_known(unit, |reply| Request::Stop { reply }).await
+        self.calls.ask(unit, Ask::Stop, self.machine.directory(unit.as_str())).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.ask_known(unit, |reply| Request::Reload { reply }).await
+        self.calls.reload_unit(unit).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        Ok(self.handle(unit).and_then(|handle| lock(&handle.shown.state).clone()))
+        self.calls.check()?;
+        Ok(self.calls.seen(unit).map(|seen| seen.unit))
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        let handles = lock(&self.handles);
-        Ok(handles.values().filter_map(|handle| lock(&handle.shown.state).clone()).collect())
+        self.calls.check()?;
+        Ok(self.calls.list())
     }
 
     fn changes(&self) -> StateChanges {
@@ -318,14 +240,13 @@ impl ServiceManager for NativeManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        let log = self.handle(unit).and_then(|handle| lock(&handle.shown.log).clone());
-        let log = log.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        journal::read(&log, query).map_err(io_error(format!("read the log of {unit}")))
+        let seen = self.calls.seen(unit);
+        let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
+        journal::read(&log, query).map_err(|source| ServiceError::Io {
+            action: format!("read the log of {unit}"),
+            source,
+        })
     }
-}
-
-fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
-    move |source| ServiceError::Io { action: action.into(), source }
 }
 
 #[cfg(test)]
@@ -333,19 +254,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_unit_whose_task_has_broken_off_is_refused_and_not_waited_for() {
+    async fn nothing_is_asked_of_units_that_nobody_leads_any_more() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let opened = NativeManager::open(NativeConfig::new(directory.path())).await;
         let manager = opened.expect("it opens");
         let unit = UnitName::parse("a.service").expect("it is a name");
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
         manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
-        let task = manager.handle(&unit).expect("it is known").task;
-        task.abort();
-        while !task.is_finished() {
+        manager.lead.abort();
+        while !manager.lead.is_finished() {
             tokio::task::yield_now().await;
         }
         let refused = manager.load(&unit, &file, Epoch(2)).await;
         assert!(matches!(refused, Err(ServiceError::Unavailable(_))), "{refused:?}");
+        let unknown = manager.list().await;
+        assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
     }
 }

@@ -1,11 +1,11 @@
 //! A service manager that runs units itself, on machines without systemd.
 //!
 //! ```text
-//! manager ── one task for each unit: supervise ──> drive ──> service      what to do next (pure)
-//!    │                                               │
-//!    │ compile: unit file -> unit of the graph       ├──> process, child  start
-//!    │                                               ├──> sweep, cgroup   signal, wait
-//!    └ adopt: what an earlier daemon left            └──> record, log     what is kept on disk
+//! manager ── calls ──> runner ── one task for each run: drive ──> service   what to do next (pure)
+//!    │                   │                          │
+//!    │ compile:          └ decides, by a graph      ├──> process, child  start
+//!    └ unit file ->                                 ├──> sweep, cgroup   signal, wait
+//!      unit of the graph                            └──> record, log     what is kept on disk
 //! ```
 //!
 //! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
@@ -19,6 +19,7 @@ mod adopt;
 mod birth;
 #[cfg(test)]
 mod birth_tests;
+mod calls;
 mod cgroup;
 mod changes;
 mod child;
@@ -54,8 +55,6 @@ mod service;
 #[cfg(test)]
 mod service_tests;
 mod signals;
-mod start_limit;
-mod supervise;
 mod sweep;
 #[cfg(test)]
 mod talking_tests;

@@ -1,8 +1,7 @@
-//! Pure: no I/O, no clock. How processes end, what that makes of a service, and whether it is
-//! started again.
+//! Pure: no I/O, no clock. How processes end, and what that makes of a service.
 
 use fleet_core::ExitStatus;
-use fleet_core::graph::{Exit, Kind, RestartWhen, Signal, StatusSet, Unit};
+use fleet_core::graph::{Exit, Kind, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::signals::Sig;
@@ -97,20 +96,6 @@ impl End {
             Self::Unseen | Self::NeverWas => Exit::Unknown,
         }
     }
-
-    fn is_in(self, set: &StatusSet) -> bool {
-        match self {
-            Self::Code(code) => u8::try_from(code).is_ok_and(|code| set.codes.contains(&code)),
-            Self::Signal(number) | Self::Dumped(number) => {
-                is_among(number, set.signals.iter().copied())
-            }
-            Self::Unseen | Self::NeverWas => false,
-        }
-    }
-}
-
-fn is_among(number: i32, mut signals: impl Iterator<Item = Signal>) -> bool {
-    signals.any(|signal| Sig::from(signal).number() == number)
 }
 
 /// Whether starting it is running it to its end.
@@ -130,30 +115,5 @@ pub(crate) fn main_outcome(spec: &Unit, end: End) -> Outcome {
         // It ended well, and should not have ended.
         Outcome::Success => Outcome::ExitCode,
         outcome => outcome,
-    }
-}
-
-/// Whether a service that ended by itself is started again.
-pub(crate) fn shall_restart(spec: &Unit, outcome: Outcome, exit: Option<End>) -> bool {
-    let restart = &spec.restart;
-    if outcome == Outcome::Condition {
-        return false;
-    }
-    if exit.is_some_and(|end| end.is_in(&restart.prevent)) {
-        return false;
-    }
-    if exit.is_some_and(|end| end.is_in(&restart.force)) {
-        return true;
-    }
-    match restart.when {
-        RestartWhen::Never => false,
-        RestartWhen::OnWatchdog => outcome == Outcome::Watchdog,
-        RestartWhen::Always => true,
-        RestartWhen::OnSuccess => outcome == Outcome::Success,
-        RestartWhen::OnFailure => outcome != Outcome::Success,
-        RestartWhen::OnAbnormal => !matches!(outcome, Outcome::Success | Outcome::ExitCode),
-        RestartWhen::OnAbort => {
-            matches!(outcome, Outcome::Signal | Outcome::CoreDump | Outcome::Unseen)
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::graph::{Kind, Pattern, Readiness, Unit};
+use fleet_core::graph::{Kind, Pattern, Readiness, StopReason, Unit};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -63,8 +63,18 @@ fn one_that_has_to_write_a_line() {
     ");
 }
 
+const NAME: &str = "a.service";
+
+fn driver(machine: &Arc<Machine>, unit: &Arc<Unit>) -> Driver {
+    let place = machine.directory(NAME);
+    let log = machine.open_log(place.log()).expect("it can be made");
+    Driver::new(machine, NAME, &place, log, Arc::clone(unit))
+}
+
 /// One unit by itself, with real processes.
 struct Stage {
+    machine: Arc<Machine>,
+    unit: Arc<Unit>,
     driver: Driver,
     _directory: TempDir,
 }
@@ -77,13 +87,20 @@ impl Stage {
         let groups = Err("none are needed".to_owned());
         let machine = Machine::new(clock, Vec::new(), units, 1 << 20, groups, lock);
         let machine = Arc::new(machine);
-        let name = "a.service";
-        let place = machine.directory(name);
         let asked = super::record::Asked::default();
-        place.write_unit(b"", asked).expect("it can be written");
-        let log = machine.open_log(place.log()).expect("it can be made");
-        let driver = Driver::new(&machine, name, &place, log, unit);
-        Self { driver, _directory: directory }
+        machine.directory(NAME).write_unit(b"", asked).expect("it can be written");
+        let driver = driver(&machine, &unit);
+        Self { machine, unit, driver, _directory: directory }
+    }
+
+    /// Begins the next run.
+    fn start(&mut self) {
+        self.driver = driver(&self.machine, &self.unit);
+        self.driver.service.begin_after(None, self.machine.now());
+    }
+
+    fn stop(&mut self) {
+        self.driver.service.end(&StopReason::Unneeded, self.machine.now());
     }
 
     /// Goes on until the unit has come to that phase.
@@ -97,10 +114,6 @@ impl Stage {
         };
         let limit = Duration::from_secs(30);
         tokio::time::timeout(limit, go_on).await.expect("it gets there");
-    }
-
-    fn now(&self) -> fleet_core::Timestamp {
-        crate::Clock::now(&SystemClock::start())
     }
 }
 
@@ -120,9 +133,9 @@ async fn a_line_of_its_output_says_that_it_is_ready() {
     let service = format!("ExecStart=/bin/sh -c '{script}'\nExecStop=/bin/kill -s KILL $MAINPID\n");
     let mut stage = Stage::with(unit(&service, line("^ready"))).await;
     for _ in 0..2 {
-        stage.driver.service.start(stage.now());
+        stage.start();
         stage.wait_for(Phase::Running).await;
-        stage.driver.service.stop(stage.now());
+        stage.stop();
         stage.wait_for(Phase::Failed).await;
     }
 }
@@ -134,11 +147,11 @@ async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
     let script = format!("[ -e {0} ] || echo ready; : >{0}; exec sleep 1000", mark.display());
     let service = format!("ExecStart=/bin/sh -c '{script}'\nTimeoutStartSec=200ms\n");
     let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
-    stage.driver.service.start(stage.now());
+    stage.start();
     stage.wait_for(Phase::Running).await;
-    stage.driver.service.stop(stage.now());
+    stage.stop();
     stage.wait_for(Phase::Dead).await;
-    stage.driver.service.start(stage.now());
+    stage.start();
     stage.wait_for(Phase::Failed).await;
     assert_eq!(stage.driver.service.memory().outcome, Some(Outcome::Timeout));
 }

@@ -1,15 +1,16 @@
-//! Pure: no I/O, no clock. The life of one service, as systemd lives it.
+//! Pure: no I/O, no clock. One run of a service, as systemd runs it.
 //!
 //! ```text
-//!            start                                          main process ends well
+//!        begin_after                                    main process ends well
 //!   dead ──> start-pre ──> start ──> start-post ──> running ─────────────┐
 //!    ^           │ fails      │ fails      │ fails    │ ends badly       v
 //!    │           └────────────┴────────────┴──────────┤   stop asked ─> stop
 //!    │                                                v                  │
-//!    │  failed, auto-restart <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
+//!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
 //! ```
 //!
-//! Whoever drives it tells it what happened (`on_…`, `start`, `stop`, `restart`), does what
+//! It lives one run. Whether another follows is decided by whoever has it run. Whoever drives it
+//! tells it what happened (`on_…`, `end`, `kill`), does what
 //! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
 //! [`due`](Service::due).
 
@@ -29,12 +30,6 @@ use fleet_core::graph::{Cause, Command, Happening, Kind, Unit};
 
 use super::life::{Action, Memory, Phase, ProcessId, Role};
 use super::outcome::{End, Outcome};
-use super::start_limit::StartLimit;
-
-/// How long at least the kernel is given to end what was killed. Only a process that hangs in the
-/// kernel takes longer, and to give up on one that is about to end would let it run beside its
-/// successor.
-const PATIENCE_AFTER_SIGKILL: Duration = Duration::from_secs(10);
 
 /// The state machine of one service.
 #[derive(Debug, Clone)]
@@ -56,13 +51,9 @@ pub(crate) struct Service {
     reloading: bool,
     /// Whether it has said that it ends, so that nobody has told it to.
     leaving: bool,
-    limit: StartLimit,
     actions: VecDeque<Action>,
     /// What has happened and was not asked for yet.
     happenings: Vec<Happening>,
-    /// Whether it waits for ever for the end of what was killed: somebody else decides what follows
-    /// meanwhile.
-    waits: bool,
     /// The first thing that went wrong in this run.
     blamed: Option<Happening>,
 }
@@ -81,10 +72,8 @@ impl Service {
             watchdog: None,
             reloading: false,
             leaving: false,
-            limit: StartLimit::default(),
             actions: VecDeque::new(),
             happenings: Vec::new(),
-            waits: false,
             blamed: None,
         }
     }
@@ -130,49 +119,6 @@ impl Service {
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let alive_until = self.alive_until.filter(|_| self.is_up());
         self.deadline.into_iter().chain(alive_until).chain(self.ready_at()).min()
-    }
-
-    /// A person wants it to run: a failed one gets a new attempt, an active one stays.
-    pub(crate) fn start(&mut self, now: Timestamp) {
-        match self.now.phase {
-            Phase::Dead | Phase::Failed | Phase::AutoRestart => self.begin_fresh(now),
-            phase if phase.is_starting() || phase.is_reloading() => {}
-            Phase::Running | Phase::Exited => {}
-            _ => self.now.again = true,
-        }
-    }
-
-    /// A person wants it not to run. This wins over every restart that is under way.
-    pub(crate) fn stop(&mut self, now: Timestamp) {
-        self.now.again = false;
-        match self.now.phase {
-            Phase::Dead | Phase::Failed => return,
-            Phase::AutoRestart => return self.enter(Phase::Dead, now),
-            _ => self.now.stop_asked = true,
-        }
-        match self.now.phase {
-            // Its own command may still run.
-            phase if phase.is_starting() || phase == Phase::Reload => {
-                self.signal(Phase::StopSigterm, now);
-            }
-            Phase::Running | Phase::Exited | Phase::ReloadSignal | Phase::ReloadNotify => {
-                self.enter_list(Phase::Stop, now);
-            }
-            _ => {}
-        }
-    }
-
-    /// A person wants it to end and to run again.
-    pub(crate) fn restart(&mut self, now: Timestamp) {
-        if self.is_at_rest() || self.now.phase == Phase::AutoRestart {
-            return self.begin_fresh(now);
-        }
-        self.stop(now);
-        if self.is_at_rest() {
-            self.begin_fresh(now);
-        } else {
-            self.now.again = true;
-        }
     }
 
     /// The command that was to be run is a process now.
@@ -241,10 +187,6 @@ impl Service {
             return;
         }
         self.deadline = None;
-        if self.now.phase == Phase::AutoRestart {
-            self.now.restarts = self.now.restarts.saturating_add(1);
-            return self.begin(now);
-        }
         if self.now.phase.is_reloading() {
             return self.end_reload(Outcome::Timeout, now);
         }
@@ -268,50 +210,15 @@ impl Service {
         }
     }
 
-    /// From now on it never takes for gone what it cannot end.
-    pub(crate) fn wait_for_the_end(&mut self, now: Timestamp) {
-        self.waits = true;
-        self.deadline = self.deadline.and_then(|_| self.time_limit(now));
-    }
-
     /// Begins the one run that this is for. `before` is how the run ended that it follows from.
     pub(crate) fn begin_after(&mut self, before: Option<&Memory>, now: Timestamp) {
-        self.waits = true;
         if let Some(before) = before {
             self.now.restarts = before.restarts.saturating_add(1);
-            (self.now.exit, self.now.exit_before) = (before.exit, before.exit_before);
-        }
-        self.begin(now);
-    }
-
-    fn begin_fresh(&mut self, now: Timestamp) {
-        self.limit = StartLimit::default();
-        self.now.restarts = 0;
-        (self.now.exit, self.now.exit_before) = (None, None);
-        self.begin(now);
-    }
-
-    fn begin(&mut self, now: Timestamp) {
-        self.now.stop_asked = false;
-        self.now.again = false;
-        if !self.limit.allows(self.spec.restart.limit, now) {
-            self.now.outcome = Some(Outcome::StartLimitHit);
-            return self.enter(Phase::Failed, now);
+            self.now.exit_before = before.exit.or(before.exit_before);
         }
         self.now.outcome = Some(Outcome::Success);
-        self.forget_run();
-        self.now.exit_before = self.now.exit.take().or(self.now.exit_before);
         self.actions.push_back(Action::NewRun);
         self.enter_list(Phase::Condition, now);
-    }
-
-    /// Nothing that a run has said counts for the next.
-    fn forget_run(&mut self) {
-        self.blamed = None;
-        (self.runs_until, self.alive_until, self.watchdog) = (None, None, None);
-        self.ready_at = None;
-        (self.reloading, self.leaving, self.now.awaits_main) = (false, false, false);
-        (self.now.reloaded, self.now.status) = (None, None);
     }
 
     fn enter(&mut self, phase: Phase, now: Timestamp) {
@@ -390,13 +297,8 @@ impl Service {
             Phase::Running => return self.runs_until,
             phase if phase.is_reloading() => self.spec.time_outs.reload,
             Phase::StopWatchdog => self.spec.run.abort.time_out,
-            Phase::AutoRestart => {
-                Some(self.spec.restart.delay_of(self.now.restarts.saturating_add(1)))
-            }
-            Phase::StopSigkill | Phase::FinalSigkill if self.waits => None,
-            Phase::StopSigkill | Phase::FinalSigkill => {
-                self.spec.time_outs.stop.map(|limit| limit.max(PATIENCE_AFTER_SIGKILL))
-            }
+            // What was killed is never taken for gone: whoever decides goes on without it.
+            Phase::StopSigkill | Phase::FinalSigkill => None,
             phase if phase.is_stopping() => self.spec.time_outs.stop,
             _ => None,
         };

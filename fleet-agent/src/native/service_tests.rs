@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::Unit;
+use fleet_core::graph::{StopReason, Unit};
 use proptest::prelude::*;
 
 use super::compile::compile;
@@ -20,11 +20,12 @@ pub(super) fn spec(service: &str) -> Arc<Unit> {
     let host = Host::of_a_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
-    Arc::new(compiled.expect("it can be obeyed").spec)
+    Arc::new(compiled.expect("it can be obeyed").unit.unit)
 }
 
 /// A service whose processes live as a test says.
 pub(super) struct Life {
+    spec: Arc<Unit>,
     pub(super) service: Service,
     pub(super) now: Timestamp,
     pids: u32,
@@ -37,8 +38,8 @@ impl Life {
     }
 
     pub(super) fn of(spec: Arc<Unit>) -> Self {
-        let service = Service::new(spec);
-        Self { service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
+        let service = Service::new(Arc::clone(&spec));
+        Self { spec, service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
     }
 
     /// Does one thing, carries out what follows, and notes both.
@@ -73,12 +74,14 @@ impl Life {
         self
     }
 
+    /// Begins the next run.
     pub(super) fn start(&mut self) -> &mut Self {
-        self.step("start", Service::start)
+        self.service = Service::new(Arc::clone(&self.spec));
+        self.step("start", |service, now| service.begin_after(None, now))
     }
 
     pub(super) fn stop(&mut self) -> &mut Self {
-        self.step("stop", Service::stop)
+        self.step("stop", |service, now| service.end(&StopReason::Unneeded, now))
     }
 
     pub(super) fn main(&mut self, end: End) -> &mut Self {
@@ -175,37 +178,25 @@ fn a_task_with_several_commands() {
 }
 
 #[test]
-fn a_restart_until_it_is_too_often() {
-    let mut life = Life::new("ExecStart=/main\nRestart=always\nStartLimitBurst=2\n");
-    life.start().main(End::Code(0)).gone().due().main(End::Signal(9)).gone().due();
-    assert_eq!(life.service.memory().restarts, 2);
-    life.start();
-    assert_eq!(life.service.memory().restarts, 0);
-    insta::assert_snapshot!(life.story(), @r"
-    start: new-run main => active running success
-    main Code(0): signal-15-All => deactivating stop-sigterm success
-    gone: => activating auto-restart success
-    due: new-run main => active running success
-    main Signal(9): signal-15-All => deactivating stop-sigterm signal
-    gone: => activating auto-restart signal
-    due: => failed failed start-limit-hit
-    start: new-run main => active running success
-    ");
-}
-
-#[test]
 fn a_stop_that_takes_too_long() {
     let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
-    life.start().stop().due().due().due().due().due().due();
+    life.start().stop().due().due();
+    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    life.main(End::Signal(9)).control(End::Signal(9)).gone().due().due();
+    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    life.control(End::Signal(9)).gone();
     insta::assert_snapshot!(life.story(), @r"
     start: new-run main => active running success
     stop: stop => deactivating stop success
     due: signal-15-All => deactivating stop-sigterm timeout
     due: signal-9-All => deactivating stop-sigkill timeout
-    due: after => deactivating stop-post timeout
+    main Signal(9): => deactivating stop-sigkill timeout
+    control Signal(9): => deactivating stop-sigkill timeout
+    gone: after => deactivating stop-post timeout
     due: signal-15-All => deactivating final-sigterm timeout
     due: signal-9-All => deactivating final-sigkill timeout
-    due: => failed failed timeout
+    control Signal(9): => deactivating final-sigkill timeout
+    gone: => failed failed timeout
     ");
 }
 
@@ -236,44 +227,10 @@ fn kill_modes() {
 }
 
 #[test]
-fn a_start_during_a_stop_comes_after_it_and_a_stop_takes_it_back() {
-    let mut life = Life::new("ExecStart=/main\n");
-    life.start().stop().start().main(End::Signal(15)).gone();
-    assert_eq!(life.service.memory().phase, Phase::Running, "{}", life.story());
-    life.stop().start().stop().main(End::Signal(15)).gone();
-    assert_eq!(life.service.memory().phase, Phase::Dead, "{}", life.story());
-}
-
-#[test]
-fn which_ends_are_followed_by_a_restart() {
-    use End::{Code, Dumped, Signal, Unseen};
-    let ends = [Code(0), Signal(15), Code(1), Signal(9), Dumped(11), Unseen];
-    for (policy, expected) in [
-        ("no", [false; 6]),
-        ("always", [true; 6]),
-        ("on-success", [true, true, false, false, false, false]),
-        ("on-failure", [false, false, true, true, true, true]),
-        ("on-abnormal", [false, false, false, true, true, true]),
-        ("on-abort", [false, false, false, true, true, true]),
-        ("on-watchdog", [false; 6]),
-        ("always\nRestartPreventExitStatus=1 SIGKILL", [true, true, false, false, true, true]),
-        ("no\nRestartForceExitStatus=0 SIGSEGV", [true, false, false, false, true, false]),
-        ("on-failure\nSuccessExitStatus=1 SIGKILL", [false, false, false, false, true, true]),
-    ] {
-        for (end, restarts) in ends.into_iter().zip(expected) {
-            let mut life = Life::new(&format!("ExecStart=/main\nRestart={policy}\n"));
-            life.start().main(end).gone();
-            let phase = life.service.memory().phase;
-            assert_eq!(phase == Phase::AutoRestart, restarts, "{policy} after {end:?}");
-        }
-    }
-}
-
-#[test]
 fn a_command_that_cannot_be_spawned_is_a_failure() {
     let mut service = Service::new(spec("ExecStart=/main\n"));
     let now = Timestamp::from_millis(0);
-    service.start(now);
+    service.begin_after(None, now);
     assert_eq!(service.next_action(), Some(Action::NewRun));
     assert!(matches!(service.next_action(), Some(Action::Spawn { role: Role::Main, .. })));
     service.on_spawn_failed(End::NeverWas, now);
@@ -287,7 +244,6 @@ fn a_command_that_cannot_be_spawned_is_a_failure() {
 enum Event {
     Start,
     Stop,
-    Restart,
     MainEnds(End),
     ControlEnds(End),
     Gone,
@@ -324,7 +280,6 @@ fn events() -> impl Strategy<Value = Event> {
     prop_oneof![
         Just(Event::Start),
         Just(Event::Stop),
-        Just(Event::Restart),
         ends().prop_map(Event::MainEnds),
         ends().prop_map(Event::ControlEnds),
         Just(Event::Gone),
@@ -383,16 +338,15 @@ impl World {
     fn apply(&mut self, event: &Event) {
         let (main, control) = (self.service.memory().main, self.service.memory().control);
         match event {
-            Event::Start | Event::Restart => {
+            Event::Start if self.service.is_at_rest() => {
                 self.stopped = false;
-                match event {
-                    Event::Start => self.service.start(self.now),
-                    _ => self.service.restart(self.now),
-                }
+                self.service = Service::new(Arc::clone(&self.spec));
+                self.service.begin_after(None, self.now);
             }
+            Event::Start => {}
             Event::Stop => {
                 self.stopped = true;
-                self.service.stop(self.now);
+                self.service.end(&StopReason::Unneeded, self.now);
             }
             Event::MainEnds(end) => {
                 main.into_iter().for_each(|main| self.service.on_exited(main, *end, self.now));
@@ -453,9 +407,8 @@ impl World {
             assert_eq!((memory.main, memory.control), (None, None), "what rests has no process");
             assert_eq!(self.service.due(), None, "what rests owes nothing");
         }
-        let transient = memory.phase.is_stopping()
-            || memory.phase.is_reloading()
-            || memory.phase == Phase::AutoRestart;
+        let killed = matches!(memory.phase, Phase::StopSigkill | Phase::FinalSigkill);
+        let transient = memory.phase.is_stopping() && !killed || memory.phase.is_reloading();
         assert!(!transient || self.service.due().is_some(), "no phase of change lasts for ever");
         let running = memory.phase == Phase::Running;
         assert!(!running || memory.main.is_some(), "what runs has a main process");
@@ -476,11 +429,17 @@ proptest! {
             world.apply(event);
             world.check();
         }
-        // Once it is asked to stop, time alone brings it to rest.
+        // Once it is asked to stop, time brings it to rest, if what is killed ends.
         world.apply(&Event::Stop);
         for _ in 0..20 {
             world.check();
             world.apply(&Event::TimePasses(90_000));
+            let phase = world.service.memory().phase;
+            if matches!(phase, Phase::StopSigkill | Phase::FinalSigkill) {
+                world.apply(&Event::MainEnds(End::Signal(9)));
+                world.apply(&Event::ControlEnds(End::Signal(9)));
+                world.apply(&Event::Gone);
+            }
         }
         prop_assert!(world.service.is_at_rest(), "{:?}", world.service.memory());
     }

@@ -60,6 +60,7 @@ impl Sig {
     }
 
     /// Its number on this machine.
+    #[cfg(test)]
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw()
     }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use fleet_core::Timestamp;
+
 use super::life::{Phase, ProcessId};
 use super::notice::Notice;
 use super::outcome::{End, Outcome};
 use super::service::Service;
-use super::service_tests::Life;
+use super::service_tests::{Life, spec};
 
 impl Life {
     fn says(&mut self, words: &str) -> &mut Self {
@@ -209,15 +211,6 @@ fn more_time_is_given_to_who_asks_for_it_in_time() {
 }
 
 #[test]
-fn what_one_run_said_does_not_count_for_the_next() {
-    let mut life = Life::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nRestart=always\n");
-    life.start().says("READY=1 WATCHDOG_USEC=1000 STATUS=old").main(End::Code(0)).gone().due();
-    assert_eq!(life.service.memory().status, None);
-    life.says("READY=1").pass(9_999);
-    assert_eq!(life.service.memory().phase, Phase::Running, "{}", life.story());
-}
-
-#[test]
 fn the_signals_of_a_stop() {
     let mut life = Life::new(
         "ExecStart=/main\nKillSignal=SIGINT\nSendSIGHUP=yes\nFinalKillSignal=SIGQUIT\n\
@@ -233,7 +226,7 @@ fn the_signals_of_a_stop() {
 
 #[test]
 fn commands_that_decide_whether_it_starts() {
-    let mut life = Life::new("ExecCondition=/may\nExecStart=/main\nRestart=always\n");
+    let mut life = Life::new("ExecCondition=/may\nExecStart=/main\n");
     life.start().control(End::Code(0)).stop().main(End::Signal(15)).gone();
     life.start().control(End::Code(7)).gone();
     life.start().control(End::Code(255)).gone();
@@ -248,34 +241,19 @@ fn commands_that_decide_whether_it_starts() {
     gone: => inactive dead exec-condition
     start: new-run may => activating condition success
     control Code(255): signal-15-All => deactivating stop-sigterm exit-code
-    gone: => activating auto-restart exit-code
+    gone: => failed failed exit-code
     ");
 }
 
 #[test]
 fn what_does_not_hold_keeps_it_from_starting() {
-    let mut life = Life::new("ExecStart=/main\nRestart=always\n");
-    let now = life.now;
+    let now = Timestamp::from_millis(0);
     for (is_failure, phase) in [(false, Phase::Dead), (true, Phase::Failed)] {
-        life.service.start(now);
-        assert!(life.service.next_action().is_some(), "a new run");
-        life.service.on_condition(is_failure, now);
-        assert_eq!(life.service.next_action(), None, "nothing is run");
-        assert_eq!((life.service.memory().phase, life.service.due()), (phase, None));
+        let mut service = Service::new(spec("ExecStart=/main\n"));
+        service.begin_after(None, now);
+        assert!(service.next_action().is_some(), "a new run");
+        service.on_condition(is_failure, now);
+        assert_eq!(service.next_action(), None, "nothing is run");
+        assert_eq!((service.memory().phase, service.due()), (phase, None));
     }
-}
-
-#[test]
-fn delays_between_restarts_grow_in_steps() {
-    let mut life = Life::new(
-        "ExecStart=/main\nRestart=always\nRestartSec=1\nRestartSteps=2\nRestartMaxDelaySec=100\n\
-         StartLimitBurst=0\n",
-    );
-    life.start();
-    let mut delays = Vec::new();
-    for _ in 0..4 {
-        let before = life.main(End::Code(0)).gone().now;
-        delays.push(life.due().now.as_millis() - before.as_millis());
-    }
-    assert_eq!(delays, [1_000, 10_000, 100_000, 100_000]);
 }

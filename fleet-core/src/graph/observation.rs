@@ -33,6 +33,8 @@ pub struct Observed {
     pub processes: bool,
     /// While it is up: since when.
     pub up_since: Option<Timestamp>,
+    /// While it is up: whether its main process has ended well, so that nothing of it has to run.
+    pub exited: bool,
     /// While it stops: what becomes of it then.
     pub ending: Option<Ending>,
     /// While it stops: whether it was killed.

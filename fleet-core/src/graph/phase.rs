@@ -102,8 +102,8 @@ pub enum Ending {
     Off(StopReason),
     /// It has failed.
     Failed(Cause),
-    /// It has ended well.
-    Well,
+    /// It has ended well; with this exit of its main process, if that is what ended it.
+    Well(Option<Exit>),
     /// Its start was skipped, which is as good.
     Skipped,
     /// It said that it stops, and nobody asked it to: how its main process ends decides.

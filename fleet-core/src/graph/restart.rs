@@ -38,7 +38,7 @@ pub enum RestartWhen {
     OnFailure,
     /// After a signal, a time-out or a missed watchdog, not after a bad exit status.
     OnAbnormal,
-    /// Only after a signal that was not asked for.
+    /// Only after a signal that was not asked for, and after an end that nobody saw.
     OnAbort,
     /// Only after a missed watchdog.
     OnWatchdog,

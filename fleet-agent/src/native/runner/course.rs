@@ -1,10 +1,13 @@
 //! One run of one unit: from its start until none of its processes is left.
 
-use fleet_core::graph::{Happening, Incarnation, Name, Order};
+use std::sync::Arc;
+
+use fleet_core::graph::{Happening, Incarnation, Name, Order, Unit};
 use tokio::sync::mpsc;
 
 use crate::native::drive::Driver;
 use crate::native::life::Memory;
+use crate::native::record::Asked;
 
 /// How many orders to one run wait. There are never more than a stop, a kill and a reload; what
 /// else does not fit is told as lost.
@@ -15,6 +18,10 @@ pub(super) const WAITING_ORDERS: usize = 16;
 pub(super) enum Errand {
     /// What was decided.
     Order(Order),
+    /// From now on it is run by this.
+    Replace(Arc<Unit>),
+    /// This was asked, and is done with what was decided.
+    Asked(Asked),
 }
 
 /// How a run is, and what has happened in it.
@@ -81,6 +88,8 @@ impl Course {
             Errand::Order(Order::Reload) => self.driver.service.obey_reload(now),
             // A run is begun once.
             Errand::Order(Order::Start) => {}
+            Errand::Replace(spec) => self.driver.replace(spec),
+            Errand::Asked(asked) => self.driver.asked(asked),
         }
     }
 }

@@ -21,10 +21,10 @@ use crate::native::tracking::Tracking;
 use crate::{Clock, Journal, JournalQuery, ServiceError, SystemClock};
 
 /// How many requests wait for their turn; the next caller waits to hand its own in.
-const WAITING_REQUESTS: usize = 64;
+pub(super) const WAITING_REQUESTS: usize = 64;
 
 /// How many reports of runs wait; the next run waits to hand its own in.
-const WAITING_REPORTS: usize = 1024;
+pub(super) const WAITING_REPORTS: usize = 1024;
 
 /// How a [`Runner`] is set up.
 #[derive(Clone)]
@@ -139,6 +139,8 @@ impl Runner {
             unbegun: VecDeque::new(),
             reports,
             outbox,
+            services: None,
+            touched: BTreeSet::new(),
         };
         if is_written {
             // What the settings say now is what the next choice differs from.
@@ -317,12 +319,12 @@ impl Runner {
 }
 
 impl Lead {
-    fn write_wanted(&self) -> Result<(), RunnerError> {
+    pub(super) fn write_wanted(&self) -> Result<(), RunnerError> {
         let written = self.choice.write(&self.record);
         Ok(written.map_err(io_error("write down what is wanted"))?)
     }
 
-    fn reset(&mut self, target: &Target) -> bool {
+    pub(super) fn reset(&mut self, target: &Target) -> bool {
         let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
         if let Some(member) = unit.and_then(|unit| self.members.get_mut(&unit)) {
             member.retries = false;
@@ -338,7 +340,7 @@ impl Drop for Runner {
     }
 }
 
-async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
+pub(super) async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
     let lock = acquire_private(&config.directory, &*config.clock).await?;
     let units = config.directory.join("units");
     let prepared = forget_old_boot(&config.directory, &units).and_then(|is_new| {
@@ -379,7 +381,7 @@ fn restored(
     Ok((system, Choice::of(settings)))
 }
 
-fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
+pub(super) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
     let action = action.to_owned();
     move |source| ServiceError::Io { action, source }
 }

@@ -1,6 +1,6 @@
 //! The one task that owns what decides, and has it carried out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,11 +12,15 @@ use fleet_core::graph::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::course::{Course, Errand, Report, WAITING_ORDERS};
-use super::member::{Live, Member, for_one_run};
+use super::member::{Live, Member};
+use super::services::Services;
 use super::wanted::Choice;
 use crate::native::drive::Driver;
+use crate::native::life::{Memory, Phase};
 use crate::native::log::Log;
 use crate::native::machine::Machine;
+use crate::native::outcome::Outcome;
+use crate::native::record::Asked;
 
 /// How many reports and requests one turn takes before it looks at what is owed.
 const MOST_AT_ONCE: usize = 256;
@@ -26,13 +30,13 @@ const MOST_AT_ONCE: usize = 256;
 const PAUSE_BEFORE_FAILURE: Duration = Duration::from_secs(1);
 
 /// A request: it is carried out by the lead, between two turns.
-pub(super) type Request = Box<dyn FnOnce(&mut Lead) + Send>;
+pub(in crate::native) type Request = Box<dyn FnOnce(&mut Lead) + Send>;
 
 /// The logs of all units that ran, for whoever reads them.
-pub(super) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
+pub(in crate::native) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
 
 /// Owns what decides, and all that it decides about.
-pub(super) struct Lead {
+pub(in crate::native) struct Lead {
     pub(super) machine: Arc<Machine>,
     pub(super) system: System,
     pub(super) choice: Choice,
@@ -50,6 +54,10 @@ pub(super) struct Lead {
     pub(super) reports: mpsc::Receiver<Report>,
     /// For the runs to come.
     pub(super) outbox: mpsc::Sender<Report>,
+    /// What fleet has loaded, where it is fleet that says what is wanted.
+    pub(super) services: Option<Services>,
+    /// Units that are to be shown to fleet anew, whatever the graph makes of them.
+    pub(super) touched: BTreeSet<Name>,
 }
 
 impl Lead {
@@ -84,7 +92,7 @@ impl Lead {
         // What is owed to a run of which nothing is left is told at once, and may make more owed.
         loop {
             let actions = self.system.next_actions(now);
-            if actions.is_empty() {
+            if actions.is_empty() && !self.begin_again() {
                 break;
             }
             actions.iter().for_each(|action| self.carry_out(action, now));
@@ -107,6 +115,8 @@ impl Lead {
             tracing::error!(unit = %action.unit, %error, "cannot begin a run");
             if let Some(member) = self.members.get_mut(&action.unit) {
                 member.problem = Some(format!("cannot begin: {error}"));
+                let outcome = Some(Outcome::Resources);
+                member.memory = Memory { phase: Phase::Failed, outcome, ..Memory::default() };
             }
             self.unbegun.push_back((now.after(PAUSE_BEFORE_FAILURE), action.clone()));
         }
@@ -119,10 +129,18 @@ impl Lead {
             self.members.insert(action.unit.clone(), member);
         }
         let Some(member) = self.members.get_mut(&action.unit) else { return Ok(()) };
-        member.write_definition(&action.definition)?;
-        let (unit, spec) = (action.unit.as_str(), for_one_run(&action.definition));
+        let asked = match &self.services {
+            // The unit's own file says it.
+            Some(services) => services.asked_to_run(&action.unit)?,
+            None => {
+                member.write_definition(&action.definition)?;
+                Asked::default()
+            }
+        };
+        let (unit, spec) = (action.unit.as_str(), Arc::clone(&action.definition));
         let (directory, log) = (&member.directory, Arc::clone(&member.log));
         let mut driver = Driver::new(&self.machine, unit, directory, log, spec);
+        driver.asked(asked);
         let before = member.retries.then_some(&member.memory);
         driver.service.begin_after(before, self.machine.now());
         member.retries = false;
@@ -188,6 +206,7 @@ impl Lead {
         if !is_present {
             return;
         }
+        let is_up = report.memory.phase.is_up();
         (member.memory, member.problem) = (report.memory, report.problem);
         let over = report.happenings.contains(&Happening::AllGone);
         if over {
@@ -208,6 +227,13 @@ impl Lead {
                 member.retries = retries;
             }
         }
+        if self.services.is_some() {
+            if is_up {
+                self.show(&report.unit);
+                self.answer_up(&report.unit, report.incarnation);
+            }
+            self.touched.insert(report.unit);
+        }
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -215,20 +241,30 @@ impl Lead {
         let changed = self.system.take_changed();
         for unit in &changed {
             let Some(member) = self.members.get_mut(unit) else { continue };
+            let kept = self.services.as_ref().is_some_and(|services| services.keeps(unit));
             match self.system.is_left_off(unit) {
-                Some(true) => member.retries = false,
-                None => {
+                Some(true) if std::mem::take(&mut member.retries) && kept => member.rest(),
+                None if !kept => {
                     self.members.remove(unit);
                     lock(&self.logs).remove(unit);
                     if let Err(error) = self.machine.record(unit.as_str()).remove() {
                         tracing::warn!(%unit, %error, "cannot remove the records of a unit");
                     }
                 }
-                Some(false) => {}
+                _ => {}
             }
         }
         if !changed.is_empty() {
             self.changes.send_modify(|count| *count += 1);
+        }
+        if self.services.is_some() {
+            let mut touched = std::mem::take(&mut self.touched);
+            touched.extend(changed);
+            self.note_give_ups(&touched);
+            for unit in &touched {
+                self.show(unit);
+                self.answer_waiters(unit);
+            }
         }
     }
 }
@@ -242,6 +278,6 @@ impl Drop for Lead {
 }
 
 /// Takes the lock; what it guards is whole even if a holder panicked.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(in crate::native) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

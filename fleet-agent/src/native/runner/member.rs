@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Incarnation, Name, Restart, TimeOuts, Unit, text};
+use fleet_core::graph::{Incarnation, Name, TimeOuts, Unit, text};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -62,11 +62,6 @@ impl Member {
         self.written = Some(Arc::clone(unit));
         Ok(())
     }
-}
-
-/// The unit as one run sees it, which never restarts itself: that is decided elsewhere.
-pub(super) fn for_one_run(unit: &Unit) -> Arc<Unit> {
-    Arc::new(Unit { restart: Restart::never(), ..unit.clone() })
 }
 
 /// Reads what was written down as that which a unit runs.

@@ -13,9 +13,10 @@
 
 mod course;
 mod front;
-mod lead;
+pub(in crate::native) mod lead;
 mod member;
 mod recall;
+pub(in crate::native) mod services;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -14,13 +14,13 @@ use fleet_core::graph::{
     StopReason, Unit,
 };
 
-use super::member::{Member, for_one_run, read_definition};
+use super::member::{Member, read_definition};
 use crate::native::adopt::resume;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
 use crate::native::machine::Machine;
 use crate::native::outcome::{End, Outcome};
-use crate::native::record::UnitDirectory;
+use crate::native::record::{Run, UnitDirectory};
 
 /// What was found: what is known of the units, their members, and the runs to go on with.
 #[derive(Default)]
@@ -62,15 +62,28 @@ impl Recalled {
         member.retries = seen.retry_at.is_some();
         self.seen.units.insert(name.clone(), seen);
         if is_busy(&memory) {
-            let spec = for_one_run(&definition);
-            let (log, asked) = (Arc::clone(&member.log), run.asked);
-            let mut driver = resume(machine, name.as_str(), &directory, log, spec, asked, run)?;
-            driver.service.wait_for_the_end(now);
+            let driver = go_on(machine, name, &member, &definition, run, incarnation)?.1;
             self.runs.push((name.clone(), incarnation, driver));
         }
         self.members.insert(name.clone(), member);
         Ok(())
     }
+}
+
+/// Goes on with a run: what is known of its unit, and what drives it.
+pub(super) fn go_on(
+    machine: &Arc<Machine>,
+    name: &Name,
+    member: &Member,
+    definition: &Arc<Unit>,
+    run: Run,
+    incarnation: Incarnation,
+) -> io::Result<(Observed, Driver)> {
+    let now = machine.now();
+    let seen = observed(definition, &run.memory, incarnation, now);
+    let (spec, log) = (Arc::clone(definition), Arc::clone(&member.log));
+    let driver = resume(machine, name.as_str(), &member.directory, log, spec, run)?;
+    Ok((seen, driver))
 }
 
 /// What a unit was started from; nothing if nobody knows.
@@ -88,8 +101,8 @@ fn definition(
     })
 }
 
-fn is_busy(memory: &Memory) -> bool {
-    !matches!(memory.phase, Phase::Dead | Phase::Failed)
+pub(super) fn is_busy(memory: &Memory) -> bool {
+    !matches!(memory.phase, Phase::Dead | Phase::Failed | Phase::AutoRestart)
 }
 
 /// What is known of a unit, by what its last run remembers.
@@ -140,12 +153,12 @@ fn ending(memory: &Memory) -> Ending {
         _ if memory.stop_asked => Ending::Off(StopReason::Unneeded),
         (Some(Outcome::Condition), _) => Ending::Skipped,
         (_, Some(cause)) => Ending::Failed(cause),
-        (_, None) => Ending::Well,
+        (_, None) => Ending::Well(memory.exit.map(End::exit)),
     }
 }
 
 /// A unit whose run is over.
-fn over(definition: &Unit, memory: &Memory, now: Timestamp) -> Observed {
+pub(super) fn over(definition: &Unit, memory: &Memory, now: Timestamp) -> Observed {
     if memory.stop_asked || memory.outcome.is_none() {
         return Observed::default();
     }

@@ -2,19 +2,21 @@
 //! a unit tells it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{
-    Ending, Event, Graph, Incarnation, Observed, Order, Phase, Settings, System, Target, TimeOuts,
+    Ending, Event, Graph, Incarnation, Name, Observed, Order, Phase, Settings, System, Target,
+    TimeOuts, Unit,
 };
 
-use super::member::for_one_run;
 use crate::native::life::{Action, Phase as Stage, ProcessId};
 use crate::native::notice::Notice;
 use crate::native::outcome::End;
 use crate::native::service::Service;
+use crate::native::service_tests::spec;
 
 /// One unit, `a`, whose processes live as a test says.
 struct One {
@@ -35,9 +37,13 @@ impl One {
         let text = format!("unit: a\nprovides: a\n{stanza}");
         let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
         assert_eq!(read.diagnostics, [], "{text}");
-        let settings = Settings { goal: Target::new("a").ok(), ..Settings::default() };
-        let units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
-        let graph = Graph::strict(units, &settings).expect("it is one unit");
+        let mut units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
+        Self::of(units.next().expect("it is one unit"))
+    }
+
+    fn of(unit: Unit) -> Self {
+        let settings = Settings { goal: unit.provides.first().cloned(), ..Settings::default() };
+        let graph = Graph::strict([unit], &settings).expect("nothing is wrong with it");
         let system = System::new(graph, &settings).expect("it is the goal");
         let now = Timestamp::from_millis(0);
         Self { system, service: None, now, pids: 0, absent: false, unmet: None, signals: vec![] }
@@ -127,7 +133,7 @@ impl One {
             for action in actions {
                 match action.what {
                     Order::Start => {
-                        let mut service = Service::new(for_one_run(&action.definition));
+                        let mut service = Service::new(Arc::clone(&action.definition));
                         service.begin_after(None, self.now);
                         self.service = Some((action.incarnation, service));
                     }
@@ -163,7 +169,7 @@ impl One {
                 _ => {}
             }
         }
-        let unit = "a".parse::<fleet_core::graph::Name>().expect("it is a name");
+        let unit = "a".parse::<Name>().expect("it is a name");
         for what in service.take_happenings() {
             let event = Event { unit: unit.clone(), incarnation: *incarnation, what };
             self.system.on_event(&event, self.now);
@@ -180,6 +186,7 @@ impl One {
         match (phase, ending, cause) {
             (Phase::Stopping, Some(Ending::Off(reason)), _) => format!("stopping: {reason}"),
             (Phase::Stopping, Some(Ending::Failed(cause)), _) => format!("stopping: {cause}"),
+            (Phase::Stopping, Some(Ending::Well(_)), _) => "stopping: Well".to_owned(),
             (Phase::Stopping, Some(ending), _) => format!("stopping: {ending:?}"),
             (Phase::Failed, _, Some(cause)) if processes => format!("stuck: {cause}"),
             (Phase::Failed, _, Some(cause)) => format!("failed: {cause}"),
@@ -369,6 +376,38 @@ fn what_a_good_end_makes_of_one() {
     check(&rests, &[("start, exits 0, gone", "ended"), ("start, killed 15, gone", "ended")]);
     let remains = format!("{stanza}remains");
     check(&remains, &[("start, exits 0", "exited"), ("start, exits 0, unwanted, gone", "off")]);
+}
+
+#[test]
+fn which_ends_are_followed_by_a_restart() {
+    use End::{Code, Dumped, Signal, Unseen};
+    let ends = [Code(0), Signal(15), Code(1), Signal(9), Dumped(11), Unseen];
+    for (policy, expected) in [
+        ("no", [false; 6]),
+        ("always", [true; 6]),
+        ("on-success", [true, true, false, false, false, false]),
+        ("on-failure", [false, false, true, true, true, true]),
+        ("on-abnormal", [false, false, false, true, true, true]),
+        ("on-abort", [false, false, false, true, true, true]),
+        ("on-watchdog", [false; 6]),
+        ("always\nRestartPreventExitStatus=1 SIGKILL", [true, true, false, false, true, true]),
+        ("no\nRestartForceExitStatus=0 SIGSEGV", [true, false, false, false, true, false]),
+        ("on-failure\nSuccessExitStatus=1 SIGKILL", [false, false, false, false, true, true]),
+    ] {
+        for (end, restarts) in ends.into_iter().zip(expected) {
+            let unit = Unit::clone(&spec(&format!("ExecStart=/main\nRestart={policy}\n")));
+            let name: Name = "a".parse().expect("it is a name");
+            let provides = vec![Target::from(&name)];
+            let unit = Unit { name: name.clone(), provides, ..unit };
+            let mut one = One::of(unit);
+            one.settle();
+            one.main_ends(end);
+            one.settle();
+            one.step("gone");
+            let seen = one.system.observation().units.remove(&name).expect("it ran");
+            assert_eq!(seen.retry_at.is_some(), restarts, "{policy} after {end:?}");
+        }
+    }
 }
 
 /// Who decides counts on it that nothing goes on after this but what is run at the very end.

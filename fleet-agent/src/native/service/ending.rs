@@ -5,7 +5,7 @@ use fleet_core::graph::{Cause, Happening, KillMode, StopReason};
 
 use super::Service;
 use crate::native::life::{Action, Phase, Reach};
-use crate::native::outcome::{Outcome, shall_restart};
+use crate::native::outcome::Outcome;
 use crate::native::signals::Sig;
 
 impl Service {
@@ -104,14 +104,8 @@ impl Service {
     pub(super) fn finish(&mut self, now: Timestamp) {
         (self.now.main, self.now.control) = (None, None);
         let outcome = self.now.outcome.unwrap_or(Outcome::Success);
-        if self.now.again {
-            self.begin_fresh(now);
-        } else if !self.now.stop_asked && shall_restart(&self.spec, outcome, self.now.exit) {
-            self.enter(Phase::AutoRestart, now);
-        } else {
-            let failed = !matches!(outcome, Outcome::Success | Outcome::Condition);
-            self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
-        }
+        let failed = !matches!(outcome, Outcome::Success | Outcome::Condition);
+        self.enter(if failed { Phase::Failed } else { Phase::Dead }, now);
     }
 
     fn reach(&self) -> Reach {

@@ -108,9 +108,7 @@ impl Service {
     }
 
     fn extend(&mut self, span: Duration, now: Timestamp) {
-        if self.now.phase != Phase::AutoRestart {
-            self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
-            self.tell(Happening::Extend(span));
-        }
+        self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
+        self.tell(Happening::Extend(span));
     }
 }

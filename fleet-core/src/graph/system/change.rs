@@ -53,11 +53,13 @@ impl System {
         self.enter(at, Phase::Up(activity), now);
         let seen = &mut self.node_mut(at).seen;
         seen.up_since = Some(seen.up_since.unwrap_or(now));
+        seen.exited |= activity == Activity::Exited;
         seen.ending = None;
         seen.cause = None;
         seen.retry_at = None;
-        let definition = seen.definition.as_deref().filter(|_| activity != Activity::Exited);
+        let definition = seen.definition.as_deref();
         let runtime = definition.and_then(|definition| definition.run.runtime_max);
+        let runtime = runtime.filter(|_| !seen.exited);
         let over = seen.up_since.zip(runtime).map(|(since, most)| since.after(most));
         let reload = definition.and_then(|definition| definition.time_outs.reload);
         let reload = reload.filter(|_| activity == Activity::Reloading);
@@ -106,13 +108,20 @@ impl System {
         self.enter(at, Phase::Stopping, now);
         let seen = &mut self.node_mut(at).seen;
         seen.ending = Some(ending);
-        seen.up_since = None;
+        (seen.up_since, seen.exited) = (None, false);
         // What is run to end it belongs to it as well, even if nothing else was left.
         seen.processes = true;
         seen.killed = false;
         seen.reload_wanted = false;
         let most = seen.definition.as_ref().and_then(|definition| definition.time_outs.stop);
         seen.deadline = most.map(|most| soon(now, most));
+    }
+
+    /// A unit that has reloaded is as it was before.
+    pub(super) fn be_as_before(&mut self, at: u32, well: bool, now: Timestamp) {
+        let exited = self.node(at).seen.exited;
+        self.come_up(at, if exited { Activity::Exited } else { Activity::Running }, now);
+        self.node_mut(at).seen.reload_failed = !well;
     }
 
     /// Has a unit read its configuration again.
@@ -146,9 +155,9 @@ impl System {
             Some(Ending::Off(_)) | None => self.be_off(at, now),
             Some(Ending::Failed(cause)) => self.have_failed(at, cause, now),
             Some(Ending::ByItself) => self.have_failed(at, Cause::Exit(Exit::Unknown), now),
-            Some(Ending::Well) => {
+            Some(Ending::Well(exit)) => {
                 self.leave(at, Phase::Ended, now);
-                self.node_mut(at).schedule(None, None, now);
+                self.node_mut(at).schedule(None, exit, now);
             }
             Some(Ending::Skipped) => self.leave(at, Phase::Ended, now),
         }
@@ -193,7 +202,7 @@ impl System {
         let seen = &mut node.seen;
         seen.ending = None;
         seen.killed = false;
-        seen.up_since = None;
+        (seen.up_since, seen.exited) = (None, false);
         seen.renew = false;
         seen.reload_wanted = false;
         seen.reload_failed = false;

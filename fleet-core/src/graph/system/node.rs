@@ -113,7 +113,7 @@ impl Node {
     pub(super) fn next_place(&self) -> Place {
         let startable = self.is_startable();
         let is_virtual = self.unit.is_virtual();
-        let runs = self.seen.phase == Phase::Up(Activity::Running);
+        let runs = matches!(self.seen.phase, Phase::Up(Activity::Running | Activity::Exited));
         Place {
             reset: self.is_forgotten(),
             stop: self.face.must_stop && self.counts.blockers == 0,

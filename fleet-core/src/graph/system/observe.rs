@@ -51,12 +51,13 @@ impl System {
             (Activity::Running, Happening::Reloading) => {
                 self.come_up(at, Activity::Reloading, now);
             }
-            (Activity::Reloading, Happening::Ready) => self.end_reload(at, true, now),
+            (Activity::Reloading, Happening::Ready) => self.be_as_before(at, true, now),
             (Activity::Reloading, Happening::ReloadEnded { well }) => {
-                self.end_reload(at, well, now);
+                self.be_as_before(at, well, now);
             }
-            (Activity::Exited, Happening::AllGone) => self.forget_processes(at),
+            (_, Happening::AllGone) if self.node(at).seen.exited => self.forget_processes(at),
             (Activity::Exited, _) => return false,
+            (_, Happening::MainExited(_)) if self.node(at).seen.exited => return false,
             (_, Happening::Failed(cause)) => self.fail(at, cause, now),
             (_, Happening::Stopping) => self.stop_by_itself(at, now),
             (_, Happening::MainExited(exit)) => self.on_exit(at, exit, now),
@@ -94,7 +95,7 @@ impl System {
             return true;
         }
         let seen = &mut self.node_mut(at).seen;
-        let heeded = matches!(seen.ending, Some(Ending::Well | Ending::ByItself));
+        let heeded = matches!(seen.ending, Some(Ending::Well(_) | Ending::ByItself));
         if heeded {
             seen.ending = Some(Ending::Failed(cause));
             self.touch(at);
@@ -130,7 +131,7 @@ impl System {
         } else if unit.stays_up() && !self.node(at).unit.restart.follows_success(exit) {
             self.come_up(at, Activity::Exited, now);
         } else {
-            self.finish(at, Ending::Well, now);
+            self.finish(at, Ending::Well(Some(exit)), now);
         }
     }
 
@@ -138,11 +139,6 @@ impl System {
     fn on_lost(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).seen.processes = false;
         self.have_failed(at, Cause::Exit(Exit::Unknown), now);
-    }
-
-    fn end_reload(&mut self, at: u32, well: bool, now: Timestamp) {
-        self.come_up(at, Activity::Running, now);
-        self.node_mut(at).seen.reload_failed = !well;
     }
 
     fn extend(&mut self, at: u32, until: Timestamp) -> bool {

@@ -125,7 +125,9 @@ impl Cause {
         status || self == Self::Spawn
     }
 
+    /// Whether a signal ended it, or may have: nobody saw.
     fn is_signal(self) -> bool {
-        matches!(self, Self::Exit(Exit::Signal(_)) | Self::Script(Exit::Signal(_)))
+        let main = matches!(self, Self::Exit(Exit::Signal(_) | Exit::Unknown));
+        main || matches!(self, Self::Script(Exit::Signal(_)))
     }
 }

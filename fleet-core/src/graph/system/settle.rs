@@ -2,7 +2,7 @@
 
 use super::System;
 use crate::Timestamp;
-use crate::graph::{Action, Activity, Cause, Order, Phase};
+use crate::graph::{Action, Cause, Order, Phase};
 
 impl System {
     /// What is owed now. It is taken for done: whoever asks carries it out, and tells what came of
@@ -88,10 +88,7 @@ impl System {
         match seen.phase {
             Phase::Starting => self.fail(at, Cause::StartTimeOut, now),
             Phase::Up(_) if self.ran_too_long(at, now) => self.fail(at, Cause::RuntimeMax, now),
-            Phase::Up(_) => {
-                self.come_up(at, Activity::Running, now);
-                self.node_mut(at).seen.reload_failed = true;
-            }
+            Phase::Up(_) => self.be_as_before(at, false, now),
             Phase::Stopping if seen.killed => {
                 self.have_failed(at, Cause::Unkillable, now);
             }
@@ -103,6 +100,7 @@ impl System {
     fn ran_too_long(&self, at: u32, now: Timestamp) -> bool {
         let seen = &self.node(at).seen;
         let most = seen.definition.as_ref().and_then(|definition| definition.run.runtime_max);
+        let most = most.filter(|_| !seen.exited);
         seen.up_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
     }
 

@@ -181,7 +181,7 @@ fn reason(ending: &Ending) -> Option<StopReason> {
     match ending {
         Ending::Off(reason) => Some(reason.clone()),
         Ending::Failed(cause) => Some(StopReason::Failed(*cause)),
-        Ending::Well => Some(StopReason::Ended),
+        Ending::Well(_) => Some(StopReason::Ended),
         Ending::Skipped => Some(StopReason::Skipped),
         Ending::ByItself => None,
     }

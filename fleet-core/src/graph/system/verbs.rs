@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use super::System;
 use crate::Timestamp;
-use crate::graph::{Activity, Flaw, Graph, Phase, Settings, Target};
+use crate::graph::{Flaw, Graph, Phase, Settings, Starts, Target};
 
 /// Why a unit cannot read its configuration again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -132,7 +132,7 @@ impl System {
         } else if is_over {
             self.forget(at, now);
         } else {
-            seen.attempts = 0;
+            (seen.attempts, seen.starts) = (0, Starts::default());
         }
         self.propagate();
         something
@@ -153,6 +153,7 @@ impl System {
     }
 
     /// Has the unit of a target read its own configuration again, as soon as it does not any more.
+    /// One whose main process has ended well has its commands for that run, too.
     ///
     /// # Errors
     ///
@@ -160,12 +161,13 @@ impl System {
     pub fn request_reload(&mut self, target: &Target) -> Result<(), NotReloadable> {
         let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
         let node = self.node_mut(at);
-        let phase = node.seen.phase;
-        if phase != Phase::Up(Activity::Running) && phase != Phase::Up(Activity::Reloading) {
+        if !node.seen.phase.is_active() {
             return Err(NotReloadable::NotUp);
         }
         let run = node.seen.definition.as_ref().map(|definition| &definition.run);
-        if !run.is_some_and(|run| !run.reload.is_empty() || run.reload_signal.is_some()) {
+        let exited = node.seen.exited;
+        let tells = |signal: Option<_>| signal.is_some() && !exited;
+        if !run.is_some_and(|run| !run.reload.is_empty() || tells(run.reload_signal)) {
             return Err(NotReloadable::NoCommand);
         }
         node.seen.reload_wanted = true;

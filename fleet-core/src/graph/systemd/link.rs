@@ -46,9 +46,10 @@ pub struct Linked {
 /// units that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and
 /// `BindsTo=` of one that nobody runs make the unit refused.
 #[must_use]
-pub fn link(compiled: &[Compiled], outside: &Outside) -> Linked {
-    let mut linker = Linker::new(compiled, outside);
-    for unit in compiled {
+pub fn link<'a>(compiled: impl IntoIterator<Item = &'a Compiled>, outside: &'a Outside) -> Linked {
+    let compiled: Vec<&Compiled> = compiled.into_iter().collect();
+    let mut linker = Linker::new(&compiled, outside);
+    for unit in &compiled {
         for relation in &unit.relations {
             linker.relate(unit, relation);
         }
@@ -91,7 +92,7 @@ enum Found {
 }
 
 struct Linker<'a> {
-    compiled: &'a [Compiled],
+    compiled: &'a [&'a Compiled],
     outside: &'a Outside,
     /// Names and aliases of all units.
     index: BTreeMap<&'a str, usize>,
@@ -104,7 +105,7 @@ struct Linker<'a> {
 }
 
 impl<'a> Linker<'a> {
-    fn new(compiled: &'a [Compiled], outside: &'a Outside) -> Self {
+    fn new(compiled: &'a [&'a Compiled], outside: &'a Outside) -> Self {
         let index = compiled.iter().enumerate().map(|(at, unit)| (unit.unit.name.as_str(), at));
         let mut linker = Self {
             compiled,

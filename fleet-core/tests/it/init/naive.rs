@@ -71,7 +71,9 @@ impl Naive {
             Phase::Up(_) => {
                 let seen = self.seen(name);
                 seen.reload_failed = true;
-                seen.phase = Phase::Up(Activity::Running);
+                let exited = seen.exited;
+                let before = if exited { Activity::Exited } else { Activity::Running };
+                seen.phase = Phase::Up(before);
                 seen.deadline = None;
                 self.seen(name).since = self.now;
             }
@@ -123,7 +125,7 @@ impl Naive {
 
     fn reload(&mut self, name: &Name) -> bool {
         let seen = &self.twin.seen[name];
-        let runs = seen.phase == Phase::Up(Activity::Running);
+        let runs = matches!(seen.phase, Phase::Up(Activity::Running | Activity::Exited));
         if !seen.reload_wanted || !runs || self.twin.must_stop(name) {
             return false;
         }
@@ -257,7 +259,7 @@ impl Naive {
         let seen = self.seen(name);
         let most = seen.definition.as_ref().and_then(|it| it.time_outs.stop);
         (seen.phase, seen.processes) = (Phase::Stopping, true);
-        (seen.since, seen.up_since) = (now, None);
+        (seen.since, seen.up_since, seen.exited) = (now, None, false);
         (seen.ending, seen.killed, seen.reload_wanted) = (Some(ending), false, false);
         seen.deadline = most.map(|most| now.after(most));
         self.said.push((name.clone(), Order::Stop { reason, was_up }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Limit, Observed, Order, Phase,
-    RestartWhen, Settings, System, Unit,
+    Restart, RestartWhen, Settings, StatusSet, System, Unit,
 };
 
 use super::config::{name, target, unit};
@@ -116,7 +116,7 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         ("a oneshot", &[exits(0)], "exited"),
         ("a oneshot", &[exits(0), GONE], "exited"),
         ("a oneshot", &[exits(1), GONE], "failed: its main process ended with status 1"),
-        ("a passing", &[exits(0)], "stopping: Well"),
+        ("a passing", &[exits(0)], "stopping: Well(Some(Status(0)))"),
         ("a passing", &[exits(0), GONE], "ended"),
     ];
     check(rows);
@@ -268,6 +268,46 @@ fn a_reload_that_takes_too_long_is_told_and_harms_nobody() {
     one.tell(Happening::ReloadEnded { well: false });
     assert!(one.system.state(&name("a")).unwrap().reload_failed);
     assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "running"));
+}
+
+#[test]
+fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
+    for (well, late) in [(true, false), (false, false), (false, true)] {
+        let mut oneshot = unit("a oneshot");
+        oneshot.run.reload = unit("a supervised").run.reload;
+        let mut one = One::new(&oneshot);
+        one.tell(exits(0));
+        one.system.request_reload(&target("a")).unwrap();
+        assert_eq!((one.plan().as_str(), told(&one).as_str()), ("reload a", "reloading"));
+        if late {
+            assert_eq!(one.pass(30), "");
+        } else {
+            one.tell(Happening::ReloadEnded { well });
+        }
+        assert_eq!(told(&one), "exited");
+        assert_eq!(one.system.state(&name("a")).unwrap().reload_failed, !well);
+    }
+}
+
+#[test]
+fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
+    let zero = StatusSet { codes: [0].into(), ..StatusSet::default() };
+    for (when, force, prevent, again) in [
+        (RestartWhen::Never, &zero, &StatusSet::default(), true),
+        (RestartWhen::Never, &StatusSet::default(), &StatusSet::default(), false),
+        (RestartWhen::Always, &StatusSet::default(), &zero, false),
+    ] {
+        let mut unit = unit("a supervised");
+        unit.run.after_exit = AfterExit::Rests;
+        let (force, prevent) = (force.clone(), prevent.clone());
+        unit.restart = Restart { when, force, prevent, ..Restart::default() };
+        let mut one = One::new(&unit);
+        one.tell(READY);
+        one.tell(exits(0));
+        one.plan();
+        one.tell(GONE);
+        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
+    }
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl World {
         assert_eq!(before.incarnation, Some(incarnation), "{name} heeds another start");
         let reason = match &after.ending {
             Some(Ending::Failed(cause)) => StopReason::Failed(*cause),
-            Some(Ending::Well) => StopReason::Ended,
+            Some(Ending::Well(_)) => StopReason::Ended,
             Some(Ending::Skipped) => StopReason::Skipped,
             _ => return,
         };

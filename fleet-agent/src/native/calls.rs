@@ -1,0 +1,244 @@
+//! The calls to a native service manager: each unit's in their order, and written down before they
+//! take effect.
+//!
+//! Who calls may go away at any time. What was begun by then is done to its end, so that the
+//! records say what has taken effect.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use fleet_core::graph::systemd;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+
+use super::record::{Asked, UnitDirectory};
+use super::runner::lead::{Lead, Request, lock};
+use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase};
+use crate::{ManagedUnit, ServiceError};
+
+/// What may be asked of a unit that is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    Start(Generation),
+    Restart(Generation),
+    Stop,
+}
+
+/// What a call about a unit waits for, so that it has its turn.
+type Gates = Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>;
+
+/// The way to what leads the units.
+pub(super) struct Calls {
+    requests: mpsc::Sender<Request>,
+    showcase: Showcase,
+    /// Of units that are called about at the moment.
+    gates: Gates,
+}
+
+impl Ask {
+    /// What is asked of a unit from then on.
+    fn after(self, before: Asked) -> Asked {
+        match self {
+            Self::Start(generation) | Self::Restart(generation) => {
+                Asked { generation: generation.0, launched: true, ..before }
+            }
+            Self::Stop => Asked { launched: false, ..before },
+        }
+    }
+
+    fn tell(self, lead: &mut Lead, unit: &UnitName, asked: Asked, reply: Reply) {
+        match self {
+            Self::Start(_) => lead.start(unit, asked, reply),
+            Self::Restart(_) => lead.restart(unit, asked, reply),
+            Self::Stop => lead.stop(unit, asked, reply),
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn new(requests: mpsc::Sender<Request>, showcase: Showcase) -> Self {
+        Self { requests, showcase, gates: Gates::default() }
+    }
+
+    /// What is seen of a unit; nothing if it is not loaded.
+    pub(super) fn seen(&self, unit: &UnitName) -> Option<Seen> {
+        lock(&self.showcase).get(unit).cloned()
+    }
+
+    /// All units that are loaded.
+    pub(super) fn units(&self) -> Vec<UnitName> {
+        lock(&self.showcase).keys().cloned().collect()
+    }
+
+    /// All units that are loaded, as they are.
+    pub(super) fn list(&self) -> Vec<ManagedUnit> {
+        lock(&self.showcase).values().map(|seen| seen.unit.clone()).collect()
+    }
+
+    /// Whether somebody leads the units.
+    pub(super) fn check(&self) -> Done {
+        if self.requests.is_closed() { Err(ended()) } else { Ok(()) }
+    }
+
+    /// Hands in what a unit is run by.
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        file: &UnitFile,
+        compiled: systemd::Compiled,
+        epoch: Epoch,
+        directory: UnitDirectory,
+    ) -> Done {
+        let (name, hash, source) = (unit.clone(), file.hash(), file.source().to_vec());
+        self.in_turn(unit, async move |calls| {
+            let before = calls.seen(&name);
+            let asked = before.as_ref().map_or_else(Asked::default, |seen| seen.asked);
+            let asked = Asked { epoch: epoch.0, ..asked };
+            if before.is_some_and(|seen| seen.unit.known.hash == hash) {
+                write(&directory, "record a unit", move |at| at.write_asked(asked)).await?;
+                return calls.lead(move |lead| lead.note_epoch(&name, asked)).await;
+            }
+            let keep = move |at: &UnitDirectory| at.write_unit(&source, asked);
+            write(&directory, "keep a unit file", keep).await?;
+            let entry = Entry::new(name, hash, asked, Is::Fit(Box::new(compiled)));
+            calls.lead(move |lead| lead.load(entry)).await?
+        })
+        .await
+    }
+
+    /// Asks something of a unit that is loaded, and waits for what comes of it.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        ask: Ask,
+        directory: UnitDirectory,
+    ) -> Done {
+        let (name, unknown) = (unit.clone(), ServiceError::NotLoaded { unit: unit.clone() });
+        let begun = self.in_turn(unit, async move |calls| {
+            let Some(seen) = calls.seen(&name) else { return Ok(None) };
+            let asked = ask.after(seen.asked);
+            if asked != seen.asked {
+                let action = "record what is asked of a unit";
+                match write(&directory, action, move |at| at.write_asked(asked)).await {
+                    // A disk that fails must not keep anything running.
+                    Err(error) if ask == Ask::Stop => {
+                        tracing::error!(unit = %name, %error, "stopping all the same");
+                    }
+                    written => written?,
+                }
+            }
+            let (reply, answer) = oneshot::channel();
+            calls.lead(move |lead| ask.tell(lead, &name, asked, reply)).await?;
+            Ok(Some(answer))
+        });
+        match begun.await? {
+            Some(answer) => answer.await.unwrap_or_else(|_| Err(ended())),
+            None => self.check().and(Err(unknown)),
+        }
+    }
+
+    /// Has a unit read its configuration again.
+    pub(super) async fn reload_unit(self: &Arc<Self>, unit: &UnitName) -> Done {
+        let name = unit.clone();
+        let begun = self.in_turn(unit, async move |calls| {
+            let (reply, answer) = oneshot::channel();
+            calls.lead(move |lead| lead.reload_service(&name, reply)).await?;
+            Ok(answer)
+        });
+        begun.await?.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Has a unit end, and forgets it. What is asked next waits for that.
+    pub(super) async fn unload(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        directory: UnitDirectory,
+    ) -> Done {
+        let name = unit.clone();
+        self.in_turn(unit, async move |calls| {
+            if calls.seen(&name).is_none() {
+                return calls.check();
+            }
+            let (reply, answer) = oneshot::channel();
+            let leaving = name.clone();
+            calls.lead(move |lead| lead.begin_unload(&leaving, reply)).await?;
+            answer.await.unwrap_or_else(|_| Err(ended()))?;
+            let removed = write(&directory, "remove a unit", UnitDirectory::remove).await;
+            removed.map_err(|error| ServiceError::Unavailable(error.to_string()))?;
+            calls.lead(move |lead| lead.forget(&name)).await
+        })
+        .await
+    }
+
+    /// Does something about a unit when all that was called about it before has taken effect.
+    async fn in_turn<T, F>(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Result<T, ServiceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServiceError>> + Send,
+    {
+        let gate = Arc::clone(lock(&self.gates).entry(unit.clone()).or_default());
+        let guard = gate.lock_owned().await;
+        let turn = Turn { calls: Arc::clone(self), unit: unit.clone(), guard: Some(guard) };
+        let calls = Arc::clone(self);
+        let done = tokio::spawn(async move {
+            let done = work(calls).await;
+            drop(turn);
+            done
+        });
+        done.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Has the lead do something, and waits until it has.
+    async fn lead<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Lead) -> T + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (reply, answer) = oneshot::channel();
+        // Whoever asked may have gone away, which changes nothing.
+        let request: Request = Box::new(move |lead| drop(reply.send(what(lead))));
+        self.requests.send(request).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())
+    }
+}
+
+/// The turn of one call. Its end is that of the gate, too, if nobody else waits.
+struct Turn {
+    calls: Arc<Calls>,
+    unit: UnitName,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut gates = lock(&self.calls.gates);
+        if gates.get(&self.unit).is_some_and(|gate| Arc::strong_count(gate) == 1) {
+            gates.remove(&self.unit);
+        }
+    }
+}
+
+/// Works on the directory of a unit, away from the runtime: the disk may take its time.
+async fn write(
+    directory: &UnitDirectory,
+    action: &str,
+    work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
+) -> Done {
+    let directory = directory.clone();
+    let done = tokio::task::spawn_blocking(move || work(&directory)).await;
+    done.map_err(io::Error::other)
+        .flatten()
+        .map_err(|source| ServiceError::Io { action: action.to_owned(), source })
+}
+
+fn ended() -> ServiceError {
+    let problem = "what leads the units has ended by a defect: restart the daemon";
+    ServiceError::Unavailable(problem.to_owned())
+}

@@ -1,0 +1,272 @@
+//! What fleet asks for, as a change of what the graph is to be.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::{Graph, Name, NotReloadable, Shown, Target};
+use fleet_unitfile::UnitName;
+
+use super::super::course::Errand;
+use super::super::lead::{Lead, lock};
+use super::waiters::{answer, is_busy, is_over, is_there};
+use super::{Done, Entry, Reply, Services};
+use crate::ServiceError;
+use crate::native::record::Asked;
+
+impl Lead {
+    /// Has a unit run; one that failed gets a new attempt, and one that is up stays as it is.
+    pub(in crate::native) fn start(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
+        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        self.want(&name);
+        let state = self.system.state(&name);
+        let stopping = state.as_ref().filter(|it| matches!(it.what, Shown::Stopping(_)));
+        let before = stopping.and_then(|state| state.incarnation);
+        match (before, &state) {
+            (Some(run), _) => self.start_again_after(&name, run),
+            (None, Some(state)) if is_busy(&state.what) => {}
+            _ => drop(self.reset(&Target::from(&name))),
+        }
+        self.wait_for_start(&name, before, reply);
+    }
+
+    /// Has a unit end, if it runs, and run again; so do those that are stopped with it.
+    pub(in crate::native) fn restart(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
+        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        self.want(&name);
+        self.reset(&Target::from(&name));
+        let state = self.system.state(&name).filter(|state| is_busy(&state.what));
+        let before = state.and_then(|state| state.incarnation);
+        self.renew_with_all(&name);
+        if let Some(run) = before {
+            self.start_again_after(&name, run);
+        }
+        self.wait_for_start(&name, before, reply);
+    }
+
+    /// Has a unit not run, and none that systemd would stop with it.
+    pub(in crate::native) fn stop(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
+        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        self.end(&name, reply);
+    }
+
+    /// Has a unit end that is to be forgotten then.
+    pub(in crate::native) fn begin_unload(&mut self, unit: &UnitName, reply: Reply) {
+        let name = name_of(unit);
+        self.follow_loads();
+        let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
+        let Some(entry) = entry else { return answer(reply, Ok(())) };
+        entry.leaving = true;
+        self.end(&name, reply);
+    }
+
+    /// Forgets a unit whose records are gone.
+    pub(in crate::native) fn forget(&mut self, unit: &UnitName) {
+        let name = name_of(unit);
+        let Some(services) = &mut self.services else { return };
+        services.entries.remove(&name);
+        services.stale = true;
+        lock(&services.shown).remove(unit);
+        self.members.remove(&name);
+        lock(&self.logs).remove(&name);
+        // What decides learns of it together with the rest.
+        if self.choice.wanted.mask.remove(&Target::from(&name)) {
+            self.write_mask();
+        }
+        self.machine.feed.report(unit);
+    }
+
+    /// Has a unit read its configuration again.
+    pub(in crate::native) fn reload_service(&mut self, unit: &UnitName, reply: Reply) {
+        let name = name_of(unit);
+        self.follow_loads();
+        let Some(services) = &mut self.services else { return };
+        if !services.entries.contains_key(&name) {
+            return answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
+        }
+        match self.system.request_reload(&Target::from(&name)) {
+            Ok(()) => services.waiters.of(&name).reloads.push(reply),
+            Err(why) => {
+                let problem = match why {
+                    NotReloadable::NoCommand => {
+                        "its file does not say how: add an ExecReload=, or restart it"
+                    }
+                    _ => "it is not active: start it",
+                };
+                let (unit, problem) = (unit.clone(), problem.to_owned());
+                answer(reply, Err(ServiceError::ReloadFailed { unit, problem }));
+            }
+        }
+        self.touched.insert(name);
+    }
+
+    /// Remembers what is asked of a unit. One that is not loaded cannot be asked anything.
+    fn begin_ask(&mut self, unit: &UnitName, asked: Asked, reply: Reply) -> Option<(Name, Reply)> {
+        let name = name_of(unit);
+        self.follow_loads();
+        let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
+        let Some(entry) = entry else {
+            answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
+            return None;
+        };
+        (entry.asked, entry.leaving) = (asked, false);
+        self.tell_run(&name, Errand::Asked(asked));
+        self.touched.insert(name.clone());
+        Some((name, reply))
+    }
+
+    fn wait_for_start(
+        &mut self,
+        name: &Name,
+        before: Option<fleet_core::graph::Incarnation>,
+        reply: Reply,
+    ) {
+        let Some(services) = &mut self.services else { return };
+        services.waiters.of(name).starts.push((before, reply));
+    }
+
+    fn start_again_after(&mut self, name: &Name, run: fleet_core::graph::Incarnation) {
+        if let Some(services) = &mut self.services {
+            services.again.insert(name.clone(), run);
+        }
+    }
+
+    /// A unit is wanted, and what was stopped of all that it needs may run again.
+    fn want(&mut self, name: &Name) {
+        let needed = requirements(self.system.graph(), name);
+        let mut mask = self.choice.wanted.mask.clone();
+        mask.retain(|target| !needed.contains(target));
+        if mask != self.choice.wanted.mask {
+            self.mask(mask);
+        }
+        self.want_what_is_asked();
+        // A new attempt is one for what failed of that, too.
+        for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
+            let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
+            let state = unit.and_then(|unit| self.system.state(&unit));
+            if state.is_some_and(|state| is_over(&state.what)) {
+                self.reset(target);
+            }
+        }
+    }
+
+    fn renew_with_all(&mut self, name: &Name) {
+        let Some(services) = &self.services else { return };
+        let with = services.linked.stopped_with(name);
+        for unit in with.iter().chain([name]) {
+            self.system.renew(&Target::from(unit));
+        }
+    }
+
+    /// A unit ends, with all that are stopped with it; those that are needed all the same are
+    /// masked until somebody starts what needs them.
+    fn end(&mut self, name: &Name, reply: Reply) {
+        let state = self.system.state(name).filter(|state| is_there(&state.what));
+        self.want_what_is_asked();
+        let Some(services) = &mut self.services else { return };
+        let mut all = services.linked.stopped_with(name);
+        all.insert(name.clone());
+        let mut mask = self.choice.wanted.mask.clone();
+        for unit in &all {
+            let Some(entry) = services.entries.get(unit) else { continue };
+            services.again.remove(unit);
+            services.waiters.refuse_starts(unit, &entry.unit);
+            if self.system.state(unit).is_some_and(|state| state.needed) {
+                mask.insert(Target::from(unit));
+            }
+        }
+        match state {
+            Some(state) => services.waiters.of(name).stops.push((state.incarnation, reply)),
+            // It may have been waiting for its next attempt.
+            None => services.waiters.of(name).stops.push((None, reply)),
+        }
+        if mask != self.choice.wanted.mask {
+            self.mask(mask);
+        }
+        self.touched.insert(name.clone());
+    }
+
+    /// Tells the present run of a unit something, if there is one.
+    pub(super) fn tell_run(&mut self, name: &Name, errand: Errand) {
+        let live = self.members.get(name).and_then(|member| member.live.as_ref());
+        if let Some(Err(tokio::sync::mpsc::error::TrySendError::Full(_))) =
+            live.map(|live| live.errands.try_send(errand))
+        {
+            tracing::error!(unit = %name, "what is asked cannot be recorded with its run");
+        }
+    }
+
+    /// Has the graph want what fleet asks for, as far as it can be had.
+    pub(super) fn want_what_is_asked(&mut self) {
+        let beside = self.services.as_ref().map(|it| it.wanted(self.system.graph()));
+        let now = self.machine.now();
+        if let Some(Err(flaw)) = beside.map(|beside| self.system.set_goal(None, beside, now)) {
+            tracing::error!(%flaw, "what is asked cannot be wanted");
+        }
+    }
+
+    fn mask(&mut self, mask: BTreeSet<Target>) {
+        self.choice.wanted.mask = mask.clone();
+        self.write_mask();
+        // Nothing is wrong with a mask where there is no goal.
+        drop(self.system.set_mask(mask, self.machine.now()));
+    }
+
+    fn write_mask(&self) {
+        if let Err(error) = self.write_wanted() {
+            tracing::warn!(%error, "cannot record which units were stopped");
+        }
+    }
+}
+
+impl Services {
+    /// The targets of all units that are to run, and that can be had.
+    pub(super) fn wanted(&self, graph: &Graph) -> BTreeSet<Target> {
+        let wanted = self.entries.iter().filter(|(_, entry)| entry.is_wanted());
+        let targets = wanted.map(|(name, _)| Target::from(name));
+        targets.filter(|target| graph.provider(target).is_some()).collect()
+    }
+}
+
+/// The targets that are called as a unit and as all that it requires.
+fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
+    let mut found = BTreeSet::from([Target::from(name)]);
+    let mut open = vec![name.clone()];
+    while let Some(next) = open.pop() {
+        for (_, unit) in graph.dependencies(&next).into_iter().filter(|(kind, _)| kind.requires()) {
+            if found.insert(Target::from(&unit.name)) {
+                open.push(unit.name.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The unit as the graph calls it.
+pub(in crate::native) fn name_of(unit: &UnitName) -> Name {
+    Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph")
+}
+
+impl Lead {
+    /// Takes a unit in that is loaded, or another file of one that is.
+    pub(in crate::native) fn load(&mut self, entry: Entry) -> Done {
+        let name = name_of(&entry.unit);
+        if self.services.as_ref().is_some_and(|services| services.keeps(&name)) {
+            self.take_file(&name, entry);
+        } else {
+            self.take_in(&name, entry)?;
+        }
+        self.show(&name);
+        self.touched.insert(name);
+        Ok(())
+    }
+
+    /// Remembers what is asked of a unit by its load.
+    pub(in crate::native) fn note_epoch(&mut self, unit: &UnitName, asked: Asked) {
+        let name = name_of(unit);
+        let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
+        if let Some(entry) = entry {
+            entry.asked = asked;
+            self.tell_run(&name, Errand::Asked(asked));
+            self.show(&name);
+        }
+    }
+}

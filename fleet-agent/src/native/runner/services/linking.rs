@@ -1,0 +1,190 @@
+//! The graph of the units that are loaded, made anew when they change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fleet_core::graph::systemd::{Linked, Outside, Refusal, link};
+use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settings, System};
+
+use super::super::course::Errand;
+use super::super::lead::{Lead, lock};
+use super::super::member::Member;
+use super::super::recall::{go_on, is_busy};
+use super::{Done, Entry, Is, Services};
+use crate::ServiceError;
+use crate::native::adopt::only_to_stop;
+
+/// A unit that was found as it is.
+pub(super) type Found = (Name, Observed);
+
+impl Lead {
+    /// Takes into the graph what was loaded, and out of it what was unloaded, since it was made.
+    /// Files come in batches, so this waits until something depends on it.
+    pub(super) fn follow_loads(&mut self) {
+        if self.services.as_ref().is_some_and(|services| services.stale) {
+            self.link_anew(Vec::new());
+        }
+    }
+
+    /// Makes the graph anew. What runs goes on as it is; it is ended by its new file.
+    pub(super) fn link_anew(&mut self, found: Vec<Found>) {
+        let mut seen = self.system.observation();
+        let highest = found.iter().filter_map(|(_, seen)| seen.incarnation).max();
+        seen.last = seen.last.max(highest.unwrap_or_default());
+        seen.units.extend(found);
+        let Some(services) = &mut self.services else { return };
+        let busy = seen.units.iter().filter(|(_, seen)| seen.phase.is_busy() || seen.processes);
+        let graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
+        for (name, seen) in &mut seen.units {
+            if let Some(unit) = graph.unit(name).filter(|_| seen.definition.is_some()) {
+                seen.definition = Some(Arc::clone(unit));
+            }
+        }
+        seen.beside = services.wanted(&graph);
+        self.touched.extend(services.entries.keys().cloned());
+        let mask = self.choice.wanted.mask.clone();
+        let settings = Settings { mask, ..Settings::default() };
+        match System::restore(graph, &settings, seen) {
+            Ok(system) => self.system = system,
+            Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),
+        }
+    }
+
+    /// Takes in a unit that was not known. It may run all the same, if its other records could not
+    /// be read when this daemon began; then that run is ended first.
+    pub(super) fn take_in(&mut self, name: &Name, mut entry: Entry) -> Done {
+        let failed =
+            |source| ServiceError::Io { action: format!("begin to see to {name}"), source };
+        let mut member = Member::new(&self.machine, name).map_err(failed)?;
+        let run = member.directory.read_run().map_err(failed)?;
+        let run = run.filter(|run| is_busy(&run.memory));
+        let incarnation = Incarnation(self.system.observation().last.0 + 1);
+        let mut found = None;
+        if let Some((run, definition)) = run.zip(entry.definition()) {
+            found = Some(go_on(&self.machine, name, &member, &definition, run, incarnation));
+        }
+        let found = found.transpose().map_err(failed)?;
+        if let Some((seen, _)) = &found {
+            member.retries = seen.retry_at.is_some();
+        }
+        lock(&self.logs).insert(name.clone(), Arc::clone(&member.log));
+        self.members.insert(name.clone(), member);
+        let Some(services) = &mut self.services else { return Ok(()) };
+        services.loads += 1;
+        entry.load = services.loads;
+        services.entries.insert(name.clone(), entry);
+        services.stale = true;
+        if let Some((seen, driver)) = found {
+            self.link_anew(vec![(name.clone(), seen)]);
+            self.follow(name, incarnation, driver);
+        }
+        Ok(())
+    }
+
+    /// Takes another file of a unit that is known; what runs of it goes on, and is ended by that.
+    pub(super) fn take_file(&mut self, name: &Name, new: Entry) {
+        let Some(services) = &mut self.services else { return };
+        let Some(entry) = services.entries.get_mut(name) else { return };
+        (entry.hash, entry.asked, entry.is) = (new.hash, new.asked, new.is);
+        services.stale = true;
+        let (asked, definition) = (entry.asked, entry.definition());
+        self.tell_run(name, Errand::Asked(asked));
+        if let Some(definition) = definition {
+            self.tell_run(name, Errand::Replace(definition));
+        }
+        // What runs must not be started anew by what is planned next.
+        self.link_anew(Vec::new());
+    }
+}
+
+impl Services {
+    /// The graph of all units that can be together. Why another is not among them is kept with it.
+    fn join(&mut self, busy: &BTreeSet<Name>) -> Graph {
+        self.stale = false;
+        let mut out: BTreeMap<Name, String> = BTreeMap::new();
+        loop {
+            let mut linked = self.link(&out);
+            let mut units = std::mem::take(&mut linked.units);
+            let unfit =
+                self.entries.iter().filter(|(name, it)| it.is_unfit() && busy.contains(*name));
+            units.extend(unfit.map(|(_, entry)| only_to_stop(&entry.unit)));
+            let (graph, flaws) = Graph::lenient(units, &Settings::default());
+            let circle = flaws.iter().find_map(|flaw| match flaw {
+                Flaw::Circle(circle) => Some(circle),
+                _ => None,
+            });
+            if let Some((last, circle)) = circle.and_then(|it| Some((self.last_of(it)?, it))) {
+                out.insert(last, format!("it would wait for itself: {circle}"));
+                continue;
+            }
+            self.note_refused(&linked, &out, busy);
+            self.note_flaws(&graph, &flaws);
+            self.linked = linked;
+            return graph;
+        }
+    }
+
+    fn link(&self, out: &BTreeMap<Name, String>) -> Linked {
+        let there = self.entries.iter().filter(|(name, _)| !out.contains_key(*name));
+        let fit = there.filter_map(|(_, entry)| match &entry.is {
+            Is::Fit(compiled) => Some(&**compiled),
+            Is::Unfit(_) => None,
+        });
+        let refused = out.keys().filter_map(|name| Some(self.entries.get(name)?.unit.clone()));
+        link(fit, &Outside { refused: refused.collect(), ..Outside::default() })
+    }
+
+    /// Of units in a circle the one that came last gives way, so that it harms none but itself.
+    fn last_of(&self, circle: &Circle) -> Option<Name> {
+        let units = circle.steps.iter().map(|(unit, _)| unit);
+        units.max_by_key(|unit| self.entries.get(*unit).map(|entry| entry.load)).cloned()
+    }
+
+    fn note_refused(
+        &mut self,
+        linked: &Linked,
+        out: &BTreeMap<Name, String>,
+        busy: &BTreeSet<Name>,
+    ) {
+        for (name, entry) in &mut self.entries {
+            let why = linked.refused.get(name).and_then(|all| all.first()).map(words);
+            entry.refused = match &entry.is {
+                Is::Unfit(problem) if !busy.contains(name) => Some(problem.clone()),
+                _ => why.or_else(|| out.get(name).cloned()),
+            };
+        }
+    }
+}
+
+impl Services {
+    /// Whoever is left out for any other reason is told, too, so that nobody waits for it.
+    fn note_flaws(&mut self, graph: &Graph, flaws: &[Flaw]) {
+        for (name, entry) in &mut self.entries {
+            if entry.refused.is_none() && graph.unit(name).is_none() {
+                let flaw = flaws.iter().find(|flaw| flaw.units().contains(&name));
+                let other = || "it cannot be run together with the others".to_owned();
+                entry.refused = Some(flaw.map_or_else(other, ToString::to_string));
+            }
+        }
+    }
+}
+
+fn words(refusal: &Refusal) -> String {
+    let place = refusal.place.as_ref();
+    let place = place.map(|place| format!("line {}: {}= ", place.line, place.name()));
+    format!("{}{}", place.unwrap_or_default(), refusal.problem)
+}
+
+impl Entry {
+    pub(super) fn is_unfit(&self) -> bool {
+        matches!(self.is, Is::Unfit(_))
+    }
+
+    /// What it is run by, as far as its own file tells.
+    pub(super) fn definition(&self) -> Option<Arc<fleet_core::graph::Unit>> {
+        Some(Arc::new(match &self.is {
+            Is::Fit(compiled) => compiled.unit.clone(),
+            Is::Unfit(_) => only_to_stop(&self.unit),
+        }))
+    }
+}

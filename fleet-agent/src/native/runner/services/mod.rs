@@ -1,0 +1,179 @@
+//! The units that fleet has loaded, and what it asks of them.
+//!
+//! What fleet asks is what a graph is asked for: units that are to run are wanted beside the goal,
+//! of which there is none; to load a unit is to take it into the graph. Who asked for something
+//! waits here until the unit is as it should be. All of it belongs to the lead.
+
+mod calls;
+mod linking;
+mod recall;
+mod shown;
+mod waiters;
+
+pub(in crate::native) use self::recall::{Opened, open_services};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use fleet_core::graph::systemd::{Compiled, Linked};
+use fleet_core::graph::{Incarnation, Name};
+use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
+use fleet_unitfile::{UnitHash, UnitName};
+use tokio::sync::oneshot;
+
+use self::waiters::Waiters;
+use super::lead::Lead;
+use crate::native::log::Log;
+use crate::native::record::Asked;
+use crate::{ManagedUnit, ServiceError};
+
+/// What a call comes to.
+pub(in crate::native) type Done = Result<(), ServiceError>;
+
+/// Where that is told.
+pub(in crate::native) type Reply = oneshot::Sender<Done>;
+
+/// All units that fleet has loaded.
+#[derive(Default)]
+pub(in crate::native) struct Services {
+    entries: BTreeMap<Name, Entry>,
+    waiters: Waiters,
+    /// Units that are to be started anew as soon as this run of them is over, however it ends.
+    again: BTreeMap<Name, Incarnation>,
+    /// Which units are stopped with which.
+    linked: Linked,
+    /// Whether something was loaded or unloaded that the graph does not know of yet.
+    stale: bool,
+    /// How many units were ever loaded: the later one gives way where two cannot be together.
+    loads: u64,
+    shown: Showcase,
+}
+
+/// What everybody may see of all units.
+pub(in crate::native) type Showcase = Arc<Mutex<BTreeMap<UnitName, Seen>>>;
+
+/// What everybody may see of a unit.
+#[derive(Debug, Clone)]
+pub(in crate::native) struct Seen {
+    pub(in crate::native) unit: ManagedUnit,
+    pub(in crate::native) asked: Asked,
+    pub(in crate::native) log: Arc<Log>,
+    /// What it last said of itself.
+    pub(in crate::native) status: Option<String>,
+}
+
+/// A unit that is loaded.
+pub(in crate::native) struct Entry {
+    pub(in crate::native) unit: UnitName,
+    pub(in crate::native) hash: UnitHash,
+    pub(in crate::native) asked: Asked,
+    pub(in crate::native) is: Is,
+    /// Which of all loads was its own.
+    pub(in crate::native) load: u64,
+    /// Why it is not in the graph.
+    pub(in crate::native) refused: Option<String>,
+    /// It is on its way out.
+    pub(in crate::native) leaving: bool,
+}
+
+/// What is known of how to run a unit.
+pub(in crate::native) enum Is {
+    /// All that its file says.
+    Fit(Box<Compiled>),
+    /// Its file cannot be obeyed any more. What an earlier version has started runs on, and can be
+    /// stopped.
+    Unfit(String),
+}
+
+impl Entry {
+    /// A unit that comes now.
+    pub(in crate::native) fn new(unit: UnitName, hash: UnitHash, asked: Asked, is: Is) -> Self {
+        Self { unit, hash, asked, is, load: 0, refused: None, leaving: false }
+    }
+
+    /// Whether fleet wants it to run.
+    fn is_wanted(&self) -> bool {
+        self.asked.launched && !self.leaving
+    }
+
+    fn known(&self) -> KnownUnit {
+        let launched = self.asked.launched;
+        KnownUnit {
+            hash: self.hash,
+            asked: if launched { TargetState::Launched } else { TargetState::Loaded },
+            epoch: Epoch(self.asked.epoch),
+            generation: Generation(self.asked.generation),
+        }
+    }
+}
+
+impl Services {
+    /// What everybody may see.
+    pub(in crate::native) fn showcase(&self) -> Showcase {
+        Arc::clone(&self.shown)
+    }
+
+    /// Whether the records of a unit are to be kept, in the graph or not.
+    pub(super) fn keeps(&self, unit: &Name) -> bool {
+        self.entries.contains_key(unit)
+    }
+
+    /// What was last asked of a unit that is about to be started.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be, if that is so.
+    pub(super) fn asked_to_run(&self, unit: &Name) -> io::Result<Asked> {
+        match self.entries.get(unit) {
+            Some(Entry { is: Is::Unfit(problem), .. }) => Err(io::Error::other(problem.clone())),
+            Some(entry) => Ok(entry.asked),
+            None => Err(io::Error::other("it is not loaded any more")),
+        }
+    }
+
+    /// What was last asked of a unit.
+    pub(super) fn asked(&self, unit: &Name) -> Option<Asked> {
+        self.entries.get(unit).map(|entry| entry.asked)
+    }
+}
+
+impl Lead {
+    /// Has those that are to be started anew forget how they ended. Tells whether there was one.
+    pub(super) fn begin_again(&mut self) -> bool {
+        let Some(services) = &mut self.services else { return false };
+        let again = std::mem::take(&mut services.again);
+        let mut begun = Vec::new();
+        let mut still = BTreeMap::new();
+        for (unit, incarnation) in again {
+            match self.system.state(&unit) {
+                Some(state) if state.incarnation != Some(incarnation) => {}
+                Some(state) if waiters::is_over(&state.what) => begun.push(unit),
+                Some(_) => drop(still.insert(unit, incarnation)),
+                None => {}
+            }
+        }
+        if let Some(services) = &mut self.services {
+            services.again = still;
+        }
+        for unit in &begun {
+            self.reset(&unit.into());
+        }
+        !begun.is_empty()
+    }
+
+    /// Writes down that a unit was tried too often, for who takes it back: its last run does not
+    /// know.
+    pub(super) fn note_give_ups(&mut self, units: &BTreeSet<Name>) {
+        for unit in units {
+            let state = self.system.state(unit).map(|state| state.what);
+            if !state.is_some_and(|what| waiters::gave_up(&what)) {
+                continue;
+            }
+            let Some(member) = self.members.get_mut(unit) else { continue };
+            if let Err(error) = member.give_up() {
+                tracing::warn!(%unit, %error, "cannot record that a unit was given up");
+            }
+        }
+    }
+}

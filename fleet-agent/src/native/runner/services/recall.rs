@@ -1,0 +1,201 @@
+//! Opens the units of a directory: what was loaded, what was asked, and what still runs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Graph, Incarnation, Name, Observation, Observed, Settings, System, Target,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::super::front::{RunnerConfig, WAITING_REPORTS, WAITING_REQUESTS, io_error, open};
+use super::super::lead::{Lead, Logs, Request, lock};
+use super::super::member::Member;
+use super::super::recall::{go_on, is_busy, over};
+use super::super::wanted::Choice;
+use super::calls::name_of;
+use super::{Entry, Is, Services, Showcase};
+use crate::ServiceError;
+use crate::native::compile::compile;
+use crate::native::drive::Driver;
+use crate::native::identity::{Host, host};
+use crate::native::life::{Memory, Phase};
+use crate::native::machine::Machine;
+use crate::native::outcome::Outcome;
+use crate::native::record::Run;
+
+/// What leads the units of fleet, from outside.
+pub(in crate::native) struct Opened {
+    pub(in crate::native) machine: Arc<Machine>,
+    pub(in crate::native) requests: mpsc::Sender<Request>,
+    pub(in crate::native) showcase: Showcase,
+    pub(in crate::native) host: Host,
+    pub(in crate::native) lead: AbortHandle,
+}
+
+/// What is found of one unit.
+struct Back {
+    name: Name,
+    entry: Entry,
+    member: Member,
+    seen: Option<Observed>,
+    driver: Option<(Incarnation, Driver)>,
+    /// Whether something that was asked of it was not done.
+    owed: bool,
+}
+
+/// Opens a directory, and goes on with all that is found there.
+pub(in crate::native) async fn open_services(
+    config: RunnerConfig,
+    accept: BTreeSet<String>,
+) -> Result<Opened, ServiceError> {
+    let machine = open(&config).await?;
+    let host = host(accept, machine.controllers());
+    let record = config.directory.join("wanted.json");
+    let choice = Choice::read(&record).unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot read which units were stopped");
+        None
+    });
+    let backs = take_back(&machine, &host).map_err(io_error("read the records of units"))?;
+    let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
+    let none = Settings::default();
+    let system = System::restore(Graph::default(), &none, Observation::default());
+    let mut lead = Lead {
+        machine: Arc::clone(&machine),
+        system: system.expect("nothing is wrong with no goal"),
+        choice: choice.unwrap_or_else(|| Choice::of(&none)),
+        members: BTreeMap::new(),
+        logs: Logs::new(Mutex::default()),
+        record,
+        changes: watch::channel(0).0,
+        until_rest: Vec::new(),
+        running: 0,
+        reports,
+        outbox,
+        unbegun: VecDeque::new(),
+        services: Some(Services::default()),
+        touched: BTreeSet::new(),
+    };
+    lead.go_on_with(backs);
+    let showcase = lead.services.as_ref().map(Services::showcase).unwrap_or_default();
+    let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
+    let lead = tokio::spawn(lead.run(inbox)).abort_handle();
+    Ok(Opened { machine, requests, showcase, host, lead })
+}
+
+fn take_back(machine: &Arc<Machine>, host: &Host) -> io::Result<Vec<Back>> {
+    let mut backs = Vec::new();
+    for name in machine.known()? {
+        let Ok(unit) = UnitName::parse(&name) else { continue };
+        let incarnation = Incarnation(backs.len() as u64 + 1);
+        match take_one_back(machine, host, &unit, incarnation) {
+            Ok(back) => backs.extend(back),
+            // One unit that cannot be read must not keep the others from being taken back.
+            Err(error) => tracing::error!(%unit, %error, "cannot take a unit back"),
+        }
+    }
+    // Which came first is not known any more; those that run shall not give way to others.
+    let runs = |back: &Back| back.driver.is_some();
+    backs.sort_by(|a, b| (!runs(a), &a.name).cmp(&(!runs(b), &b.name)));
+    Ok(backs)
+}
+
+fn take_one_back(
+    machine: &Arc<Machine>,
+    host: &Host,
+    unit: &UnitName,
+    incarnation: Incarnation,
+) -> io::Result<Option<Back>> {
+    let name = name_of(unit);
+    let directory = machine.directory(unit.as_str());
+    let Some((source, asked, run)) = directory.read()? else {
+        directory.remove()?;
+        return Ok(None);
+    };
+    let (file, _) = UnitFile::parse_collecting(&source);
+    let is = compile(unit, &file, host).map_or_else(
+        |bad| {
+            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
+            Is::Unfit(bad.problem)
+        },
+        |compiled| Is::Fit(Box::new(compiled.unit)),
+    );
+    let entry = Entry::new(unit.clone(), file.hash(), asked, is);
+    let mut member = Member::new(machine, &name)?;
+    let owed = asked.launched && !asked.is_done(run.asked);
+    let (seen, driver) = as_it_was(machine, &entry, &mut member, run, owed, incarnation)?;
+    let driver = driver.map(|driver| (incarnation, driver));
+    Ok(Some(Back { name, entry, member, seen, driver, owed }))
+}
+
+/// What is known of a unit, and its run if that goes on.
+fn as_it_was(
+    machine: &Arc<Machine>,
+    entry: &Entry,
+    member: &mut Member,
+    run: Run,
+    owed: bool,
+    incarnation: Incarnation,
+) -> io::Result<(Option<Observed>, Option<Driver>)> {
+    let Some(definition) = entry.definition() else { return Ok((None, None)) };
+    member.memory = at_rest(run.memory.clone());
+    if is_busy(&run.memory) {
+        let name = name_of(&entry.unit);
+        let (seen, driver) = go_on(machine, &name, member, &definition, run, incarnation)?;
+        return Ok((Some(seen), Some(driver)));
+    }
+    let now: Timestamp = machine.now();
+    let seen = (!owed).then(|| over(&definition, &member.memory, now));
+    member.retries = seen.as_ref().is_some_and(|seen| seen.retry_at.is_some());
+    Ok((seen, None))
+}
+
+/// Earlier daemons remembered a run that was to be tried again as one that goes on.
+fn at_rest(memory: Memory) -> Memory {
+    let good = memory.outcome == Some(Outcome::Success);
+    let phase = match memory.phase {
+        Phase::AutoRestart if good => Phase::Dead,
+        Phase::AutoRestart => Phase::Failed,
+        phase => phase,
+    };
+    Memory { phase, ..memory }
+}
+
+impl Lead {
+    /// Goes on with all that was found, and does what was asked and not begun.
+    fn go_on_with(&mut self, backs: Vec<Back>) {
+        let (mut found, mut drivers, mut owed) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(services) = &mut self.services else { return };
+        for Back { name, mut entry, member, seen, driver, owed: is_owed } in backs {
+            services.loads += 1;
+            entry.load = services.loads;
+            services.entries.insert(name.clone(), entry);
+            lock(&self.logs).insert(name.clone(), Arc::clone(&member.log));
+            self.members.insert(name.clone(), member);
+            found.extend(seen.map(|seen| (name.clone(), seen)));
+            let run = driver.as_ref().map(|(run, _)| *run);
+            owed.extend(run.filter(|_| is_owed).map(|run| (name.clone(), run)));
+            drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
+        }
+        self.link_anew(found);
+        for (name, run) in owed {
+            self.system.renew(&Target::from(&name));
+            if let Some(services) = &mut self.services {
+                services.again.insert(name, run);
+            }
+        }
+        for (name, run, mut driver) in drivers {
+            if let Some(asked) = self.services.as_ref().and_then(|it| it.asked(&name)) {
+                driver.asked(asked);
+            }
+            self.follow(&name, run, driver);
+        }
+        // What is known at once can be seen at once.
+        let names: Vec<Name> = self.members.keys().cloned().collect();
+        names.iter().for_each(|name| self.show(name));
+    }
+}

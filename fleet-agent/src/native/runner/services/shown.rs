@@ -1,0 +1,105 @@
+//! How fleet is shown its units: in systemd's words.
+
+use fleet_core::graph::{Name, Retry, Shown, State, Waiting};
+use fleet_core::{ActiveState, LoadState, SystemdState};
+
+use super::super::lead::{Lead, lock};
+use super::super::member::Member;
+use super::waiters::gave_up;
+use super::{Seen, Services};
+use crate::ManagedUnit;
+use crate::native::life::{Memory, Phase};
+use crate::native::outcome::Outcome;
+use crate::native::words::state_of;
+
+impl Lead {
+    /// Shows a unit as it is now, and tells everybody if that is new.
+    pub(in super::super) fn show(&self, name: &Name) {
+        let Some(Services { entries, shown, .. }) = &self.services else { return };
+        let (Some(entry), Some(member)) = (entries.get(name), self.members.get(name)) else {
+            return;
+        };
+        let state = self.system.state(name);
+        let seen = Seen {
+            unit: ManagedUnit {
+                unit: entry.unit.clone(),
+                known: entry.known(),
+                state: state_of_unit(state.as_ref(), member),
+            },
+            asked: entry.asked,
+            log: std::sync::Arc::clone(&member.log),
+            status: member.memory.status.clone(),
+        };
+        let mut all = lock(shown);
+        let before = all.insert(entry.unit.clone(), seen);
+        let is_new =
+            before.map(|before| before.unit) != all.get(&entry.unit).map(|it| it.unit.clone());
+        drop(all);
+        if is_new {
+            self.machine.feed.report(&entry.unit);
+        }
+    }
+}
+
+/// While it runs a run knows best what it is doing; what follows its end is decided by the graph.
+fn state_of_unit(state: Option<&State>, member: &Member) -> SystemdState {
+    let memory = &member.memory;
+    let Some(state) = state.filter(|_| member.live.is_none()) else { return state_of(memory) };
+    let plain = |active, sub| SystemdState {
+        result: Some("success".to_owned()),
+        ..SystemdState::new(LoadState::Loaded, active, sub)
+    };
+    let as_if = |phase| state_of(&Memory { phase, ..memory.clone() });
+    match &state.what {
+        // It runs nothing: a target.
+        Shown::Active(_) => plain(ActiveState::Active, "active"),
+        what if gave_up(what) => state_of(&member.given_up()),
+        Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)) => {
+            as_if(Phase::AutoRestart)
+        }
+        Shown::Waiting(Waiting::Doomed(_)) => {
+            SystemdState { result: Some("dependency".to_owned()), ..as_if(Phase::Dead) }
+        }
+        Shown::Waiting(_) => as_if(Phase::Dead),
+        // Its run could not be begun, and does not count as failed yet.
+        Shown::Starting => as_if(Phase::Start),
+        _ => state_of(memory),
+    }
+}
+
+impl Member {
+    /// What it remembers once it was tried too often.
+    pub(super) fn given_up(&self) -> Memory {
+        let memory = self.memory.clone();
+        let restarts = memory.restarts.saturating_add(1);
+        let outcome = Some(Outcome::StartLimitHit);
+        match memory.outcome {
+            Some(Outcome::StartLimitHit) => memory,
+            _ => Memory { phase: Phase::Failed, outcome, restarts, ..memory },
+        }
+    }
+
+    /// It is not tried again: that is what it remembers from now on.
+    pub(super) fn give_up(&mut self) -> std::io::Result<()> {
+        self.remember(self.given_up())
+    }
+
+    /// It is not to be tried again, because nobody wants it.
+    pub(in super::super) fn rest(&mut self) {
+        let memory = Memory { phase: Phase::Dead, ..self.memory.clone() };
+        if let Err(error) = self.remember(memory) {
+            tracing::warn!(%error, "cannot record that a unit is not tried again");
+        }
+    }
+
+    /// What it remembers while no run of it goes on, in place of what its last run did.
+    pub(super) fn remember(&mut self, memory: Memory) -> std::io::Result<()> {
+        if self.memory == memory || self.live.is_some() {
+            return Ok(());
+        }
+        self.memory = memory;
+        let Some(mut run) = self.directory.read_run()? else { return Ok(()) };
+        run.memory = self.memory.clone();
+        self.directory.write_run(&run)
+    }
+}

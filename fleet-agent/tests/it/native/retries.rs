@@ -1,0 +1,46 @@
+//! What a unit's own restart policy makes of its ends, and what of that outlives a daemon.
+
+use fleet_agent::ServiceManager;
+use fleet_core::ActiveState;
+
+use crate::support::{Bench, name};
+
+#[tokio::test]
+async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
+    let bench = Bench::new().await;
+    let unit = "ExecStart=/bin/true\nRestart=no\nRestartForceExitStatus=0\nRestartSec=10ms\n\
+                StartLimitBurst=3\nStartLimitInterval=1h\n";
+    bench.run("a.service", unit).await;
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    assert_eq!((state.result.as_deref(), state.restarts), (Some("start-limit-hit"), 3));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
+    let bench = Bench::new().await;
+    let unit = "ExecStart=/bin/false\nRestart=on-failure\nRestartSec=0\n\
+                StartLimitBurst=2\nStartLimitInterval=1h\n";
+    bench.run("a.service", unit).await;
+    let state = bench.wait_for_sub("a.service", "failed").await;
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.service").await, state);
+    assert_eq!(state.result.as_deref(), Some("start-limit-hit"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_done_and_counts_as_up_reloads_by_its_commands() {
+    let bench = Bench::new().await;
+    let trace = bench.path("trace");
+    let unit = format!(
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecReload=/usr/bin/touch {}\n",
+        trace.display()
+    );
+    bench.run("a.service", &unit).await;
+    bench.manager.reload_unit(&name("a.service")).await.expect("it can");
+    assert!(trace.exists());
+    let state = bench.state("a.service").await;
+    assert_eq!((state.active, state.sub.as_str()), (ActiveState::Active, "exited"));
+    bench.clean_up().await;
+}

@@ -1,0 +1,138 @@
+//! Units that say something of one another: what starts, stops and fails together.
+
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
+
+use crate::support::{Bench, name, runs, signal};
+
+const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+
+async fn load(bench: &Bench, unit: &str, says: &str) {
+    let text = match unit.ends_with(".target") {
+        true => format!("[Unit]\n{says}\n"),
+        false => format!("[Unit]\n{says}\n{SLEEP}"),
+    };
+    bench.try_load(unit, &text).await.expect("it can be loaded");
+}
+
+fn is_down(state: &SystemdState) -> bool {
+    state.active == ActiveState::Inactive
+}
+
+#[tokio::test]
+async fn what_a_unit_requires_is_started_before_it_and_its_stop_stops_both() {
+    let bench = Bench::new().await;
+    // The one that is needed comes later than the one that needs it.
+    load(&bench, "web.service", "Requires=db.service\nAfter=db.service").await;
+    load(&bench, "db.service", "").await;
+    bench.start("web.service").await.expect("it starts");
+    let (web, db) = (bench.pid("web.service").await, bench.pid("db.service").await);
+    assert_eq!(bench.get("db.service").await.known.asked, TargetState::Loaded, "nobody asked");
+
+    bench.stop("db.service").await;
+    bench.wait_for("web.service", is_down).await;
+    assert!(!runs(web) && !runs(db));
+    assert_eq!(bench.get("web.service").await.known.asked, TargetState::Launched);
+
+    bench.start("db.service").await.expect("it starts");
+    assert!(is_down(&bench.state("web.service").await), "nobody has started it again");
+    bench.start("web.service").await.expect("it starts");
+    assert!(runs(bench.pid("web.service").await));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_bound_to_a_unit_goes_and_comes_with_it() {
+    let bench = Bench::new().await;
+    let restarts = "[Service]\nExecStart=/bin/sleep 1000\nRestart=always\nRestartSec=10ms\n";
+    bench.try_load("db.service", restarts).await.expect("it can be loaded");
+    load(&bench, "web.service", "BindsTo=db.service\nAfter=db.service").await;
+    bench.start("db.service").await.expect("it starts");
+    bench.start("web.service").await.expect("it starts");
+    let web = bench.pid("web.service").await;
+    signal(bench.pid("db.service").await, "KILL");
+    let anew = |state: &SystemdState| state.main_pid.is_some_and(|pid| pid != web);
+    bench.wait_for("web.service", anew).await;
+    assert!(!runs(web));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_that_was_stopped_stays_so_until_who_wants_it_is_started() {
+    let bench = Bench::new().await;
+    load(&bench, "cache.service", "").await;
+    load(&bench, "web.service", "Wants=cache.service\nAfter=cache.service").await;
+    bench.start("web.service").await.expect("it starts");
+    let web = bench.pid("web.service").await;
+    bench.stop("cache.service").await;
+    assert!(is_down(&bench.state("cache.service").await));
+    let bench = bench.kill().await.revive().await;
+    assert!(is_down(&bench.state("cache.service").await), "the next daemon leaves it so");
+    assert_eq!(bench.pid("web.service").await, web, "who only wants it runs on");
+    bench.stop("web.service").await;
+    bench.start("web.service").await.expect("it starts");
+    assert!(runs(bench.pid("cache.service").await));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_target_is_up_when_what_it_wants_is() {
+    let bench = Bench::new().await;
+    load(&bench, "all.target", "Wants=a.service b.service").await;
+    load(&bench, "a.service", "PartOf=all.target").await;
+    load(&bench, "b.service", "PartOf=all.target").await;
+    bench.start("all.target").await.expect("it starts");
+    let state = bench.state("all.target").await;
+    assert_eq!((state.active, state.sub.as_str()), (ActiveState::Active, "active"));
+    let before = [bench.pid("a.service").await, bench.pid("b.service").await];
+    bench.manager.restart(&name("all.target"), Generation(2)).await.expect("it restarts");
+    for (unit, pid) in ["a.service", "b.service"].into_iter().zip(before) {
+        bench.wait_for(unit, |state| state.main_pid.is_some_and(|now| now != pid)).await;
+    }
+    bench.stop("all.target").await;
+    for unit in ["all.target", "a.service", "b.service"] {
+        bench.wait_for(unit, is_down).await;
+    }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
+    let bench = Bench::new().await;
+    load(&bench, "a.service", "").await;
+    load(&bench, "b.service", "Requires=c.service").await;
+    bench.start("a.service").await.expect("it starts");
+    let error = bench.start("b.service").await.expect_err("c is not there").to_string();
+    assert!(error.contains("line 2: Requires= names c.service"), "{error}");
+    assert_eq!(bench.get("b.service").await.known.asked, TargetState::Launched);
+    load(&bench, "c.service", "").await;
+    bench.start("b.service").await.expect("now it is there");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn of_a_circle_the_last_that_came_is_refused() {
+    let bench = Bench::new().await;
+    load(&bench, "a.service", "Wants=b.service\nAfter=b.service").await;
+    bench.start("a.service").await.expect("it starts");
+    let pid = bench.pid("a.service").await;
+    load(&bench, "b.service", "Wants=a.service\nAfter=a.service").await;
+    let error = bench.start("b.service").await.expect_err("it would wait for itself");
+    assert!(matches!(error, ServiceError::StartFailed { .. }), "{error}");
+    assert!(error.to_string().contains("-waits-for->"), "{error}");
+    assert_eq!(bench.pid("a.service").await, pid);
+    bench.manager.unload(&name("b.service")).await.expect("it is unloaded");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_needs_a_unit_that_failed_is_told_so() {
+    let bench = Bench::new().await;
+    bench.load("bad.service", "Type=oneshot\nExecStart=/bin/false\n").await;
+    load(&bench, "a.service", "Requires=bad.service\nAfter=bad.service").await;
+    let error = bench.start("a.service").await.expect_err("it cannot start").to_string();
+    assert!(error.contains("it needs bad.service, which has failed"), "{error}");
+    let state = bench.state("a.service").await;
+    assert_eq!((state.sub.as_str(), state.result.as_deref()), ("dead", Some("dependency")));
+    bench.clean_up().await;
+}
