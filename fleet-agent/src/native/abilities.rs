@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. What the compiler of unit files understands and this supervisor cannot
+//! What the compiler of unit files understands and this supervisor cannot
 //! do, or not for this unit on this machine.
 
 use fleet_core::graph::systemd::{Cause, Compiled, Refusal};
@@ -6,6 +6,7 @@ use fleet_core::graph::{Command, Run};
 
 use super::identity::Host;
 use super::resources::{Setting, settings};
+use super::timer::is_zone;
 
 /// An option that is not done: whether it is asked for, its section and name, and what to do.
 type Row = (bool, &'static str, &'static str, &'static str);
@@ -15,6 +16,7 @@ const ROOT: &str = "asks for what only root may do: take it out, or run fleet as
 /// All reasons not to run a unit that was compiled.
 pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     let mut all = Vec::new();
+    all.extend(unknown_zone(compiled));
     let run = &compiled.unit.run;
     for (_, section, name, problem) in surroundings(run, host).iter().filter(|row| row.0) {
         all.push(refusal(compiled, section, name, (*problem).to_owned()));
@@ -22,6 +24,16 @@ pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     all.extend(resources(compiled, host));
     all.extend(rights(compiled, host));
     all
+}
+
+/// A zone that a calendar goes by, and whose clocks nobody knows here.
+fn unknown_zone(compiled: &Compiled) -> Option<Refusal> {
+    let zone = compiled.timer.as_ref()?.zones().find(|zone| !is_zone(zone))?;
+    let problem = format!(
+        "names the zone {zone:?}, which this machine does not know: write UTC or a name such as \
+         Europe/Berlin, or install the database of time zones (tzdata)"
+    );
+    Some(refusal(compiled, "Timer", "OnCalendar", problem))
 }
 
 /// Limits of what all processes take together, as far as the kernel does not set them here.

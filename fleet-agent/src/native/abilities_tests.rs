@@ -76,14 +76,23 @@ fn what_cannot_be_done_is_refused_with_its_line() {
 fn whole_units_that_are_not_run() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
-        ("a.path", "[Path]
-", "not .path ones"),
+        ("a.path", "[Path]\n", "not .path ones"),
+        ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template is not run itself"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
     ] {
         let bad = compile_as(true, unit, text).expect_err("it is refused");
         assert!(bad.line == 0 && bad.problem.contains(problem), "{bad:?}");
     }
+}
+
+#[test]
+fn a_zone_that_the_machine_does_not_know_is_refused_with_its_line() {
+    let text = "[Timer]\nOnBootSec=1\nOnCalendar=daily Mars/Base\n";
+    let bad = compile_as(true, "a.timer", text).expect_err("it is refused");
+    assert!(bad.line == 3 && bad.problem.contains("the zone \"Mars/Base\""), "{bad:?}");
+    let known = text.replace("Mars/Base", "Europe/Berlin");
+    assert!(compile_as(true, "a.timer", &known).is_ok());
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(super) enum Ask {
     Start(Generation),
     Restart(Generation),
     Stop,
+    /// A start that leaves it open whether fleet wants the unit to run.
+    Trigger,
 }
 
 /// What a call about a unit waits for, so that it has its turn.
@@ -45,7 +47,8 @@ impl Ask {
             Self::Start(generation) | Self::Restart(generation) => {
                 Asked { generation: generation.0, launched: true, ..before }
             }
-            Self::Stop => Asked { launched: false, ..before },
+            Self::Stop => Asked { launched: false, triggered: false, ..before },
+            Self::Trigger => Asked { triggered: true, ..before },
         }
     }
 
@@ -54,6 +57,7 @@ impl Ask {
             Self::Start(_) => lead.start(unit, asked, reply),
             Self::Restart(_) => lead.restart(unit, asked, reply),
             Self::Stop => lead.stop(unit, asked, reply),
+            Self::Trigger => lead.trigger(unit, asked, reply),
         }
     }
 }

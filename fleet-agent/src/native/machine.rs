@@ -195,7 +195,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// A name of a file for each name of a unit: `.` and `..` are none.
-fn file_name(unit: &str) -> String {
+pub(crate) fn file_name(unit: &str) -> String {
     if unit.starts_with(['.', '\\']) { format!("\\{unit}") } else { unit.to_owned() }
 }
 

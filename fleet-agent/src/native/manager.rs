@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::{Epoch, Generation};
+use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
 use tokio::task::AbortHandle;
@@ -17,7 +17,9 @@ use super::journal;
 use super::machine::Machine;
 use super::runner::RunnerConfig;
 use super::runner::services::{Opened, open_services};
+use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
+use super::triggered::Triggered;
 use crate::{
     Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
     SystemClock,
@@ -62,7 +64,8 @@ impl NativeConfig {
     }
 }
 
-/// Runs `.service` units as processes of its own, and `.target` units, without systemd.
+/// Runs `.service` units as processes of its own, `.target` units and `.timer` units, without
+/// systemd.
 ///
 /// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
 /// the same directory finds them, watches them, and knows what was asked. What ended meanwhile
@@ -117,6 +120,7 @@ pub struct NativeManager {
     machine: Arc<Machine>,
     calls: Arc<Calls>,
     host: Host,
+    timers: Timers,
     lead: AbortHandle,
     log_keeper: AbortHandle,
 }
@@ -132,13 +136,22 @@ impl NativeManager {
         let NativeConfig { directory, environment, log_limit, control_groups, accept, clock } =
             config;
         let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
-        let Opened { machine, requests, showcase, host, lead } =
+        let directory = runner.directory.clone();
+        let Opened { machine, requests, showcase, host, lead, is_new_boot } =
             open_services(runner, accept).await?;
+        let calls = Arc::new(Calls::new(requests, showcase));
+        let triggered = Arc::new(Triggered::new(&machine, &calls));
+        let timers = Timers::open(&machine, triggered, &host, &directory, is_new_boot);
+        let timers = timers.map_err(|source| {
+            lead.abort();
+            ServiceError::Io { action: "read the records of timers".to_owned(), source }
+        })?;
         Ok(Arc::new(Self {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
             machine,
-            calls: Arc::new(Calls::new(requests, showcase)),
+            calls,
             host,
+            timers,
             lead,
         }))
     }
@@ -164,6 +177,10 @@ impl NativeManager {
     ///
     /// The first of those that stopping the units gave; the others are stopped all the same.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
+        // Else they would start what is stopped.
+        for timer in self.timers.list() {
+            self.timers.stop(&timer.unit).await?;
+        }
         let units = self.calls.units();
         let stopped = join_all(units.iter().map(|unit| self.stop(unit))).await;
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
@@ -191,10 +208,13 @@ impl ServiceManager for NativeManager {
             line: bad.line,
             problem: bad.problem,
         })?;
-        if self.calls.seen(unit).is_none() {
+        if self.get(unit).await?.is_none() {
             for remark in &compiled.remarks {
                 tracing::warn!(%unit, remark, "an option is not what it is under systemd");
             }
+        }
+        if let Some(timer) = compiled.unit.timer {
+            return self.timers.load(unit, file, timer, epoch).await;
         }
         let directory = self.machine.directory(unit.as_str());
         self.calls.load(unit, file, compiled.unit, epoch, directory).await
@@ -206,33 +226,55 @@ impl ServiceManager for NativeManager {
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.unload(unit).await;
+        }
         self.calls.unload(unit, self.machine.directory(unit.as_str())).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.start(unit, generation).await;
+        }
         self.calls.ask(unit, Ask::Start(generation), self.machine.directory(unit.as_str())).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.restart(unit, generation).await;
+        }
         self.calls.ask(unit, Ask::Restart(generation), self.machine.directory(unit.as_str())).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.stop(unit).await;
+        }
         self.calls.ask(unit, Ask::Stop, self.machine.directory(unit.as_str())).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if self.timers.get(unit).is_some() {
+            let problem = "a timer has no configuration of its own: load its file again".to_owned();
+            return Err(ServiceError::ReloadFailed { unit: unit.clone(), problem });
+        }
         self.calls.reload_unit(unit).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
         self.calls.check()?;
-        Ok(self.calls.seen(unit).map(|seen| seen.unit))
+        match is_timer(unit) {
+            true => Ok(self.timers.get(unit)),
+            false => Ok(self.calls.seen(unit).map(|seen| seen.unit)),
+        }
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
         self.calls.check()?;
-        Ok(self.calls.list())
+        let mut all = self.calls.list();
+        all.extend(self.timers.list());
+        all.sort_by(|one, other| one.unit.cmp(&other.unit));
+        Ok(all)
     }
 
     fn changes(&self) -> StateChanges {
@@ -240,6 +282,10 @@ impl ServiceManager for NativeManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        if self.timers.get(unit).is_some() {
+            // A timer writes nothing.
+            return Ok(Journal::kept(std::iter::empty::<(Timestamp, String)>(), query).1);
+        }
         let seen = self.calls.seen(unit);
         let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
         journal::read(&log, query).map_err(|source| ServiceError::Io {

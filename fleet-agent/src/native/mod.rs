@@ -58,7 +58,9 @@ mod signals;
 mod sweep;
 #[cfg(test)]
 mod talking_tests;
+mod timer;
 mod tracking;
+mod triggered;
 mod vfork;
 mod words;
 

@@ -105,7 +105,7 @@ pub(crate) fn is_oneshot(spec: &Unit) -> bool {
 
 /// What the end of a helper means. What the service may exit with, its helpers may as well.
 pub(crate) fn command_outcome(spec: &Unit, end: End) -> Outcome {
-    if end.is_in(&spec.run.success) { Outcome::Success } else { end.as_command() }
+    if spec.run.success.contains(end.exit()) { Outcome::Success } else { end.as_command() }
 }
 
 /// What the end of the main process means.

@@ -10,6 +10,7 @@
 //! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
 //! | `stanza` | where no unit file is the source: what an earlier runner started the unit from |
 //! | `log` | what the unit writes |
+//! | `timer.json` | for a timer, in place of the last three: its state |
 //!
 //! The first two are synced to the disk when something is asked, and replaced as a whole by
 //! renaming. `run.json` is written before and after each start of a process, and whenever the phase
@@ -43,6 +44,9 @@ pub(crate) struct Asked {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
+    /// Whether a timer has started it since it was last stopped.
+    #[serde(default)]
+    pub(crate) triggered: bool,
 }
 
 impl Asked {
@@ -102,6 +106,11 @@ impl UnitDirectory {
     /// Where the unit writes.
     pub(crate) fn log(&self) -> PathBuf {
         self.shared.as_ref().map_or_else(|| self.path.join("log"), |shared| shared.log.clone())
+    }
+
+    /// Where the state of a timer is.
+    pub(crate) fn timer(&self) -> PathBuf {
+        self.path.join("timer.json")
     }
 
     /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
@@ -208,7 +217,7 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let directory = UnitDirectory::new(temporary.path().join("a.service"));
         assert!(directory.read().expect("nothing is there").is_none());
-        let asked = Asked { epoch: 7, generation: 2, launched: true };
+        let asked = Asked { epoch: 7, generation: 2, launched: true, triggered: false };
         directory.write_unit(b"[Service]\n\xff", asked).expect("it can be written");
         let run = Run { leaders: vec![ProcessId { pid: 4, start: 1 }], ..Run::default() };
         directory.write_run(&run).expect("it can be written");

@@ -18,5 +18,6 @@ mod retries;
 mod settings;
 mod stanzas;
 mod talking;
+mod timers;
 mod together;
 mod tracking;

@@ -115,7 +115,7 @@ impl Runner {
         graph: Graph,
         settings: &Settings,
     ) -> Result<Self, RunnerError> {
-        let machine = open(&config).await?;
+        let (machine, _) = open(&config).await?;
         let record = config.directory.join("wanted.json");
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
         let written = Choice::read(&record).map_err(io_error("read what was wanted"))?;
@@ -340,27 +340,33 @@ impl Drop for Runner {
     }
 }
 
-pub(super) async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
+/// Prepares a directory for one who runs units there. Tells whether the machine was booted since
+/// somebody last did.
+pub(super) async fn open(config: &RunnerConfig) -> Result<(Arc<Machine>, bool), ServiceError> {
     let lock = acquire_private(&config.directory, &*config.clock).await?;
     let units = config.directory.join("units");
     let prepared = forget_old_boot(&config.directory, &units).and_then(|is_new| {
         let wanted = config.directory.join("wanted.json");
-        if is_new && wanted.exists() { std::fs::remove_file(wanted) } else { Ok(()) }
+        if is_new && wanted.exists() {
+            std::fs::remove_file(wanted)?;
+        }
+        Ok(is_new)
     });
-    prepared.map_err(io_error("read the boot that this machine is in"))?;
+    let is_new_boot = prepared.map_err(io_error("read the boot that this machine is in"))?;
     let groups = if config.control_groups {
         Groups::find(&config.directory)
     } else {
         Err("they are turned off".to_owned())
     };
-    Ok(Arc::new(Machine::new(
+    let machine = Machine::new(
         Arc::clone(&config.clock),
         config.environment.clone(),
         units,
         config.log_limit,
         groups,
         lock,
-    )))
+    );
+    Ok((Arc::new(machine), is_new_boot))
 }
 
 /// What decides, as it was, or as the settings say where that cannot be any more.

@@ -138,6 +138,20 @@ impl System {
         something
     }
 
+    /// Has the unit of a target tried again now if its last run is over, within its limit of starts.
+    /// One that waits for its next attempt waits on. Tells whether it is tried.
+    pub fn try_again(&mut self, target: &Target, now: Timestamp) -> bool {
+        let Some(at) = self.provider(target) else { return false };
+        if !self.is_over(at) || self.node(at).seen.retry_at.is_some() {
+            return false;
+        }
+        let seen = &mut self.node_mut(at).seen;
+        (seen.attempts, seen.gave_up, seen.retry_at) = (0, false, Some(now));
+        self.touch(at);
+        self.propagate();
+        true
+    }
+
     /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
     pub fn renew(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };

@@ -42,6 +42,21 @@ impl Lead {
         self.wait_for_start(&name, before, reply);
     }
 
+    /// Has a unit run once more, within its limit of starts; one that is up stays as it is, and one
+    /// that waits for its next attempt waits on.
+    pub(in crate::native) fn trigger(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
+        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        self.want(&name);
+        let state = self.system.state(&name);
+        let stopping = state.as_ref().filter(|it| matches!(it.what, Shown::Stopping(_)));
+        let before = stopping.and_then(|state| state.incarnation);
+        match before {
+            Some(run) => self.start_again_after(&name, run),
+            None => self.try_again(&name),
+        }
+        self.wait_for_start(&name, before, reply);
+    }
+
     /// Has a unit not run, and none that systemd would stop with it.
     pub(in crate::native) fn stop(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
         let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
@@ -111,6 +126,14 @@ impl Lead {
         self.tell_run(&name, Errand::Asked(asked));
         self.touched.insert(name.clone());
         Some((name, reply))
+    }
+
+    fn try_again(&mut self, name: &Name) {
+        if self.system.try_again(&Target::from(name), self.machine.now())
+            && let Some(member) = self.members.get_mut(name)
+        {
+            member.retries = false;
+        }
     }
 
     fn wait_for_start(

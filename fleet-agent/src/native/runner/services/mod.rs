@@ -92,9 +92,9 @@ impl Entry {
         Self { unit, hash, asked, is, load: 0, refused: None, leaving: false }
     }
 
-    /// Whether fleet wants it to run.
+    /// Whether it is to run as its own file says: fleet wants it to, or a timer did.
     fn is_wanted(&self) -> bool {
-        self.asked.launched && !self.leaving
+        (self.asked.launched || self.asked.triggered) && !self.leaving
     }
 
     fn known(&self) -> KnownUnit {

@@ -27,6 +27,7 @@ use crate::native::life::{Memory, Phase};
 use crate::native::machine::Machine;
 use crate::native::outcome::Outcome;
 use crate::native::record::Run;
+use crate::native::timer::is_timer;
 
 /// What leads the units of fleet, from outside.
 pub(in crate::native) struct Opened {
@@ -35,6 +36,8 @@ pub(in crate::native) struct Opened {
     pub(in crate::native) showcase: Showcase,
     pub(in crate::native) host: Host,
     pub(in crate::native) lead: AbortHandle,
+    /// Whether the machine was booted since the directory was last in use.
+    pub(in crate::native) is_new_boot: bool,
 }
 
 /// What is found of one unit.
@@ -53,7 +56,7 @@ pub(in crate::native) async fn open_services(
     config: RunnerConfig,
     accept: BTreeSet<String>,
 ) -> Result<Opened, ServiceError> {
-    let machine = open(&config).await?;
+    let (machine, is_new_boot) = open(&config).await?;
     let host = host(accept, machine.controllers());
     let record = config.directory.join("wanted.json");
     let choice = Choice::read(&record).unwrap_or_else(|error| {
@@ -84,13 +87,15 @@ pub(in crate::native) async fn open_services(
     let showcase = lead.services.as_ref().map(Services::showcase).unwrap_or_default();
     let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
     let lead = tokio::spawn(lead.run(inbox)).abort_handle();
-    Ok(Opened { machine, requests, showcase, host, lead })
+    Ok(Opened { machine, requests, showcase, host, lead, is_new_boot })
 }
 
 fn take_back(machine: &Arc<Machine>, host: &Host) -> io::Result<Vec<Back>> {
     let mut backs = Vec::new();
     for name in machine.known()? {
-        let Ok(unit) = UnitName::parse(&name) else { continue };
+        // Those who see to timers take them back.
+        let unit = UnitName::parse(&name).ok().filter(|unit| !is_timer(unit));
+        let Some(unit) = unit else { continue };
         let incarnation = Incarnation(backs.len() as u64 + 1);
         match take_one_back(machine, host, &unit, incarnation) {
             Ok(back) => backs.extend(back),

@@ -1,0 +1,418 @@
+//! The task that sees to all timers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use fleet_core::graph::systemd::{Due, Look, Moment, Timer, TimerPhase};
+use fleet_core::{Epoch, Generation, Timestamp};
+use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+
+use super::alarm::{Alarm, Ring};
+use super::entry::Entry;
+use super::queue::Queue;
+use super::record::{Stamps, startup};
+use super::zones::KnownZones;
+use super::{Ask, Request, Shown, Units, is_timer};
+use crate::clock::wait_until;
+use crate::native::identity::Host;
+use crate::native::machine::{Machine, file_name};
+use crate::native::record::{Asked, UnitDirectory};
+use crate::{ServiceError, StateChanges, wall_time};
+
+pub(super) struct Keeper {
+    machine: Arc<Machine>,
+    units: Arc<dyn Units>,
+    zones: KnownZones,
+    stamps: Stamps,
+    startup: Timestamp,
+    entries: BTreeMap<UnitName, Entry>,
+    /// From a unit to the timers that start it.
+    by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
+    queue: Queue,
+    alarm: Option<Alarm>,
+    /// The starts that are under way, each with its timer and whether the unit was known.
+    starts: FuturesUnordered<BoxFuture<'static, (UnitName, bool)>>,
+    shown: Shown,
+}
+
+impl Keeper {
+    pub(super) fn open(
+        machine: &Arc<Machine>,
+        units: Arc<dyn Units>,
+        directory: &Path,
+        is_new_boot: bool,
+        shown: &Shown,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            machine: Arc::clone(machine),
+            units,
+            zones: KnownZones::new(),
+            stamps: Stamps::open(directory.join("timers"))?,
+            startup: startup(&directory.join("timers.json"), is_new_boot, machine.now())?,
+            entries: BTreeMap::new(),
+            by_unit: BTreeMap::new(),
+            queue: Queue::default(),
+            alarm: None,
+            starts: FuturesUnordered::new(),
+            shown: Arc::clone(shown),
+        })
+    }
+
+    /// Reads back what an earlier daemon knew.
+    pub(super) fn take_back(&mut self, host: &Host) -> io::Result<()> {
+        for name in self.machine.known()? {
+            let unit = UnitName::parse(&name).ok().filter(is_timer);
+            let Some(unit) = unit else { continue };
+            let directory = self.machine.directory(unit.as_str());
+            match Entry::read(&unit, directory.clone(), host, self.startup) {
+                Ok(Some(entry)) => self.resume(&unit, entry),
+                Ok(None) => directory.remove()?,
+                // One unit that cannot be read must not keep the others from being taken back.
+                Err(error) => tracing::error!(%unit, %error, "cannot take a timer back"),
+            }
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, unit: &UnitName, entry: Entry) {
+        self.enter(unit, entry);
+        let starts = self.change(unit, |entry, look| {
+            let timer = Arc::new(entry.life.timer().clone());
+            entry.resume(timer, look)
+        });
+        if starts == Some(true) {
+            self.begin(unit);
+        }
+        // While no daemon ran it may have changed.
+        self.look_at(unit);
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Request>,
+        mut changes: StateChanges,
+    ) {
+        loop {
+            self.elapse();
+            let due = self.queue.first();
+            self.set_alarm(due.wall);
+            let clock = Arc::clone(&self.machine.clock);
+            tokio::select! {
+                request = inbox.recv() => match request {
+                    Some((unit, ask, reply)) => {
+                        let answer = self.on_request(&unit, ask).await;
+                        // Whoever asked may have gone away, which changes nothing.
+                        drop(reply.send(answer));
+                    }
+                    None => return,
+                },
+                changed = changes.next(), if !self.by_unit.is_empty() => {
+                    let timers = changed.iter().filter_map(|unit| self.by_unit.get(unit));
+                    let timers: BTreeSet<UnitName> = timers.flatten().cloned().collect();
+                    timers.iter().for_each(|timer| self.look_at(timer));
+                }
+                Some((timer, is_known)) = self.starts.next(), if !self.starts.is_empty() => {
+                    self.on_started(&timer, is_known);
+                }
+                () = wait_until(&*clock, due.clock) => {}
+                ring = ring(self.alarm.as_ref()) => self.on_ring(ring),
+            }
+        }
+    }
+
+    async fn on_request(&mut self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
+        match ask {
+            Ask::Load { file, timer, epoch } => {
+                self.zones.learn(&timer);
+                self.load(unit, file, timer, epoch).await
+            }
+            Ask::Unload if !self.entries.contains_key(unit) => Ok(()),
+            Ask::Unload => self.unload(unit).await,
+            Ask::Start(generation) => {
+                self.require_unit(unit)?;
+                self.note(unit, Some(generation), true).await?;
+                self.begin(unit);
+                Ok(())
+            }
+            Ask::Restart(generation) => {
+                self.require_unit(unit)?;
+                self.note(unit, Some(generation), true).await?;
+                self.change(unit, |entry, _| entry.life.on_stop());
+                self.begin(unit);
+                Ok(())
+            }
+            Ask::Stop => {
+                let noted = self.note(unit, None, false).await;
+                // A disk that fails must not keep anything running.
+                self.change(unit, |entry, _| entry.life.on_stop());
+                noted
+            }
+        }
+    }
+
+    async fn load(
+        &mut self,
+        unit: &UnitName,
+        file: UnitFile,
+        timer: Arc<Timer>,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        let directory = self.machine.directory(unit.as_str());
+        let before = self.entries.get(unit).map(|entry| (entry.hash, entry.asked));
+        let known = before.map_or_else(Asked::default, |(_, asked)| asked);
+        let asked = Asked { epoch: epoch.0, ..known };
+        let hash = file.hash();
+        if before.is_some_and(|(known, _)| known == hash) {
+            write(&directory, "record a timer", move |at| at.write_asked(asked)).await?;
+            self.change(unit, |entry, _| entry.asked = asked);
+            return Ok(());
+        }
+        let source = file.source().to_vec();
+        write(&directory, "keep a unit file", move |at| at.write_unit(&source, asked)).await?;
+        if before.is_none() {
+            let entry = Entry::new(timer, hash, asked, directory, self.startup);
+            self.enter(unit, entry);
+            self.change(unit, |_, _| ());
+            return Ok(());
+        }
+        self.leave_index(unit);
+        self.change(unit, |entry, look| {
+            (entry.hash, entry.asked) = (hash, asked);
+            entry.life.replace(timer, look);
+        });
+        self.enter_index(unit);
+        self.look_at(unit);
+        Ok(())
+    }
+
+    async fn unload(&mut self, unit: &UnitName) -> Result<(), ServiceError> {
+        let directory = self.machine.directory(unit.as_str());
+        write(&directory, "forget a timer", UnitDirectory::remove).await?;
+        self.leave_index(unit);
+        if let Some(entry) = self.entries.remove(unit) {
+            self.queue.change(unit, entry.life.due(), Due::default());
+        }
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(unit);
+        self.machine.feed.report(unit);
+        Ok(())
+    }
+
+    /// A timer cannot be started without the unit that it is to start.
+    fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
+        let entry = self.entries.get(unit).ok_or_else(not_loaded)?;
+        let started = &entry.life.timer().unit;
+        match self.units.is_active(started) {
+            Some(_) => Ok(()),
+            None => Err(ServiceError::NothingToTrigger {
+                unit: unit.clone(),
+                missing: started.to_string(),
+            }),
+        }
+    }
+
+    /// Records what is asked.
+    async fn note(
+        &mut self,
+        unit: &UnitName,
+        generation: Option<Generation>,
+        launched: bool,
+    ) -> Result<(), ServiceError> {
+        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
+        let entry = self.entries.get_mut(unit).ok_or_else(not_loaded)?;
+        let generation = generation.map_or(entry.asked.generation, |generation| generation.0);
+        let asked = Asked { generation, launched, ..entry.asked };
+        let directory = entry.directory.clone();
+        write(&directory, "record what is asked of a timer", move |at| at.write_asked(asked))
+            .await?;
+        entry.asked = asked;
+        Ok(())
+    }
+
+    /// Starts a timer, unless it is active.
+    fn begin(&mut self, unit: &UnitName) {
+        let Some(entry) = self.entries.get(unit) else { return };
+        let (timer, file) = (entry.life.timer(), file_name(unit.as_str()));
+        let last = match timer.persistent {
+            true => self.stamps.read(&file).unwrap_or_else(|error| {
+                tracing::warn!(%unit, %error, "cannot tell when a timer last elapsed");
+                None
+            }),
+            false => None,
+        };
+        if timer.persistent && last.is_none() {
+            self.stamp(unit);
+        }
+        self.see(unit);
+        self.change(unit, |entry, look| entry.life.on_start(last, entry.sight, look));
+    }
+
+    /// Lets all timers elapse that are due.
+    fn elapse(&mut self) {
+        while let Some(timer) = self.queue.due(self.now()) {
+            let elapses = self.change(&timer, |entry, look| entry.life.on_moment(look));
+            let Some(entry) = self.entries.get_mut(&timer).filter(|_| elapses == Some(true)) else {
+                continue;
+            };
+            entry.starting = true;
+            let start = self.units.start(&entry.life.timer().unit);
+            let persistent = entry.life.timer().persistent;
+            let started = timer.clone();
+            self.starts.push(start.map(move |is_known| (started, is_known)).boxed());
+            if persistent {
+                self.stamp(&timer);
+            }
+        }
+    }
+
+    fn on_started(&mut self, timer: &UnitName, is_known: bool) {
+        let Some(entry) = self.entries.get_mut(timer) else { return };
+        entry.starting = false;
+        let is_active = self.units.is_active(&entry.life.timer().unit);
+        if !is_known || is_active.is_none() {
+            self.change(timer, |entry, _| {
+                if entry.life.memory().phase == TimerPhase::Running {
+                    entry.life.on_missing();
+                }
+            });
+            return;
+        }
+        self.change(timer, |entry, look| {
+            if !entry.sight.active && is_active == Some(false) {
+                // It has come and gone between two looks.
+                entry.see(true, entry.life.memory().past.last.unwrap_or(look.now.clock));
+            }
+        });
+        self.look_at(timer);
+    }
+
+    fn on_ring(&mut self, ring: io::Result<Ring>) {
+        self.alarm = None;
+        match ring {
+            Ok(Ring::Come) => {}
+            Ok(Ring::Set) => {
+                for timer in self.queue.by_wall() {
+                    self.change(&timer, |entry, look| entry.life.on_time_set(look));
+                }
+            }
+            Err(error) => tracing::error!(%error, "cannot wait for the calendar"),
+        }
+    }
+
+    /// Sees what the unit of a timer does, and tells the timer.
+    fn look_at(&mut self, timer: &UnitName) {
+        self.see(timer);
+        self.change(timer, |entry, look| {
+            if !entry.starting {
+                entry.life.on_unit(entry.sight, look);
+            }
+        });
+    }
+
+    fn see(&mut self, timer: &UnitName) {
+        let now = self.machine.now();
+        if let Some(entry) = self.entries.get_mut(timer) {
+            let active = self.units.is_active(&entry.life.timer().unit);
+            entry.see(active.unwrap_or(false), now);
+        }
+    }
+
+    /// Does something to a timer, and sees to all that follows from its new state.
+    fn change<R>(
+        &mut self,
+        timer: &UnitName,
+        act: impl FnOnce(&mut Entry, Look<'_>) -> R,
+    ) -> Option<R> {
+        let look = Look { now: self.now(), dice: dice(), zones: &self.zones };
+        let entry = self.entries.get_mut(timer)?;
+        let before = entry.life.due();
+        let result = act(entry, look);
+        self.queue.change(timer, before, entry.life.due());
+        if let Err(error) = entry.write() {
+            tracing::error!(unit = %timer, %error, "cannot write down the state of a timer");
+        }
+        let shown = entry.shown(timer);
+        let mut all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(timer) != Some(&shown) {
+            all.insert(timer.clone(), shown);
+            drop(all);
+            self.machine.feed.report(timer);
+        }
+        Some(result)
+    }
+
+    fn enter(&mut self, unit: &UnitName, entry: Entry) {
+        self.zones.learn(entry.life.timer());
+        self.entries.insert(unit.clone(), entry);
+        self.enter_index(unit);
+    }
+
+    fn enter_index(&mut self, timer: &UnitName) {
+        if let Some(entry) = self.entries.get(timer) {
+            let unit = entry.life.timer().unit.clone();
+            self.by_unit.entry(unit).or_default().insert(timer.clone());
+        }
+    }
+
+    fn leave_index(&mut self, timer: &UnitName) {
+        self.by_unit.retain(|_, timers| {
+            timers.remove(timer);
+            !timers.is_empty()
+        });
+    }
+
+    /// Writes down that a persistent timer elapses now, away from the runtime.
+    fn stamp(&self, timer: &UnitName) {
+        let (stamps, unit) = (self.stamps.clone(), timer.clone());
+        let now = wall_time();
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = stamps.write(&file_name(unit.as_str()), now) {
+                tracing::error!(%unit, %error, "cannot write down when a timer elapsed");
+            }
+        }));
+    }
+
+    fn set_alarm(&mut self, at: Option<Timestamp>) {
+        if self.alarm.as_ref().map(Alarm::at) == at {
+            return;
+        }
+        self.alarm = at.and_then(|at| {
+            let alarm = Alarm::set(at);
+            let tell = |error| tracing::error!(%error, "cannot wait for a moment of the calendar");
+            alarm.map_err(tell).ok()
+        });
+    }
+
+    fn now(&self) -> Moment {
+        Moment { clock: self.machine.now(), wall: wall_time() }
+    }
+}
+
+async fn ring(alarm: Option<&Alarm>) -> io::Result<Ring> {
+    match alarm {
+        Some(alarm) => alarm.ring().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn dice() -> u64 {
+    // Without a random number the delay is none, which is one of those that there may be.
+    getrandom::u64().unwrap_or(0)
+}
+
+/// Works on the directory of a timer, away from the runtime: the disk may take its time.
+async fn write(
+    directory: &UnitDirectory,
+    action: &str,
+    work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
+) -> Result<(), ServiceError> {
+    let directory = directory.clone();
+    let done = tokio::task::spawn_blocking(move || work(&directory)).await;
+    let done = done.map_err(io::Error::other).flatten();
+    done.map_err(|source| ServiceError::Io { action: action.to_owned(), source })
+}

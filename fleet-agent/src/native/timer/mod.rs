@@ -1,0 +1,159 @@
+//! Timers: one task sees to all of a manager's.
+//!
+//! ```text
+//! Timers ── requests ──> keeper ── TimerLife    when it elapses, in which state it is (pure)
+//!                          │ ├──── Queue        which is due next (pure)
+//!                          │ ├──── Alarm        moments of the calendar, also when it is set
+//!                          │ └──── Written      what is kept on disk
+//!                          └── Units            starts their units, and tells of them
+//! ```
+//!
+//! What runs the units is known here by [`Units`] alone.
+
+mod alarm;
+mod entry;
+mod keeper;
+mod queue;
+mod record;
+mod zones;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fleet_core::graph::systemd::Timer;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use self::keeper::Keeper;
+pub(crate) use self::zones::is_zone;
+use super::identity::Host;
+use super::machine::Machine;
+use crate::{ManagedUnit, ServiceError, StateChanges};
+
+/// How many requests wait for their turn; the next caller waits to hand its own in.
+const WAITING_REQUESTS: usize = 16;
+
+/// Who runs the units that timers start.
+pub(crate) trait Units: Send + Sync + 'static {
+    /// Starts a unit, and returns when its start is over: whether it is known at all. What was
+    /// asked of it stays as it was.
+    fn start(&self, unit: &UnitName) -> BoxFuture<'static, bool>;
+
+    /// Whether a unit is neither inactive nor failed; nothing if it is not known.
+    fn is_active(&self, unit: &UnitName) -> Option<bool>;
+
+    /// Reports which units change from now on.
+    fn changes(&self) -> StateChanges;
+}
+
+/// What is asked of one timer.
+#[derive(Debug)]
+enum Ask {
+    Load { file: UnitFile, timer: Arc<Timer>, epoch: Epoch },
+    Start(Generation),
+    Restart(Generation),
+    Stop,
+    Unload,
+}
+
+/// Where the answer to a request goes.
+type Reply = oneshot::Sender<Result<(), ServiceError>>;
+
+type Request = (UnitName, Ask, Reply);
+
+/// What everybody may see of all timers.
+type Shown = Arc<Mutex<BTreeMap<UnitName, ManagedUnit>>>;
+
+/// The timers of one manager, from outside.
+pub(crate) struct Timers {
+    requests: mpsc::Sender<Request>,
+    shown: Shown,
+    task: AbortHandle,
+}
+
+/// Whether a unit is a timer.
+pub(crate) fn is_timer(unit: &UnitName) -> bool {
+    unit.unit_type() == UnitType::Timer
+}
+
+impl Timers {
+    /// Takes back what an earlier manager of that directory knew of timers, unless the machine was
+    /// booted since.
+    pub(crate) fn open(
+        machine: &Arc<Machine>,
+        units: Arc<dyn Units>,
+        host: &Host,
+        directory: &Path,
+        is_new_boot: bool,
+    ) -> io::Result<Self> {
+        let shown = Shown::default();
+        // Before the first look at a unit, so that nothing it does after that is missed.
+        let changes = units.changes();
+        let mut keeper = Keeper::open(machine, units, directory, is_new_boot, &shown)?;
+        keeper.take_back(host)?;
+        let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
+        let task = tokio::spawn(keeper.run(inbox, changes)).abort_handle();
+        Ok(Self { requests, shown, task })
+    }
+
+    pub(crate) async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        timer: Timer,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Load { file: file.clone(), timer: Arc::new(timer), epoch }).await
+    }
+
+    pub(crate) async fn start(&self, unit: &UnitName, at: Generation) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Start(at)).await
+    }
+
+    pub(crate) async fn restart(
+        &self,
+        unit: &UnitName,
+        at: Generation,
+    ) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Restart(at)).await
+    }
+
+    pub(crate) async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Stop).await
+    }
+
+    pub(crate) async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Unload).await
+    }
+
+    pub(crate) fn get(&self, unit: &UnitName) -> Option<ManagedUnit> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).get(unit).cloned()
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn list(&self) -> Vec<ManagedUnit> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.values().cloned().collect()
+    }
+
+    async fn ask(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
+        let ended = || {
+            let what = "what sees to timers has ended: restart the daemon";
+            ServiceError::Unavailable(what.to_owned())
+        };
+        let (reply, answer) = oneshot::channel();
+        self.requests.send((unit.clone(), ask, reply)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+impl Drop for Timers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,75 @@
+//! Pure: no I/O, no clock. Which timer is due next.
+
+use std::collections::BTreeSet;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{Due, Moment};
+use fleet_unitfile::UnitName;
+
+/// The moments of all timers, by both clocks.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    clock: BTreeSet<(Timestamp, UnitName)>,
+    wall: BTreeSet<(Timestamp, UnitName)>,
+}
+
+impl Queue {
+    /// A timer that was due at one moment is due at another.
+    pub(crate) fn change(&mut self, timer: &UnitName, before: Due, after: Due) {
+        let change = |set: &mut BTreeSet<_>, before: Option<_>, after: Option<_>| {
+            before.map(|at| set.remove(&(at, timer.clone())));
+            after.map(|at| set.insert((at, timer.clone())));
+        };
+        change(&mut self.clock, before.clock, after.clock);
+        change(&mut self.wall, before.wall, after.wall);
+    }
+
+    /// The first moment of each clock.
+    pub(crate) fn first(&self) -> Due {
+        let first = |set: &BTreeSet<(Timestamp, UnitName)>| set.first().map(|(at, _)| *at);
+        Due { clock: first(&self.clock), wall: first(&self.wall) }
+    }
+
+    /// A timer that is due.
+    pub(crate) fn due(&self, now: Moment) -> Option<UnitName> {
+        let by_clock = self.clock.first().filter(|(at, _)| *at <= now.clock);
+        let by_wall = self.wall.first().filter(|(at, _)| *at <= now.wall);
+        by_clock.or(by_wall).map(|(_, timer)| timer.clone())
+    }
+
+    /// All timers that wait for a moment of the calendar.
+    pub(crate) fn by_wall(&self) -> Vec<UnitName> {
+        self.wall.iter().map(|(_, timer)| timer.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_clock_comes_first() {
+        let at = |millis| Some(Timestamp::from_millis(millis));
+        let due = |clock: Option<u64>, wall: Option<u64>| Due {
+            clock: clock.and_then(at),
+            wall: wall.and_then(at),
+        };
+        let name = |text: &str| text.parse::<UnitName>().expect("it is a name");
+        let (a, b) = (name("a.timer"), name("b.timer"));
+        let mut queue = Queue::default();
+        queue.change(&a, Due::default(), due(Some(5), Some(100)));
+        queue.change(&b, Due::default(), due(Some(3), None));
+        assert_eq!(queue.first(), due(Some(3), Some(100)));
+        let now = |clock, wall| Moment {
+            clock: Timestamp::from_millis(clock),
+            wall: Timestamp::from_millis(wall),
+        };
+        assert_eq!(queue.due(now(2, 99)), None);
+        assert_eq!(queue.due(now(3, 99)), Some(b.clone()));
+        assert_eq!(queue.due(now(2, 100)), Some(a.clone()));
+        assert_eq!(queue.by_wall(), vec![a.clone()]);
+        queue.change(&b, due(Some(3), None), Due::default());
+        queue.change(&a, due(Some(5), Some(100)), due(None, Some(90)));
+        assert_eq!(queue.first(), due(None, Some(90)));
+    }
+}

@@ -1,0 +1,206 @@
+//! What is kept of a timer on disk.
+//!
+//! | file | holds | is lost |
+//! |---|---|---|
+//! | `units/NAME/timer.json` | its state, and what has been since its start | with the boot |
+//! | `timers/NAME` | when it last elapsed, by the calendar, if it is persistent | never |
+//! | `timers.json` | when the first daemon of this boot began | with the boot |
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{Moment, Past, TimerMemory, TimerPhase};
+use serde::{Deserialize, Serialize};
+
+use crate::whole::write_whole;
+
+/// How many persistent timers that are not known any more are remembered.
+const MOST_STAMPS: usize = 4096;
+
+/// A timer as it is written down; all moments are in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The generation that was acted upon.
+    pub(crate) generation: u64,
+    phase: Phase,
+    startup: u64,
+    since: u64,
+    since_wall: u64,
+    waits_since: u64,
+    last: Option<u64>,
+    last_wall: Option<u64>,
+    unit_active: Option<u64>,
+    unit_inactive: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Phase {
+    #[default]
+    Dead,
+    Waiting,
+    Running,
+    Elapsed,
+    Failed,
+}
+
+impl Written {
+    pub(crate) fn new(memory: &TimerMemory, generation: u64) -> Self {
+        let past = &memory.past;
+        let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
+        Self {
+            generation,
+            phase: match memory.phase {
+                TimerPhase::Dead => Phase::Dead,
+                TimerPhase::Waiting => Phase::Waiting,
+                TimerPhase::Running => Phase::Running,
+                TimerPhase::Elapsed => Phase::Elapsed,
+                TimerPhase::Failed => Phase::Failed,
+            },
+            startup: past.startup.as_millis(),
+            since: past.since.clock.as_millis(),
+            since_wall: past.since.wall.as_millis(),
+            waits_since: past.waits_since.as_millis(),
+            last: millis(past.last),
+            last_wall: millis(past.last_wall),
+            unit_active: millis(past.unit_active),
+            unit_inactive: millis(past.unit_inactive),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> TimerMemory {
+        let at = Timestamp::from_millis;
+        TimerMemory {
+            phase: match self.phase {
+                Phase::Dead => TimerPhase::Dead,
+                Phase::Waiting => TimerPhase::Waiting,
+                Phase::Running => TimerPhase::Running,
+                Phase::Elapsed => TimerPhase::Elapsed,
+                Phase::Failed => TimerPhase::Failed,
+            },
+            past: Past {
+                startup: at(self.startup),
+                since: Moment { clock: at(self.since), wall: at(self.since_wall) },
+                waits_since: at(self.waits_since),
+                last: self.last.map(at),
+                last_wall: self.last_wall.map(at),
+                unit_active: self.unit_active.map(at),
+                unit_inactive: self.unit_inactive.map(at),
+            },
+        }
+    }
+}
+
+/// When persistent timers last elapsed.
+#[derive(Debug, Clone)]
+pub(crate) struct Stamps {
+    directory: PathBuf,
+}
+
+impl Stamps {
+    /// Opens them. Of more than there is room for the oldest are forgotten.
+    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            all.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        all.sort();
+        let surplus = all.len().saturating_sub(MOST_STAMPS);
+        all.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))?;
+        Ok(Self { directory })
+    }
+
+    /// When a timer last elapsed, by the calendar.
+    pub(crate) fn read(&self, file: &str) -> io::Result<Option<Timestamp>> {
+        match std::fs::read_to_string(self.directory.join(file)) {
+            // What is no number was never written by us, and tells nothing.
+            Ok(text) => Ok(text.trim().parse().ok().map(Timestamp::from_millis)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A timer has elapsed; also outlives the machine's end.
+    pub(crate) fn write(&self, file: &str, at: Timestamp) -> io::Result<()> {
+        write_whole(&self.directory.join(file), at.as_millis().to_string().as_bytes(), true)
+    }
+}
+
+/// When the first daemon of this boot began: it is `now`, if this is the first.
+pub(crate) fn startup(file: &Path, is_new_boot: bool, now: Timestamp) -> io::Result<Timestamp> {
+    let known = match std::fs::read(file) {
+        Ok(text) if !is_new_boot => serde_json::from_slice(&text).ok(),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => None,
+    };
+    // Another origin of the clock, as a test may have it, makes the moment meaningless.
+    if let Some(known) = known.map(Timestamp::from_millis).filter(|known| *known <= now) {
+        return Ok(known);
+    }
+    write_whole(file, &serde_json::to_vec(&now.as_millis())?, false)?;
+    Ok(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let at = Timestamp::from_millis;
+        let past = Past {
+            startup: at(1),
+            since: Moment { clock: at(2), wall: at(3) },
+            waits_since: at(4),
+            last: Some(at(5)),
+            last_wall: Some(at(6)),
+            unit_active: Some(at(7)),
+            unit_inactive: Some(at(8)),
+        };
+        for phase in [
+            TimerPhase::Dead,
+            TimerPhase::Waiting,
+            TimerPhase::Running,
+            TimerPhase::Elapsed,
+            TimerPhase::Failed,
+        ] {
+            let written = Written::new(&TimerMemory { phase, past }, 9);
+            let text = serde_json::to_vec(&written).expect("it has a form");
+            let read: Written = serde_json::from_slice(&text).expect("it reads back");
+            assert_eq!((read.memory(), read.generation), (TimerMemory { phase, past }, 9));
+        }
+    }
+
+    #[test]
+    fn stamps_stay_and_do_not_pile_up() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let stamps = Stamps::open(temporary.path().join("timers")).expect("it opens");
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), None);
+        let at = Timestamp::from_millis(1_795_374_000_123);
+        stamps.write("a.timer", at).expect("it can be written");
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), Some(at));
+        for number in 0..MOST_STAMPS + 5 {
+            let path = temporary.path().join(format!("timers/{number}.timer"));
+            std::fs::write(path, "1").expect("it can be written");
+        }
+        Stamps::open(temporary.path().join("timers")).expect("it opens");
+        let left = std::fs::read_dir(temporary.path().join("timers")).expect("it is there");
+        assert_eq!(left.count(), MOST_STAMPS);
+    }
+
+    #[test]
+    fn the_first_start_of_a_boot_is_remembered() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let file = temporary.path().join("timers.json");
+        let at = |millis, is_new| {
+            startup(&file, is_new, Timestamp::from_millis(millis)).map(Timestamp::as_millis)
+        };
+        assert_eq!(at(7, true).expect("it is written"), 7);
+        assert_eq!(at(9, false).expect("it is read"), 7);
+        assert_eq!(at(3, false).expect("it is of another clock"), 3);
+        assert_eq!(at(5, true).expect("it is of another boot"), 5);
+    }
+}
