@@ -61,7 +61,8 @@ impl Entry {
         let timer = match compile(unit, &file, host) {
             Ok(compiled) => compiled.unit.timer,
             Err(bad) => {
-                tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
+                let (line, problem) = (bad.line, bad.problem);
+                tracing::warn!(%unit, line, problem, "cannot run it again");
                 None
             }
         };
