@@ -218,9 +218,10 @@ impl Lead {
             self.system.on_event(&Event { unit, incarnation, what }, now);
         }
         if over {
-            let state = self.system.state(&report.unit).map(|state| state.what);
+            // One that ended because nobody needs it is not tried again, however it ended.
+            let state = self.system.state(&report.unit).filter(|state| state.needed);
             let retries = matches!(
-                state,
+                state.map(|state| state.what),
                 Some(Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)))
             );
             if let Some(member) = self.members.get_mut(&report.unit) {

@@ -54,7 +54,7 @@ fn state_of_unit(state: Option<&State>, member: &Member) -> SystemdState {
         // It runs nothing: a target.
         Shown::Active(_) => plain(ActiveState::Active, "active"),
         what if gave_up(what) => state_of(&member.given_up()),
-        Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)) => {
+        Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)) if state.needed => {
             as_if(Phase::AutoRestart)
         }
         Shown::Waiting(Waiting::Doomed(_)) => {
