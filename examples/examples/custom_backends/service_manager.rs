@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fleet_agent::{
-    Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges, StateFeed,
-    wall_time,
+    Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    StateFeed, wall_time,
 };
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
@@ -46,7 +46,7 @@ struct TaskUnit {
     stop: Option<Stop>,
     /// With the moments at which they were written.
     lines: VecDeque<(Timestamp, String)>,
-    followers: Vec<mpsc::Sender<String>>,
+    followers: Vec<mpsc::Sender<JournalLine>>,
 }
 
 type Stop = Arc<watch::Sender<bool>>;
@@ -176,12 +176,15 @@ impl TaskUnit {
     }
 
     fn write(&mut self, line: &str) {
-        self.lines.push_back((wall_time(), line.to_owned()));
+        let now = wall_time();
+        self.lines.push_back((now, line.to_owned()));
         if self.lines.len() > KEPT_LINES {
             self.lines.pop_front();
         }
         // A follower that is gone, or too slow, is cut off: output waits for nobody.
-        self.followers.retain(|follower| follower.try_send(line.to_owned()).is_ok());
+        self.followers.retain(|follower| {
+            follower.try_send(JournalLine { at: Some(now), text: line.to_owned() }).is_ok()
+        });
     }
 
     fn managed(&self, unit: &UnitName) -> ManagedUnit {
