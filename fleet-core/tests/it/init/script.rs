@@ -36,6 +36,7 @@ pub(super) enum Move {
     Room(Option<u32>),
     Reset(Index),
     Renew(Index),
+    TryAgain(Index),
     Reread(Index),
     /// The directory is read again.
     Reload(Edit),
@@ -78,6 +79,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         1 => prop::option::of(1..3u32).prop_map(Move::Room),
         1 => who().prop_map(Move::Reset),
         1 => who().prop_map(Move::Renew),
+        1 => who().prop_map(Move::TryAgain),
         1 => who().prop_map(Move::Reread),
         2 => edit().prop_map(Move::Reload),
     ]

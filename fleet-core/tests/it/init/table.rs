@@ -334,6 +334,33 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
 }
 
 #[test]
+fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
+    let mut unit = unit("a supervised");
+    unit.run.after_exit = AfterExit::Rests;
+    unit.restart.when = RestartWhen::Never;
+    unit.restart.limit = Limit::Starts { burst: 3, interval: Duration::from_secs(1000) };
+    let mut one = One::new(&unit);
+    assert!(!one.system.try_again(&target("a"), one.now), "it runs");
+    let mut plans = Vec::new();
+    for status in [0, 1, 0] {
+        one.start.incarnation = one.seen().incarnation.unwrap();
+        one.tell(READY);
+        one.tell(exits(status));
+        one.plan();
+        one.tell(GONE);
+        assert_eq!(one.plan(), "");
+        assert!(one.system.try_again(&target("a"), one.now));
+        assert!(!one.system.try_again(&target("a"), one.now), "it is about to be tried");
+        plans.push(one.plan());
+    }
+    assert_eq!(plans, ["start a", "start a", ""]);
+    assert!(one.seen().gave_up);
+    one.pass(1000);
+    assert!(one.system.try_again(&target("a"), one.now));
+    assert_eq!(one.plan(), "start a", "its starts of before do not count any more");
+}
+
+#[test]
 fn who_was_up_for_long_is_forgiven() {
     let mut one = One::new(&unit("a notified"));
     for (up, attempts) in [(1, 1), (9, 2), (10, 1), (1, 2)] {

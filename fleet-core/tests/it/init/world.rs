@@ -103,6 +103,10 @@ impl World {
                 let target = self.a_target(*it);
                 self.system.renew(&target);
             }
+            Move::TryAgain(it) => {
+                let (target, now) = (self.a_target(*it), self.now);
+                self.system.try_again(&target, now);
+            }
             Move::Reread(it) => {
                 let target = self.a_target(*it);
                 let _ = self.system.request_reload(&target);
