@@ -27,6 +27,7 @@ use std::str::FromStr;
 
 use fleet_core::MachineId;
 use fleet_unitfile::UnitName;
+use sha1::{Digest as _, Sha1};
 
 /// The identity of a unit file's bytes: their SHA-1.
 ///
@@ -38,15 +39,19 @@ impl ContentId {
     /// The identity of these bytes.
     #[must_use]
     pub fn of(source: &[u8]) -> Self {
-        Self(sha1_smol::Sha1::from(source).digest().bytes())
+        Self(Sha1::digest(source).into())
     }
 }
 
 impl fmt::Display for ContentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let digits = digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]));
-        f.write_str(&digits.collect::<String>())
+        let mut text = String::with_capacity(2 * self.0.len());
+        for byte in self.0 {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
+        }
+        f.write_str(&text)
     }
 }
 

@@ -16,6 +16,7 @@ use redb::{
     Builder, Database, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,
     TableError, WriteTransaction,
 };
+use sha1::{Digest as _, Sha1};
 
 use super::load::{Kept, read};
 use super::log::{self, Net};
@@ -279,8 +280,7 @@ pub(super) fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u6
 }
 
 pub(super) fn digest(parts: &[&[u8]]) -> u64 {
-    let mut sha1 = sha1_smol::Sha1::new();
+    let mut sha1 = Sha1::new();
     parts.iter().for_each(|part| sha1.update(part));
-    let digest = sha1.digest().bytes();
-    digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    sha1.finalize().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -68,8 +68,8 @@ pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
             put(&mut row, lease.map_or(0, |lease| lease.0));
             put(&mut row, key.len() as u64);
             put(&mut row, value.as_ref().map_or(GONE, |value| value.len() as u64));
-            row.extend(key.as_bytes());
-            row.extend(value.iter().flat_map(|value| value.iter()));
+            row.extend_from_slice(key.as_bytes());
+            row.extend_from_slice(value.as_deref().unwrap_or_default());
         }
     }
     put(&mut row, batch.granted.len() as u64);
@@ -128,7 +128,7 @@ fn bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
 }
 
 fn put(row: &mut Vec<u8>, number: u64) {
-    row.extend(number.to_le_bytes());
+    row.extend_from_slice(&number.to_le_bytes());
 }
 
 /// Eight bytes that tell a damaged row, or one in another's place.

@@ -6,6 +6,7 @@ mod history;
 mod leases;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,11 +147,12 @@ impl Keyspace {
         if let Some(commit) = self.refusal(&transaction.conditions) {
             return Ok(Outcome { commit, changes: None });
         }
-        let mut changes = Vec::new();
-        for write in &transaction.writes {
-            changes.extend(self.change(now, write)?);
-        }
-        let changes = self.make_revision(changes);
+        self.check_leases(now, &transaction.writes)?;
+        let mut writes: Vec<&Write> = transaction.writes.iter().collect();
+        writes.sort_unstable_by_key(|write| write.key());
+        let next = self.revision.next();
+        let made = writes.into_iter().filter_map(|write| self.change(next, write)).collect();
+        let changes = self.keep_revision(made);
         Ok(Outcome { commit: Commit::Applied(self.revision), changes })
     }
 
@@ -224,38 +226,59 @@ impl Keyspace {
         }
     }
 
-    /// What a write changes: nothing if it deletes an absent key.
-    fn change(&self, now: Timestamp, write: &Write) -> Result<Option<Change>, StoreError> {
+    /// Whether every lease that a key is to be bound to still lasts.
+    fn check_leases(&self, now: Timestamp, writes: &[Write]) -> Result<(), StoreError> {
+        writes.iter().try_for_each(|write| match write {
+            Write::Put { lease: Some(lease), .. } => self.leases.check(now, *lease).map(drop),
+            _ => Ok(()),
+        })
+    }
+
+    /// Makes a write, and tells what it changes: nothing if it deletes an absent key. The key is
+    /// looked for only once: there may be many.
+    fn change(&mut self, modified: Revision, write: &Write) -> Option<Change> {
         match write {
             Write::Put { key, value, lease } => {
-                if let Some(lease) = *lease {
-                    self.leases.check(now, lease)?;
-                }
-                let value = Some(value.as_slice().into());
-                Ok(Some(Change { key: self.shared(key), value, lease: *lease }))
+                let (value, lease): (Arc<[u8]>, _) = (value.as_slice().into(), *lease);
+                let stored = Stored { value: value.clone(), modified, lease };
+                let (key, before) = match self.keys.entry(key.as_str().into()) {
+                    // The key is shared as it is kept already.
+                    MapEntry::Occupied(mut found) => {
+                        let before = found.insert(stored);
+                        (found.key().clone(), before.lease)
+                    }
+                    MapEntry::Vacant(free) => {
+                        let key = free.key().clone();
+                        free.insert(stored);
+                        (key, None)
+                    }
+                };
+                self.leases.rebind(&key, before, lease);
+                Some(Change { key, value: Some(value), lease })
             }
             Write::Delete { key } => {
-                let found = self.keys.get_key_value(key.as_str());
-                let change = |key: &Arc<str>| Change { key: key.clone(), value: None, lease: None };
-                Ok(found.map(|(key, _)| change(key)))
+                let (key, before) = self.keys.remove_entry(key.as_str())?;
+                self.leases.rebind(&key, before.lease, None);
+                Some(Change { key, value: None, lease: None })
             }
         }
     }
 
-    /// The key as it is kept already, or a new one.
-    fn shared(&self, key: &str) -> Arc<str> {
-        self.keys.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone())
+    /// Makes the next revision out of deletions, unless there are none.
+    fn make_revision(&mut self, changes: Vec<Change>) -> Option<Changes> {
+        let changes = self.keep_revision(changes)?;
+        self.write(&changes);
+        Some(changes)
     }
 
-    /// Makes the next revision out of `changes`, unless there are none.
-    fn make_revision(&mut self, mut changes: Vec<Change>) -> Option<Changes> {
+    /// Notes that the next revision has these changes, in order of their keys, unless there are
+    /// none.
+    fn keep_revision(&mut self, changes: Vec<Change>) -> Option<Changes> {
         if changes.is_empty() {
             return None;
         }
-        changes.sort_by(|a, b| a.key.cmp(&b.key));
         self.revision = self.revision.next();
         let changes = Changes { revision: self.revision, changes };
-        self.write(&changes);
         self.history.push(changes.clone());
         Some(changes)
     }

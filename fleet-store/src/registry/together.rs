@@ -66,6 +66,19 @@ impl Together {
         }
     }
 
+    /// Who has been told writes on, mostly at once: lets them come, so that the next batch is as
+    /// large as the last. Where nobody comes at once, none is waited for; where some do, until all
+    /// others have had their turn twice and nobody more has come.
+    async fn gather(&self, told: usize) {
+        let (mut came, mut in_vain) = (0, 1);
+        while came < told && in_vain < 2 {
+            tokio::task::yield_now().await;
+            let waiting = self.lock().waiting.len();
+            in_vain = if waiting > came { 0 } else { in_vain + 1 };
+            came = waiting;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,9 +116,9 @@ async fn serve(together: Arc<Together>, store: Arc<dyn Store>) {
             serving.is_over = true;
             return;
         }
+        let told = batch.len();
         commit_all(&*store, batch).await;
-        // Who has been told writes on, mostly at once: so the next batch is as large as this one.
-        tokio::task::yield_now().await;
+        together.gather(told).await;
     }
 }
 

@@ -20,6 +20,7 @@ use fleet_core::{Generation, MachineId, TargetState};
 use fleet_unitfile::UnitName;
 use serde::Deserialize;
 use serde_json::Value;
+use sha1::{Digest as _, Sha1};
 
 use super::import::{Import, ImportMetadata, ImportOrigin, ImportUnit};
 use super::report::RefusedImport;
@@ -284,7 +285,7 @@ impl Cluster {
         let content: Content = serde_json::from_str(content)
             .map_err(|error| format!("its unit file unit/{hash} cannot be read: {error}"))?;
         // The hash is that of the text, which fleet v1 wrote in the canonical form.
-        let own = sha1_smol::Sha1::from(&content.raw).digest().bytes();
+        let own: [u8; 20] = Sha1::digest(&content.raw).into();
         if own != object.unit_hash {
             return Err(format!(
                 "its unit file unit/{hash} is damaged: its text has another hash: submit it by hand"

@@ -111,6 +111,27 @@ async fn a_hundred_writes_that_come_together_are_two_revisions_and_what_they_sha
 }
 
 #[tokio::test]
+async fn who_comes_a_little_later_than_others_is_waited_for_while_somebody_comes() {
+    let store: Arc<dyn Store> = Arc::new(Narrow { inner: MemoryStore::new(), most: usize::MAX });
+    let together = Arc::new(Together::default());
+    let tasks = (0..10).map(|number| {
+        let (together, store) = (together.clone(), store.clone());
+        tokio::spawn(async move {
+            told(together.commit(&store, put(number)).await).expect("it has no condition");
+            for _ in 0..number {
+                tokio::task::yield_now().await;
+            }
+            told(together.commit(&store, put(10 + number)).await).expect("it has no condition");
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("it does not panic");
+    }
+    // The first alone, the others, and all once more.
+    assert_eq!(store.read("").await.expect("it can be read").revision, Revision(3));
+}
+
+#[tokio::test]
 async fn what_is_too_much_for_one_transaction_is_made_in_several() {
     let most = Transaction::MAX_OPERATIONS;
     let all: Vec<_> =
