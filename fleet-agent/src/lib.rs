@@ -40,8 +40,8 @@ pub use agent::{Agent, AgentConfig, Note, Notes, NotesInMemory, NotesOnDisk};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
-    NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError, Snapshot, Tracking, UnitStatus,
-    Wanted,
+    BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
+    Snapshot, Tracking, UnitStatus, Wanted,
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{

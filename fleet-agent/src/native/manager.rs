@@ -1,6 +1,6 @@
 //! The service manager that runs units itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::calls::{Ask, Calls};
 use super::compile::compile;
+use super::external::External;
 use super::identity::Host;
 use super::journal;
 use super::machine::Machine;
@@ -42,6 +43,9 @@ pub struct NativeConfig {
     /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
     /// for them. It then runs as if they did not stand there, and the log says so.
     pub accept: BTreeSet<String>,
+    /// Units that somebody else runs on this machine, for those that depend on them. One that is
+    /// loaded here under such a name counts in its place.
+    pub external: BTreeMap<UnitName, External>,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -58,6 +62,7 @@ impl NativeConfig {
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
             accept: BTreeSet::new(),
+            external: BTreeMap::new(),
             control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
@@ -92,7 +97,8 @@ impl NativeConfig {
 /// The units that are loaded are one graph. A start starts what the unit requires, in the order
 /// that is asked for, and a stop stops what requires or is bound to the unit. A unit that requires
 /// one which is not loaded is taken, since units come in any order, and cannot be started before
-/// the other one is there.
+/// the other one is there. What others run on the machine is there, too, as far as
+/// [`external`](NativeConfig::external) says so.
 ///
 /// # Processes
 ///
@@ -133,12 +139,12 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let NativeConfig { directory, environment, log_limit, control_groups, accept, clock } =
-            config;
+        let NativeConfig { accept, external, .. } = config;
+        let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
         let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
         let directory = runner.directory.clone();
         let Opened { machine, requests, showcase, host, lead, is_new_boot } =
-            open_services(runner, accept).await?;
+            open_services(runner, accept, external).await?;
         let calls = Arc::new(Calls::new(requests, showcase));
         let triggered = Arc::new(Triggered::new(&machine, &calls));
         let timers = Timers::open(&machine, triggered, &host, &directory, is_new_boot);

@@ -28,6 +28,7 @@ mod conditions;
 mod drive;
 mod environment;
 mod exit;
+mod external;
 mod facts;
 mod identity;
 mod journal;
@@ -64,6 +65,7 @@ mod triggered;
 mod vfork;
 mod words;
 
+pub use external::{BadExternal, External};
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
 pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, UnitStatus, Wanted};

@@ -123,6 +123,9 @@ impl Lead {
     }
 
     fn begin(&mut self, action: &Action) -> std::io::Result<()> {
+        if self.await_other(action)? {
+            return Ok(());
+        }
         if !self.members.contains_key(&action.unit) {
             let member = Member::new(&self.machine, &action.unit)?;
             lock(&self.logs).insert(action.unit.clone(), Arc::clone(&member.log));

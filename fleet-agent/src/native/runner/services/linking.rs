@@ -130,8 +130,11 @@ impl Services {
             Is::Fit(compiled) => Some(&**compiled),
             Is::Unfit(_) => None,
         });
+        let others = self.of_others.stand_ins().filter(|(name, _)| !self.keeps(name));
+        let fit = fit.chain(others.map(|(_, compiled)| compiled));
         let refused = out.keys().filter_map(|name| Some(self.entries.get(name)?.unit.clone()));
-        link(fit, &Outside { refused: refused.collect(), ..Outside::default() })
+        let assumed_up = self.of_others.assumed_up.clone();
+        link(fit, &Outside { assumed_up, refused: refused.collect() })
     }
 
     /// Of units in a circle the one that came last gives way, so that it harms none but itself.

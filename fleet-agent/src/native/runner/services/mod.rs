@@ -6,6 +6,7 @@
 
 mod calls;
 mod linking;
+mod outside;
 mod recall;
 mod shown;
 mod waiters;
@@ -22,6 +23,7 @@ use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::oneshot;
 
+use self::outside::OfOthers;
 use self::waiters::Waiters;
 use super::lead::Lead;
 use crate::native::log::Log;
@@ -41,6 +43,7 @@ pub(in crate::native) struct Services {
     waiters: Waiters,
     /// Units that are to be started anew as soon as this run of them is over, however it ends.
     again: BTreeMap<Name, Incarnation>,
+    of_others: OfOthers,
     /// Which units are stopped with which.
     linked: Linked,
     /// Whether something was loaded or unloaded that the graph does not know of yet.
@@ -109,6 +112,10 @@ impl Entry {
 }
 
 impl Services {
+    fn beside(of_others: OfOthers) -> Self {
+        Self { of_others, ..Self::default() }
+    }
+
     /// What everybody may see.
     pub(in crate::native) fn showcase(&self) -> Showcase {
         Arc::clone(&self.shown)

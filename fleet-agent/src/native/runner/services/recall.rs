@@ -18,10 +18,12 @@ use super::super::member::Member;
 use super::super::recall::{go_on, is_busy, over};
 use super::super::wanted::Choice;
 use super::calls::name_of;
+use super::outside::OfOthers;
 use super::{Entry, Is, Services, Showcase};
 use crate::ServiceError;
 use crate::native::compile::compile;
 use crate::native::drive::Driver;
+use crate::native::external::External;
 use crate::native::identity::{Host, host};
 use crate::native::life::{Memory, Phase};
 use crate::native::machine::Machine;
@@ -55,6 +57,7 @@ struct Back {
 pub(in crate::native) async fn open_services(
     config: RunnerConfig,
     accept: BTreeSet<String>,
+    external: BTreeMap<UnitName, External>,
 ) -> Result<Opened, ServiceError> {
     let (machine, is_new_boot) = open(&config).await?;
     let host = host(accept, machine.controllers());
@@ -64,6 +67,8 @@ pub(in crate::native) async fn open_services(
         None
     });
     let backs = take_back(&machine, &host).map_err(io_error("read the records of units"))?;
+    let of_others = OfOthers::new(external);
+    let found_up = of_others.found_up(&*machine.clock).await;
     let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
     let none = Settings::default();
     let system = System::restore(Graph::default(), &none, Observation::default());
@@ -80,10 +85,10 @@ pub(in crate::native) async fn open_services(
         reports,
         outbox,
         unbegun: VecDeque::new(),
-        services: Some(Services::default()),
+        services: Some(Services::beside(of_others)),
         touched: BTreeSet::new(),
     };
-    lead.go_on_with(backs);
+    lead.go_on_with(backs, found_up);
     let showcase = lead.services.as_ref().map(Services::showcase).unwrap_or_default();
     let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
     let lead = tokio::spawn(lead.run(inbox)).abort_handle();
@@ -172,7 +177,8 @@ fn at_rest(memory: Memory) -> Memory {
 
 impl Lead {
     /// Goes on with all that was found, and does what was asked and not begun.
-    fn go_on_with(&mut self, backs: Vec<Back>) {
+    fn go_on_with(&mut self, backs: Vec<Back>, up: Vec<Name>) {
+        let first = backs.len() as u64 + 1;
         let (mut found, mut drivers, mut owed) = (Vec::new(), Vec::new(), Vec::new());
         let Some(services) = &mut self.services else { return };
         for Back { name, mut entry, member, seen, driver, owed: is_owed } in backs {
@@ -185,6 +191,12 @@ impl Lead {
             let run = driver.as_ref().map(|(run, _)| *run);
             owed.extend(run.filter(|_| is_owed).map(|run| (name.clone(), run)));
             drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
+        }
+        // Units that go on must not lose what they depend on.
+        let up = up.into_iter().filter(|name| !services.keeps(name));
+        for (name, run) in up.zip((first..).map(Incarnation)) {
+            let seen = services.of_others.as_up(&name, run, &*self.machine.clock);
+            found.push((name, seen));
         }
         self.link_anew(found);
         for (name, run) in owed {
