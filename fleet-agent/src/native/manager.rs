@@ -1,6 +1,7 @@
 //! The service manager that runs units itself.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +43,11 @@ pub struct NativeConfig {
     /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
     /// for them. It then runs as if they did not stand there, and the log says so.
     pub accept: BTreeSet<String>,
+    /// How many units may be starting at once; nothing is as many as there are. A oneshot is
+    /// starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
+    ///
+    /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
+    pub max_starting: Option<NonZeroU32>,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -49,6 +55,8 @@ pub struct NativeConfig {
 impl NativeConfig {
     /// Four mebibytes.
     pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
+    /// 512: what a machine hardly ever starts together, and what does not overwhelm one that does.
+    pub const DEFAULT_MAX_STARTING: NonZeroU32 = NonZeroU32::MIN.saturating_add(511);
 
     /// The usual set-up with everything in that directory, going by the real clock.
     #[must_use]
@@ -58,6 +66,7 @@ impl NativeConfig {
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
             accept: BTreeSet::new(),
+            max_starting: Some(Self::DEFAULT_MAX_STARTING),
             control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
@@ -133,12 +142,12 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let NativeConfig { directory, environment, log_limit, control_groups, accept, clock } =
-            config;
+        let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
+        let (accept, max_starting) = (config.accept, config.max_starting);
         let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
         let directory = runner.directory.clone();
         let Opened { machine, requests, showcase, host, lead, is_new_boot } =
-            open_services(runner, accept).await?;
+            open_services(runner, accept, max_starting).await?;
         let calls = Arc::new(Calls::new(requests, showcase));
         let triggered = Arc::new(Triggered::new(&machine, &calls));
         let timers = Timers::open(&machine, triggered, &host, &directory, is_new_boot);

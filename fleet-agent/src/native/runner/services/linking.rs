@@ -42,8 +42,8 @@ impl Lead {
         }
         seen.beside = services.wanted(&graph);
         self.touched.extend(services.entries.keys().cloned());
-        let mask = self.choice.wanted.mask.clone();
-        let settings = Settings { mask, ..Settings::default() };
+        let (mask, max_starting) = (self.choice.wanted.mask.clone(), services.max_starting);
+        let settings = Settings { mask, max_starting, ..Settings::default() };
         match System::restore(graph, &settings, seen) {
             Ok(system) => self.system = system,
             Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),

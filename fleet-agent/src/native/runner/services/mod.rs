@@ -14,6 +14,7 @@ pub(in crate::native) use self::recall::{Opened, open_services};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::systemd::{Compiled, Linked};
@@ -47,6 +48,7 @@ pub(in crate::native) struct Services {
     stale: bool,
     /// How many units were ever loaded: the later one gives way where two cannot be together.
     loads: u64,
+    max_starting: Option<NonZeroU32>,
     shown: Showcase,
 }
 

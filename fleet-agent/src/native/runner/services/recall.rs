@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::Timestamp;
@@ -55,6 +56,7 @@ struct Back {
 pub(in crate::native) async fn open_services(
     config: RunnerConfig,
     accept: BTreeSet<String>,
+    max_starting: Option<NonZeroU32>,
 ) -> Result<Opened, ServiceError> {
     let (machine, is_new_boot) = open(&config).await?;
     let host = host(accept, machine.controllers());
@@ -80,7 +82,7 @@ pub(in crate::native) async fn open_services(
         reports,
         outbox,
         unbegun: VecDeque::new(),
-        services: Some(Services::default()),
+        services: Some(Services { max_starting, ..Services::default() }),
         touched: BTreeSet::new(),
     };
     lead.go_on_with(backs);
