@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::systemd::{Compiled, Linked};
 use fleet_core::graph::{Incarnation, Name};
-use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
+use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::oneshot;
 
@@ -46,6 +46,8 @@ pub(in crate::native) struct Services {
     linked: Linked,
     /// Whether something was loaded or unloaded that the graph does not know of yet.
     stale: bool,
+    /// When the graph is made anew at the latest, because files of units in it have changed.
+    link_by: Option<Timestamp>,
     /// How many units were ever loaded: the later one gives way where two cannot be together.
     loads: u64,
     max_starting: Option<NonZeroU32>,
