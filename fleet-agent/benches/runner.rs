@@ -3,8 +3,9 @@
 //! `cargo bench -p fleet-agent --bench runner` prints one JSON line for each figure: how long a
 //! thousand oneshots of `/bin/true` take, beside a bare loop that starts and awaits as many at
 //! once; what memory five hundred running units take; and the time from the death of a process to
-//! its successor. Each is measured with control groups where there can be any, and without. Names
-//! of figures (`memory`, `oneshots`, `crashes`) choose among them.
+//! its successor. Each is measured with control groups where there can be any, and without. Last
+//! comes what a start and a stop of one unit take that runs nothing, among so many that are loaded.
+//! Names of figures (`memory`, `oneshots`, `crashes`, `asks`) choose among them.
 //!
 //! Of the oneshots it also tells the time of the processor, of this process alone and with all that
 //! it ran: on a machine that has other work, too, these are what can be compared.
@@ -14,9 +15,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use fleet_agent::{Runner, RunnerConfig};
+use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager};
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{Graph, Settings, TimeOuts};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
 use tokio::task::JoinSet;
@@ -25,6 +28,7 @@ const ONESHOTS: usize = 1000;
 const AT_ONCE: u32 = 16;
 const UNITS: usize = 500;
 const CRASHES: usize = 50;
+const ASKS: u64 = 200;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -43,6 +47,11 @@ async fn main() {
         }
         if wanted("crashes") {
             crashes(groups).await;
+        }
+    }
+    for loaded in [1000, 10_000] {
+        if wanted("asks") {
+            asks(loaded).await;
         }
     }
 }
@@ -181,6 +190,32 @@ async fn crashes(groups: bool) {
         times[CRASHES - 1].as_micros()
     ));
     runner.shutdown().await.expect("all end");
+}
+
+async fn asks(loaded: usize) {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let manager = NativeManager::open(NativeConfig::new(home.path().join("native"))).await;
+    let manager = manager.expect("it opens");
+    let file = UnitFile::parse("[Unit]\nDescription=one of many\n").expect("it is well formed");
+    let names = (0..loaded).map(|at| UnitName::parse(&format!("u{at}.target")));
+    let names: Vec<UnitName> = names.map(|name| name.expect("it is a name")).collect();
+    for name in &names {
+        manager.load(name, &file, Epoch(1)).await.expect("it is taken");
+    }
+    let both = async |generation: u64| {
+        manager.start(&names[0], Generation(generation)).await.expect("it starts");
+        manager.stop(&names[0]).await.expect("it stops");
+    };
+    both(0).await;
+    let taken = taken(async {
+        for generation in 1..=ASKS {
+            both(generation).await;
+        }
+    });
+    let [clock, own, _] = taken.await.map(|seconds| seconds * 1e6 / ASKS as f64);
+    print(&format!(
+        "{{\"figure\":\"asks\",\"loaded\":{loaded},\"clock_us\":{clock:.0},\"own_us\":{own:.0}}}"
+    ));
 }
 
 /// The main process, once it is another than that.

@@ -3,9 +3,12 @@
 //! `cargo bench -p fleet-core --bench graph`
 //!
 //! `build` makes a graph of units, `plan` finds out all that is to be started at first, `event`
-//! tells a running system of one unit that failed, takes the plan, and has it come back. `layers`
+//! tells a running system of one unit that failed, takes the plan, and has it come back. `choose`
+//! wants one unit more and then less, as `one` by itself or with the `whole` choice. `layers`
 //! is a system of which each unit depends on three of the layer below it, `chain` one in which each
 //! depends on the one before, `star` one unit that waits for all others.
+
+use std::collections::BTreeSet;
 
 use divan::Bencher;
 use fleet_core::Timestamp;
@@ -58,6 +61,32 @@ fn event(bencher: Bencher, (shape, count): (&str, usize)) {
         start = system.next_actions(now).pop().expect("it is started");
         tell(&mut system, &start, Happening::Ready, now);
         system.next_actions(now);
+    });
+}
+
+/// One unit more is wanted and planned for, and then one less, among so many that nobody needs.
+#[divan::bench(args = [("one", 1000), ("whole", 1000), ("one", 10_000), ("whole", 10_000)])]
+fn choose(bencher: Bencher, (way, count): (&str, usize)) {
+    let units: Vec<Unit> = (0..count).map(|at| unit("layers", at, count)).collect();
+    let wanted: BTreeSet<Target> = units[..100].iter().map(|it| it.provides[0].clone()).collect();
+    let graph = Graph::strict(units, &Settings::default()).expect("the units are valid");
+    let mut system = System::new(graph, &Settings::default()).expect("there is no goal");
+    system.set_goal(None, wanted.clone(), NOW).expect("they are provided");
+    system.next_actions(NOW);
+    let target: Target = "unit-000150".parse().expect("it is a name");
+    let more = wanted.iter().cloned().chain([target.clone()]).collect::<BTreeSet<_>>();
+    bencher.bench_local(|| {
+        match way {
+            "one" => system.want(target.clone(), NOW),
+            _ => system.set_goal(None, more.clone(), NOW),
+        }
+        .expect("it is provided");
+        system.next_actions(NOW);
+        match way {
+            "one" => system.unwant(&target, NOW),
+            _ => system.set_goal(None, wanted.clone(), NOW).expect("they are provided"),
+        }
+        system.next_actions(NOW)
     });
 }
 

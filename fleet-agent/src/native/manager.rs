@@ -1,6 +1,7 @@
 //! The service manager that runs units itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::identity::Host;
 use super::journal;
 use super::machine::Machine;
 use super::runner::RunnerConfig;
-use super::runner::services::{Opened, open_services};
+use super::runner::services::{Opened, ServicesConfig, open_services};
 use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
 use super::triggered::Triggered;
@@ -46,6 +47,11 @@ pub struct NativeConfig {
     /// Units that somebody else runs on this machine, for those that depend on them. One that is
     /// loaded here under such a name counts in its place.
     pub external: BTreeMap<UnitName, External>,
+    /// How many units may be starting at once; nothing is as many as there are. A oneshot is
+    /// starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
+    ///
+    /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
+    pub max_starting: Option<NonZeroU32>,
     /// The clock that time-outs and restarts go by.
     pub clock: Arc<dyn Clock>,
 }
@@ -53,6 +59,8 @@ pub struct NativeConfig {
 impl NativeConfig {
     /// Four mebibytes.
     pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
+    /// 512: what a machine hardly ever starts together, and what does not overwhelm one that does.
+    pub const DEFAULT_MAX_STARTING: NonZeroU32 = NonZeroU32::MIN.saturating_add(511);
 
     /// The usual set-up with everything in that directory, going by the real clock.
     #[must_use]
@@ -63,6 +71,7 @@ impl NativeConfig {
             log_limit: Self::DEFAULT_LOG_LIMIT,
             accept: BTreeSet::new(),
             external: BTreeMap::new(),
+            max_starting: Some(Self::DEFAULT_MAX_STARTING),
             control_groups: true,
             clock: Arc::new(SystemClock::start()),
         }
@@ -139,12 +148,13 @@ impl NativeManager {
     /// [`ServiceError::Unavailable`] when another manager uses the directory, and
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
-        let NativeConfig { accept, external, .. } = config;
         let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
+        let NativeConfig { accept, external, max_starting, .. } = config;
         let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
         let directory = runner.directory.clone();
+        let services = ServicesConfig { accept, external, max_starting };
         let Opened { machine, requests, showcase, host, lead, is_new_boot } =
-            open_services(runner, accept, external).await?;
+            open_services(runner, services).await?;
         let calls = Arc::new(Calls::new(requests, showcase));
         let triggered = Arc::new(Triggered::new(&machine, &calls));
         let timers = Timers::open(&machine, triggered, &host, &directory, is_new_boot);

@@ -13,7 +13,7 @@ use fleet_core::{Epoch, Generation, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 pub(crate) use crate::wait::{DEADLINE, wait_until};
 
@@ -103,6 +103,12 @@ impl Bench {
 
     pub(crate) async fn start(&self, unit: &str) -> Result<(), ServiceError> {
         self.manager.start(&name(unit), Generation(1)).await
+    }
+
+    /// Begins to start a unit.
+    pub(crate) fn begin_start(&self, unit: &str) -> JoinHandle<Result<(), ServiceError>> {
+        let (manager, unit) = (Arc::clone(&self.manager), name(unit));
+        tokio::spawn(async move { manager.start(&unit, Generation(1)).await })
     }
 
     pub(crate) async fn run(&self, unit: &str, service: &str) {

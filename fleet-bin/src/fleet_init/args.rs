@@ -8,6 +8,7 @@ use fleet_core::graph::Target;
 use fleet_unitfile::{Timespan, parse_timespan};
 
 use crate::fleetctl::global_args::Format;
+use crate::fleetd::config::NativeSettings;
 
 /// Run the units that a goal needs, and no others.
 ///
@@ -105,6 +106,11 @@ pub(crate) struct RunArgs {
     /// Run what the fleetd of this machine asks for: `native_socket` in its configuration.
     #[arg(long)]
     pub(crate) fleet: bool,
+    /// How many units may be starting at once, or none for no limit [default: 512].
+    ///
+    /// Without --fleet, init.conf says it.
+    #[arg(long, value_name = "N", requires = "fleet", value_parser = starting)]
+    pub(crate) max_starting: Option<NativeSettings>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
     /// Where it keeps its files [default: in /var/lib/fleet-init, or below the home directory].
@@ -175,6 +181,11 @@ pub(crate) struct ResetArgs {
     pub(crate) unit: String,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+}
+
+fn starting(text: &str) -> Result<NativeSettings, String> {
+    let wanted = || format!("{} is wanted", NativeSettings::EXPECTED);
+    NativeSettings::starting(text).ok_or_else(wanted)
 }
 
 fn time(text: &str) -> Result<Duration, String> {

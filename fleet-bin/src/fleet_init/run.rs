@@ -17,6 +17,7 @@ use super::ending::{Ends, Grip, end, listen};
 use super::places::Door;
 use super::{places, settle, warden};
 use crate::fleetctl::error::CliError;
+use crate::fleetd::config::NativeSettings;
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
@@ -39,7 +40,9 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let _hangups = listen(SignalKind::hangup())?;
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = places::state_dir(args.state_dir.as_deref(), "fleet");
-    let manager = NativeManager::open(NativeConfig::new(&directory)).await;
+    let NativeSettings { max_starting } = args.max_starting.clone().unwrap_or_default();
+    let config = NativeConfig { max_starting, ..NativeConfig::new(&directory) };
+    let manager = NativeManager::open(config).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
     let service = Arc::new(ForFleet { units: Units::new(shared) });

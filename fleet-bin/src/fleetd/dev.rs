@@ -13,7 +13,7 @@ use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
 use super::cli::DevArgs;
-use super::config::{ServiceManagerKind, StoreKind};
+use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::run::{self, Ends};
 use super::wire_up::{MachineSetup, Running, Wiring};
@@ -87,7 +87,7 @@ fn wiring(
     let machine = |number| machine_of(&data_dir, number, args.machines);
     Ok(Wiring {
         store: StoreKind::Embedded,
-        service_manager: ServiceManagerKind::Native,
+        service_manager: ServiceManagerKind::Native(NativeSettings::default()),
         machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,
         data_dir,
         listeners,

@@ -103,8 +103,10 @@ impl Wiring {
 
     async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
         match &self.service_manager {
-            ServiceManagerKind::Native => {
-                let manager = NativeManager::open(NativeConfig::new(&setup.directory)).await;
+            ServiceManagerKind::Native(settings) => {
+                let usual = NativeConfig::new(&setup.directory);
+                let config = NativeConfig { max_starting: settings.max_starting, ..usual };
+                let manager = NativeManager::open(config).await;
                 let what = || format!("cannot take over {}", setup.directory.display());
                 Ok(Manager::Native(manager.context(what)?))
             }
@@ -344,13 +346,14 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::NativeSettings;
     use super::*;
 
     #[tokio::test]
     async fn a_part_that_breaks_off_is_noticed() {
         let wiring = Wiring {
             store: StoreKind::Memory,
-            service_manager: ServiceManagerKind::Native,
+            service_manager: ServiceManagerKind::Native(NativeSettings::default()),
             data_dir: PathBuf::new(),
             machines: Vec::new(),
             listeners: Vec::new(),

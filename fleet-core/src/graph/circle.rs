@@ -18,7 +18,12 @@ pub(super) fn tangles(net: &Net) -> Vec<Vec<u32>> {
     if net.is_acyclic() {
         return Vec::new();
     }
-    let mut search = Search::new(net);
+    tangles_by(net, EdgeKind::orders)
+}
+
+/// The tangles of a net by dependencies of these kinds alone.
+pub(super) fn tangles_by(net: &Net, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32>> {
+    let mut search = Search::new(net, counts);
     for root in 0..number(net.len()) {
         search.visit(root);
     }
@@ -97,6 +102,7 @@ fn walk_back(start: u32, reached: impl Fn(u32) -> Option<(u32, EdgeKind, usize)>
 /// longer than the stack of a thread is deep.
 struct Search<'a> {
     net: &'a Net,
+    counts: fn(EdgeKind) -> bool,
     /// When each node was seen first, from 1 on; 0 if it was not.
     seen: Vec<u32>,
     /// The earliest node that each is known to lead back to.
@@ -108,10 +114,11 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(net: &'a Net) -> Self {
+    fn new(net: &'a Net, counts: fn(EdgeKind) -> bool) -> Self {
         let nodes = net.len();
         Self {
             net,
+            counts,
             seen: vec![0; nodes],
             low: vec![0; nodes],
             open: vec![false; nodes],
@@ -140,7 +147,7 @@ impl<'a> Search<'a> {
             };
             *links = rest;
             let to = link.node as usize;
-            if !link.kind.orders() {
+            if !(self.counts)(link.kind) {
                 continue;
             }
             if self.seen[to] == 0 {
@@ -174,7 +181,7 @@ impl<'a> Search<'a> {
         for &member in &tangle {
             self.open[member as usize] = false;
         }
-        let itself = |link: &Link| link.node == node && link.kind.orders();
+        let itself = |link: &Link| link.node == node && (self.counts)(link.kind);
         if tangle.len() > 1 || self.net.on(node).iter().any(itself) {
             tangle.sort_unstable();
             self.found.push(tangle);

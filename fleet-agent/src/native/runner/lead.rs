@@ -66,7 +66,8 @@ impl Lead {
         loop {
             self.turn();
             let unbegun = self.unbegun.front().map(|(due, _)| *due);
-            let due = self.system.due().into_iter().chain(unbegun).min();
+            let files = self.files_due();
+            let due = self.system.due().into_iter().chain(unbegun).chain(files).min();
             let clock = Arc::clone(&self.machine.clock);
             let timer = async { clock.sleep_until(due.unwrap_or_default()).await };
             tokio::select! {
@@ -88,6 +89,11 @@ impl Lead {
     /// Has carried out what is owed, and tells everybody what is new.
     pub(super) fn turn(&mut self) {
         let now = self.machine.now();
+        let unbegun = self.unbegun.front().map(|(due, _)| *due);
+        let mut due = self.system.due().into_iter().chain(unbegun).chain(self.files_due());
+        if due.any(|due| due <= now) {
+            self.follow_files();
+        }
         self.fail_unbegun(now);
         // What is owed to a run of which nothing is left is told at once, and may make more owed.
         loop {
@@ -211,6 +217,8 @@ impl Lead {
         }
         let is_up = report.memory.phase.is_up();
         (member.memory, member.problem) = (report.memory, report.problem);
+        self.follow_files();
+        let Some(member) = self.members.get_mut(&report.unit) else { return };
         let over = report.happenings.contains(&Happening::AllGone);
         if over {
             member.live = None;

@@ -199,3 +199,21 @@ async fn a_directory_that_is_gone_keeps_nothing_running() {
     bench.manager.shutdown().await.expect("what runs can be stopped");
     assert!(!runs(pid));
 }
+
+#[tokio::test]
+async fn what_ends_right_after_its_file_has_changed_is_started_from_that() {
+    let bench = Bench::new().await;
+    let again = "Restart=always\nRestartSec=0\nStartLimitBurst=0\n";
+    bench.run("a.service", &format!("{FOREVER}{again}")).await;
+    for turn in 1..=5 {
+        let pid = bench.pid("a.service").await;
+        let line = format!("echo {turn} >>{}", bench.path("turns").display());
+        let service = format!("ExecStart=/bin/sh -c '{line}; exec sleep 1000'\n{again}");
+        bench.load("a.service", &service).await;
+        signal(pid, "KILL");
+        let lines = bench.wait_for_lines("turns", turn).await;
+        assert_eq!(lines.last(), Some(&turn.to_string()));
+        bench.wait_for_sub("a.service", "running").await;
+    }
+    bench.clean_up().await;
+}

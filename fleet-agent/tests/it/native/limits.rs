@@ -1,9 +1,28 @@
 //! What surrounds the processes of a unit and limits them, and what keeps a unit from starting.
 
+use std::num::NonZeroU32;
+
 use fleet_agent::{ServiceError, Tracking};
 use fleet_core::ActiveState;
+use futures_util::future::join_all;
 
 use crate::support::Bench;
+
+#[tokio::test]
+async fn no_more_units_start_at_once_than_may() {
+    let bench = Bench::with(|config| config.max_starting = NonZeroU32::new(1)).await;
+    let file = bench.path("turns").display().to_string();
+    let script = format!("echo begin >>{file}; sleep 0.01; echo end >>{file}");
+    let units: Vec<String> = (0..8).map(|number| format!("u{number}.service")).collect();
+    for unit in &units {
+        bench.load(unit, &format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n")).await;
+    }
+    let started = join_all(units.iter().map(|unit| bench.start(unit))).await;
+    assert!(started.iter().all(Result::is_ok), "{started:?}");
+    let turns = std::fs::read_to_string(bench.path("turns")).expect("they ran");
+    assert_eq!(turns, "begin\nend\n".repeat(8));
+    bench.clean_up().await;
+}
 
 #[tokio::test]
 async fn what_a_process_is_given_is_what_its_unit_says() {

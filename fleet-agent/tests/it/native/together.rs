@@ -1,9 +1,9 @@
 //! Units that say something of one another: what starts, stops and fails together.
 
-use fleet_agent::{ServiceError, ServiceManager};
+use fleet_agent::{External, ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
-use crate::support::{Bench, name, runs, signal};
+use crate::support::{Bench, name, runs, signal, wait_until};
 
 const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 
@@ -134,5 +134,56 @@ async fn who_needs_a_unit_that_failed_is_told_so() {
     assert!(error.contains("it needs bad.service, which has failed"), "{error}");
     let state = bench.state("a.service").await;
     assert_eq!((state.sub.as_str(), state.result.as_deref()), ("dead", Some("dependency")));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_others_run_is_waited_for_and_is_still_there_for_the_next_daemon() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let socket = home.path().join("docker.sock");
+    let docker = External::Path(socket.clone());
+    let bench = Bench::with(|config| {
+        config.external.insert(name("docker.service"), docker);
+        config.external.insert(name("network-online.target"), External::Up);
+    })
+    .await;
+    let says = "BindsTo=docker.service\nRequires=network-online.target\n\
+                After=docker.service network-online.target";
+    load(&bench, "web.service", says).await;
+    let start = bench.begin_start("web.service");
+    let asked = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    assert!(is_down(&bench.state("web.service").await), "docker is not there");
+
+    std::fs::write(&socket, "").expect("it can be written");
+    start.await.expect("it does not panic").expect("it starts");
+    let web = bench.pid("web.service").await;
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.pid("web.service").await, web, "docker is there, as it was");
+
+    bench.stop("web.service").await;
+    std::fs::remove_file(&socket).expect("it can be removed");
+    let start = bench.begin_start("web.service");
+    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    bench.stop("web.service").await;
+    let refused = start.await.expect("it does not panic").expect_err("nobody waits any more");
+    assert!(matches!(refused, ServiceError::StartFailed { .. }), "{refused}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_of_others_is_up_once_connections_are_taken() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there are ports");
+    let address = listener.local_addr().expect("it has one").to_string();
+    let bench = Bench::with(|config| {
+        config.external.insert(name("db.service"), External::Tcp(address));
+    })
+    .await;
+    load(&bench, "web.service", "Requires=db.service\nAfter=db.service").await;
+    bench.start("web.service").await.expect("it starts");
+    // What is loaded under the name counts in place of it.
+    load(&bench, "db.service", "").await;
+    bench.start("db.service").await.expect("it starts");
+    assert!(runs(bench.pid("db.service").await));
     bench.clean_up().await;
 }

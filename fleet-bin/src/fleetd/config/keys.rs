@@ -73,6 +73,11 @@ pub(crate) const KEYS: &[Key] = &[
         "FILE",
         "Where the fleet-init listens that runs the units of native [default: none, fleetd does]",
     ),
+    used(
+        "native_max_starting",
+        "N",
+        "How many units native may be starting at once, or none for no limit [default: 512]",
+    ),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("tls_cert_file", "FILE", "The certificate that clients and daemons are shown, as PEM"),
     used("tls_key_file", "FILE", "The private key of that certificate"),

@@ -21,7 +21,7 @@ pub(crate) use error::ConfigError;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, LIVE, Standing};
-pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
+pub(crate) use resolve::{Config, NativeSettings, ServiceManagerKind, StoreKind};
 pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{Found, Low, Origin, Raw};
 

@@ -1,5 +1,6 @@
 //! Configurations in both formats, and every complaint.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use fleet_core::Resources;
@@ -121,9 +122,14 @@ fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
 #[test]
 fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
     use ServiceManagerKind::{FleetInit, Native};
+    let starting = |max_starting| Native(NativeSettings { max_starting });
     let path = "/run/fleet/init.sock";
     let rows = [
-        ("", Ok(Native)),
+        ("", Ok(Native(NativeSettings::default()))),
+        ("native_max_starting = 7\n", Ok(starting(NonZeroU32::new(7)))),
+        ("native_max_starting = \"none\"\n", Ok(starting(None))),
+        ("native_max_starting = 0\n", Err("cannot be \"0\": write a number from 1 on")),
+        ("native_max_starting = \"few\"\n", Err("a number from 1 on, or none")),
         ("native_socket = \"/run/fleet/init.sock\"\n", Ok(FleetInit(path.into()))),
         ("native_socket = \"init.sock\"\n", Err("an absolute path")),
         ("native_socket = \"\"\n", Err("an absolute path")),
@@ -137,6 +143,10 @@ fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
     }
     let both = "service_manager = \"systemd\"\nnative_socket = \"/run/fleet/init.sock\"\n";
     let remark = "fleet.conf:2:1: native_socket changes nothing: another service manager is chosen";
+    assert_eq!(resolve(both).unwrap().remarks, [remark]);
+    let both = "native_max_starting = 7\nnative_socket = \"/run/fleet/init.sock\"\n";
+    let remark = "fleet.conf:1:1: native_max_starting changes nothing: \
+                  fleet-init run --max-starting says it";
     assert_eq!(resolve(both).unwrap().remarks, [remark]);
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::System;
 use super::node::{Counts, Missing, Node};
+use super::weight::Tangles;
 use crate::graph::net::{Edge, Net, number};
 use crate::graph::{EdgeKind, Graph, Name, Observed, Phase, Target, Unit};
 
@@ -23,6 +24,7 @@ impl System {
         self.starting = number(self.nodes.iter().filter(|node| is_starting(node)).count());
         self.note_missing();
         self.net = self.joined();
+        self.tangles = Arc::new(Tangles::of(&self.net));
         self.count_anew();
         self.weigh();
         self.all().for_each(|at| self.touch(at));

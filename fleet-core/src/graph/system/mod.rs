@@ -16,6 +16,7 @@ mod retry;
 mod settle;
 mod show;
 mod verbs;
+mod weight;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use self::node::Node;
 use self::queues::{Dirty, Queues};
 pub use self::verbs::NotReloadable;
+use self::weight::Tangles;
 use super::net::{Net, number};
 use super::{Action, Flaw, Graph, Incarnation, Name, Observation, Settings, Target};
 use crate::Timestamp;
@@ -66,6 +68,7 @@ pub struct System {
     /// The units of the graph and those that are not in it any more and still run, by name.
     nodes: Vec<Node>,
     net: Arc<Net>,
+    tangles: Arc<Tangles>,
     dirty: Dirty,
     queues: Queues,
     /// How many units are starting, virtual ones aside.
@@ -107,6 +110,7 @@ impl System {
             max_starting: settings.max_starting,
             nodes: Vec::new(),
             net: Arc::default(),
+            tangles: Arc::default(),
             dirty: Dirty::default(),
             queues: Queues::default(),
             starting: 0,
@@ -132,6 +136,12 @@ impl System {
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         self.queues.next_timer()
+    }
+
+    /// The incarnation that was begun last.
+    #[must_use]
+    pub fn last(&self) -> Incarnation {
+        self.last
     }
 
     /// How many events were told of incarnations that are over, or of units that there are none of.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::face::{Effect, Face};
+use super::weight::Weight;
 use crate::Timestamp;
 use crate::graph::{Activity, Cause, Observed, Phase, Unit};
 
@@ -19,8 +20,9 @@ pub(super) struct Node {
     /// What runs is not what would be started now.
     pub(super) redefined: bool,
     pub(super) missing: Missing,
-    /// How long the longest chain of needed dependents above it is.
-    pub(super) height: u32,
+    pub(super) weight: Weight,
+    /// How long the longest chain of needed dependents above it is; nothing if it is not needed.
+    pub(super) height: Option<u32>,
     pub(super) counts: Counts,
     pub(super) face: Face,
     pub(super) place: Place,
@@ -55,6 +57,7 @@ pub(super) struct Counts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) reset: bool,
+    pub(super) lapsed: bool,
     pub(super) stop: bool,
     pub(super) virtual_start: bool,
     pub(super) start: Option<Reverse<u32>>,
@@ -72,7 +75,8 @@ impl Node {
             needed: false,
             masked: false,
             missing: Missing::default(),
-            height: 0,
+            weight: Weight::default(),
+            height: None,
             counts: Counts::default(),
             face: Face::default(),
             place: Place::default(),
@@ -116,12 +120,18 @@ impl Node {
         let runs = matches!(self.seen.phase, Phase::Up(Activity::Running | Activity::Exited));
         Place {
             reset: self.is_forgotten(),
+            lapsed: self.is_lapsed(),
             stop: self.face.must_stop && self.counts.blockers == 0,
             virtual_start: startable && is_virtual,
-            start: (startable && !is_virtual).then_some(Reverse(self.height)),
+            start: (startable && !is_virtual).then(|| Reverse(self.height.unwrap_or(0))),
             reload: self.seen.reload_wanted && runs && !self.face.must_stop,
             timer: self.timer(),
         }
+    }
+
+    /// Whether that it failed is forgotten as soon as anything else is wanted.
+    pub(super) fn is_lapsed(&self) -> bool {
+        self.seen.phase == Phase::Failed && !self.needed && !self.seen.processes
     }
 
     /// Whether what is known of its end is of no use any more, because it is not needed. That it

@@ -29,6 +29,8 @@ impl Dirty {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     pub(super) resets: BTreeSet<u32>,
+    /// Those whose failure is forgotten as soon as anything else is wanted.
+    pub(super) lapsed: BTreeSet<u32>,
     pub(super) stops: BTreeSet<u32>,
     pub(super) virtual_starts: BTreeSet<u32>,
     /// The most urgent first: who has the most units above it, then who has the smaller name.
@@ -41,6 +43,7 @@ impl Queues {
     /// Moves a unit from where it stood to where it should stand.
     pub(super) fn move_to(&mut self, at: u32, before: Place, after: Place) {
         keep(&mut self.resets, at, before.reset, after.reset);
+        keep(&mut self.lapsed, at, before.lapsed, after.lapsed);
         keep(&mut self.stops, at, before.stop, after.stop);
         keep(&mut self.virtual_starts, at, before.virtual_start, after.virtual_start);
         keep(&mut self.reloads, at, before.reload, after.reload);

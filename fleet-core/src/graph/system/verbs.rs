@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use super::System;
+use super::weight::Weight;
 use crate::Timestamp;
 use crate::graph::{Flaw, Graph, Phase, Settings, Starts, Target};
 
@@ -64,6 +65,54 @@ impl System {
             self.want_otherwise(now);
         }
         Ok(())
+    }
+
+    /// Wants one target more beside the goal. It is as if all were chosen anew with it, and costs
+    /// what it changes, not what there is.
+    ///
+    /// # Errors
+    ///
+    /// If nobody provides it; then nothing has changed.
+    pub fn want(&mut self, target: Target, now: Timestamp) -> Result<(), Flaw> {
+        if let Some(flaw) = self.graph.goal_flaw(&target, &BTreeSet::new()) {
+            return Err(flaw);
+        }
+        let at = self.provider(&target);
+        if self.with.insert(target) {
+            self.weigh_one(at, now, |weight| weight.wanted += 1);
+        }
+        Ok(())
+    }
+
+    /// Wants one target less beside the goal, in the same way.
+    pub fn unwant(&mut self, target: &Target, now: Timestamp) {
+        if self.with.remove(target) {
+            self.weigh_one(self.provider(target), now, |weight| weight.wanted -= 1);
+        }
+    }
+
+    /// Masks one target more. It is as if all were chosen anew with it, and costs what it changes.
+    ///
+    /// # Errors
+    ///
+    /// If the unit of the goal provides it; then nothing has changed.
+    pub fn mask(&mut self, target: Target, now: Timestamp) -> Result<(), Flaw> {
+        let at = self.provider(&target);
+        let goal = self.goal.as_ref().filter(|goal| at.is_some() && self.provider(goal) == at);
+        if let Some(goal) = goal.cloned() {
+            return Err(Flaw::GoalMasked { goal });
+        }
+        if self.mask.insert(target) {
+            self.weigh_one(at, now, |weight| weight.masks += 1);
+        }
+        Ok(())
+    }
+
+    /// Masks one target less, in the same way.
+    pub fn unmask(&mut self, target: &Target, now: Timestamp) {
+        if self.mask.remove(target) {
+            self.weigh_one(self.provider(target), now, |weight| weight.masks -= 1);
+        }
     }
 
     /// Chooses how many units may be starting at once; nothing is as many as there are. Those that
@@ -193,8 +242,23 @@ impl System {
     fn want_otherwise(&mut self, now: Timestamp) {
         self.weigh();
         for at in self.all() {
-            let node = self.node(at);
-            if node.seen.phase == Phase::Failed && !node.needed && !node.seen.processes {
+            if self.node(at).is_lapsed() {
+                self.forget(at, now);
+            }
+        }
+        self.propagate();
+    }
+
+    /// Takes note that one unit is wanted or masked otherwise; nothing follows if nobody provides
+    /// what was chosen.
+    fn weigh_one(&mut self, at: Option<u32>, now: Timestamp, change: impl FnOnce(&mut Weight)) {
+        let mut lapsed: Vec<u32> = self.queues.lapsed.iter().copied().collect();
+        if let Some(at) = at {
+            change(&mut self.node_mut(at).weight);
+            lapsed.extend(self.weigh_from(at));
+        }
+        for at in lapsed {
+            if self.node(at).is_lapsed() {
                 self.forget(at, now);
             }
         }

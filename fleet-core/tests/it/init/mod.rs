@@ -5,6 +5,7 @@ mod graphs;
 mod liveness;
 mod naive;
 mod need;
+mod one_by_one;
 mod policy;
 mod reloads;
 mod safety;

@@ -32,6 +32,10 @@ pub(super) enum Move {
     Goal(Option<Index>, Option<Index>),
     /// Something is masked, or nothing is.
     Mask(Option<Index>),
+    /// One target is wanted beside the goal, or is not.
+    Want(Index, bool),
+    /// One target is masked, or is not.
+    MaskOne(Index, bool),
     /// So many may be starting.
     Room(Option<u32>),
     Reset(Index),
@@ -76,6 +80,8 @@ fn a_move() -> impl Strategy<Value = Move> {
         4 => (prop::option::weighted(0.9, who()), prop::option::weighted(0.4, who()))
             .prop_map(|(goal, with)| Move::Goal(goal, with)),
         1 => prop::option::of(who()).prop_map(Move::Mask),
+        3 => (who(), any::<bool>()).prop_map(|(it, more)| Move::Want(it, more)),
+        2 => (who(), any::<bool>()).prop_map(|(it, more)| Move::MaskOne(it, more)),
         1 => prop::option::of(1..3u32).prop_map(Move::Room),
         1 => who().prop_map(Move::Reset),
         1 => who().prop_map(Move::Renew),

@@ -94,6 +94,8 @@ impl World {
                     self.mask = mask;
                 }
             }
+            Move::Want(it, more) => self.want_one(&self.a_target(*it), *more),
+            Move::MaskOne(it, more) => self.mask_one(&self.a_target(*it), *more),
             Move::Room(room) => self.make_room(*room),
             Move::Reset(it) => {
                 let (target, now) = (self.a_target(*it), self.now);

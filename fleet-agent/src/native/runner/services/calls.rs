@@ -155,12 +155,8 @@ impl Lead {
     /// A unit is wanted, and what was stopped of all that it needs may run again.
     fn want(&mut self, name: &Name) {
         let needed = requirements(self.system.graph(), name);
-        let mut mask = self.choice.wanted.mask.clone();
-        mask.retain(|target| !needed.contains(target));
-        if mask != self.choice.wanted.mask {
-            self.mask(mask);
-        }
-        self.want_what_is_asked();
+        self.unmask(&needed);
+        self.want_as_asked(name);
         // A new attempt is one for what failed of that, too.
         for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
             let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
@@ -183,17 +179,17 @@ impl Lead {
     /// masked until somebody starts what needs them.
     fn end(&mut self, name: &Name, reply: Reply) {
         let state = self.system.state(name).filter(|state| is_there(&state.what));
-        self.want_what_is_asked();
+        self.want_as_asked(name);
         let Some(services) = &mut self.services else { return };
         let mut all = services.linked.stopped_with(name);
         all.insert(name.clone());
-        let mut mask = self.choice.wanted.mask.clone();
+        let mut mask = Vec::new();
         for unit in &all {
             let Some(entry) = services.entries.get(unit) else { continue };
             services.again.remove(unit);
             services.waiters.refuse_starts(unit, &entry.unit);
             if self.system.state(unit).is_some_and(|state| state.needed) {
-                mask.insert(Target::from(unit));
+                mask.push(Target::from(unit));
             }
         }
         match state {
@@ -201,9 +197,7 @@ impl Lead {
             // It may have been waiting for its next attempt.
             None => services.waiters.of(name).stops.push((None, reply)),
         }
-        if mask != self.choice.wanted.mask {
-            self.mask(mask);
-        }
+        self.mask(mask);
         self.touched.insert(name.clone());
     }
 
@@ -217,20 +211,41 @@ impl Lead {
         }
     }
 
-    /// Has the graph want what fleet asks for, as far as it can be had.
-    pub(super) fn want_what_is_asked(&mut self) {
-        let beside = self.services.as_ref().map(|it| it.wanted(self.system.graph()));
-        let now = self.machine.now();
-        if let Some(Err(flaw)) = beside.map(|beside| self.system.set_goal(None, beside, now)) {
+    /// Has the graph want a unit, or not any more, as fleet asks, if it can be had.
+    fn want_as_asked(&mut self, name: &Name) {
+        let entry = self.services.as_ref().and_then(|services| services.entries.get(name));
+        let is_wanted = entry.is_some_and(Entry::is_wanted);
+        let (target, now) = (Target::from(name), self.machine.now());
+        if !is_wanted {
+            self.system.unwant(&target, now);
+        } else if self.system.graph().provider(&target).is_some()
+            && let Err(flaw) = self.system.want(target, now)
+        {
             tracing::error!(%flaw, "what is asked cannot be wanted");
         }
     }
 
-    fn mask(&mut self, mask: BTreeSet<Target>) {
-        self.choice.wanted.mask = mask.clone();
-        self.write_mask();
-        // Nothing is wrong with a mask where there is no goal.
-        drop(self.system.set_mask(mask, self.machine.now()));
+    fn mask(&mut self, more: Vec<Target>) {
+        let now = self.machine.now();
+        let mut is_new = false;
+        for target in more {
+            is_new |= self.choice.wanted.mask.insert(target.clone());
+            // Nothing is wrong with a mask where there is no goal.
+            drop(self.system.mask(target, now));
+        }
+        if is_new {
+            self.write_mask();
+        }
+    }
+
+    fn unmask(&mut self, less: &BTreeSet<Target>) {
+        let now = self.machine.now();
+        let mask = &mut self.choice.wanted.mask;
+        let masked: Vec<&Target> = less.iter().filter(|target| mask.remove(*target)).collect();
+        masked.iter().for_each(|target| self.system.unmask(target, now));
+        if !masked.is_empty() {
+            self.write_mask();
+        }
     }
 
     fn write_mask(&self) {

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::graph::systemd::{Linked, Outside, Refusal, link};
 use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settings, System};
+
+use fleet_core::Timestamp;
 
 use super::super::course::Errand;
 use super::super::lead::{Lead, lock};
@@ -13,6 +16,10 @@ use super::super::recall::{go_on, is_busy};
 use super::{Done, Entry, Is, Services};
 use crate::ServiceError;
 use crate::native::adopt::only_to_stop;
+
+/// For how long files that have changed wait for more of them: to make the graph anew costs as much
+/// for one as for all.
+const PAUSE_FOR_FILES: Duration = Duration::from_millis(20);
 
 /// A unit that was found as it is.
 pub(super) type Found = (Name, Observed);
@@ -26,13 +33,29 @@ impl Lead {
         }
     }
 
+    /// Takes into the graph the files that have changed, before anything comes of what they said
+    /// before.
+    pub(in super::super) fn follow_files(&mut self) {
+        if self.services.as_ref().is_some_and(|services| services.link_by.is_some()) {
+            self.link_anew(Vec::new());
+        }
+    }
+
+    /// When files that have changed have waited for long enough.
+    pub(in super::super) fn files_due(&self) -> Option<Timestamp> {
+        self.services.as_ref().and_then(|services| services.link_by)
+    }
+
     /// Makes the graph anew. What runs goes on as it is; it is ended by its new file.
     pub(super) fn link_anew(&mut self, found: Vec<Found>) {
         let mut seen = self.system.observation();
         let highest = found.iter().filter_map(|(_, seen)| seen.incarnation).max();
         seen.last = seen.last.max(highest.unwrap_or_default());
-        seen.units.extend(found);
         let Some(services) = &mut self.services else { return };
+        for name in std::mem::take(&mut services.taken_over) {
+            seen.units.remove(&name);
+        }
+        seen.units.extend(found);
         let busy = seen.units.iter().filter(|(_, seen)| seen.phase.is_busy() || seen.processes);
         let graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
         for (name, seen) in &mut seen.units {
@@ -42,8 +65,8 @@ impl Lead {
         }
         seen.beside = services.wanted(&graph);
         self.touched.extend(services.entries.keys().cloned());
-        let mask = self.choice.wanted.mask.clone();
-        let settings = Settings { mask, ..Settings::default() };
+        let (mask, max_starting) = (self.choice.wanted.mask.clone(), services.max_starting);
+        let settings = Settings { mask, max_starting, ..Settings::default() };
         match System::restore(graph, &settings, seen) {
             Ok(system) => self.system = system,
             Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),
@@ -55,10 +78,11 @@ impl Lead {
     pub(super) fn take_in(&mut self, name: &Name, mut entry: Entry) -> Done {
         let failed =
             |source| ServiceError::Io { action: format!("begin to see to {name}"), source };
+        self.take_over(name);
         let mut member = Member::new(&self.machine, name).map_err(failed)?;
         let run = member.directory.read_run().map_err(failed)?;
         let run = run.filter(|run| is_busy(&run.memory));
-        let incarnation = Incarnation(self.system.observation().last.0 + 1);
+        let incarnation = Incarnation(self.system.last().0 + 1);
         let mut found = None;
         if let Some((run, definition)) = run.zip(entry.definition()) {
             found = Some(go_on(&self.machine, name, &member, &definition, run, incarnation));
@@ -82,25 +106,25 @@ impl Lead {
     }
 
     /// Takes another file of a unit that is known; what runs of it goes on, and is ended by that.
+    /// The graph follows soon, and before anything is started.
     pub(super) fn take_file(&mut self, name: &Name, new: Entry) {
         let Some(services) = &mut self.services else { return };
         let Some(entry) = services.entries.get_mut(name) else { return };
         (entry.hash, entry.asked, entry.is) = (new.hash, new.asked, new.is);
         services.stale = true;
+        services.link_by.get_or_insert(self.machine.now().after(PAUSE_FOR_FILES));
         let (asked, definition) = (entry.asked, entry.definition());
         self.tell_run(name, Errand::Asked(asked));
         if let Some(definition) = definition {
             self.tell_run(name, Errand::Replace(definition));
         }
-        // What runs must not be started anew by what is planned next.
-        self.link_anew(Vec::new());
     }
 }
 
 impl Services {
     /// The graph of all units that can be together. Why another is not among them is kept with it.
     fn join(&mut self, busy: &BTreeSet<Name>) -> Graph {
-        self.stale = false;
+        (self.stale, self.link_by) = (false, None);
         let mut out: BTreeMap<Name, String> = BTreeMap::new();
         loop {
             let mut linked = self.link(&out);

@@ -11,15 +11,16 @@ mod recall;
 mod shown;
 mod waiters;
 
-pub(in crate::native) use self::recall::{Opened, open_services};
+pub(in crate::native) use self::recall::{Opened, ServicesConfig, open_services};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::systemd::{Compiled, Linked};
 use fleet_core::graph::{Incarnation, Name};
-use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
+use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::oneshot;
 
@@ -44,12 +45,17 @@ pub(in crate::native) struct Services {
     /// Units that are to be started anew as soon as this run of them is over, however it ends.
     again: BTreeMap<Name, Incarnation>,
     of_others: OfOthers,
+    /// Units that are loaded by now, and of which the graph knows only what others did.
+    taken_over: BTreeSet<Name>,
     /// Which units are stopped with which.
     linked: Linked,
     /// Whether something was loaded or unloaded that the graph does not know of yet.
     stale: bool,
+    /// When the graph is made anew at the latest, because files of units in it have changed.
+    link_by: Option<Timestamp>,
     /// How many units were ever loaded: the later one gives way where two cannot be together.
     loads: u64,
+    max_starting: Option<NonZeroU32>,
     shown: Showcase,
 }
 
@@ -112,10 +118,6 @@ impl Entry {
 }
 
 impl Services {
-    fn beside(of_others: OfOthers) -> Self {
-        Self { of_others, ..Self::default() }
-    }
-
     /// What everybody may see.
     pub(in crate::native) fn showcase(&self) -> Showcase {
         Arc::clone(&self.shown)

@@ -99,6 +99,21 @@ impl Lead {
     }
 }
 
+impl Lead {
+    /// A unit is loaded here by the name of one that somebody else ran: nothing of that counts any
+    /// more.
+    pub(super) fn take_over(&mut self, name: &Name) {
+        let Some(services) = &mut self.services else { return };
+        if services.of_others.sought.contains_key(name) {
+            services.taken_over.insert(name.clone());
+            if let Some(live) = self.members.remove(name).and_then(|member| member.live) {
+                live.task.abort();
+                self.running -= 1;
+            }
+        }
+    }
+}
+
 /// One wait for a unit, and its being up.
 struct Look {
     external: External,

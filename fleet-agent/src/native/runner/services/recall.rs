@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::Timestamp;
@@ -31,6 +32,13 @@ use crate::native::outcome::Outcome;
 use crate::native::record::Run;
 use crate::native::timer::is_timer;
 
+/// How the units of fleet are run, besides as any runner's.
+pub(in crate::native) struct ServicesConfig {
+    pub(in crate::native) accept: BTreeSet<String>,
+    pub(in crate::native) external: BTreeMap<UnitName, External>,
+    pub(in crate::native) max_starting: Option<NonZeroU32>,
+}
+
 /// What leads the units of fleet, from outside.
 pub(in crate::native) struct Opened {
     pub(in crate::native) machine: Arc<Machine>,
@@ -56,9 +64,9 @@ struct Back {
 /// Opens a directory, and goes on with all that is found there.
 pub(in crate::native) async fn open_services(
     config: RunnerConfig,
-    accept: BTreeSet<String>,
-    external: BTreeMap<UnitName, External>,
+    services: ServicesConfig,
 ) -> Result<Opened, ServiceError> {
+    let ServicesConfig { accept, external, max_starting } = services;
     let (machine, is_new_boot) = open(&config).await?;
     let host = host(accept, machine.controllers());
     let record = config.directory.join("wanted.json");
@@ -85,7 +93,7 @@ pub(in crate::native) async fn open_services(
         reports,
         outbox,
         unbegun: VecDeque::new(),
-        services: Some(Services::beside(of_others)),
+        services: Some(Services { max_starting, of_others, ..Services::default() }),
         touched: BTreeSet::new(),
     };
     lead.go_on_with(backs, found_up);

@@ -1,0 +1,75 @@
+//! One target more or less: what becomes of it is what the whole choice would make of it.
+
+use std::collections::BTreeSet;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{System, Target};
+
+use super::world::World;
+
+impl World {
+    /// Wants a target beside the goal, or not any more, as if all were chosen anew.
+    pub(super) fn want_one(&mut self, target: &Target, more: bool) {
+        let mut whole = self.system.clone();
+        let goal = whole.goal().cloned();
+        let mut with = self.system.observation().beside;
+        change(&mut with, target, more);
+        let chosen = whole.set_goal(goal, with.clone(), self.now);
+        let provided = |it: &Target| whole.graph().provider(it).is_some();
+        if more {
+            let wanted = self.system.want(target.clone(), self.now);
+            assert_eq!(wanted.is_ok(), provided(target), "{target}");
+        } else {
+            self.system.unwant(target, self.now);
+        }
+        // The whole is refused for what was lost long ago, too.
+        if with.iter().all(provided) {
+            chosen.expect("all of it is provided");
+            self.is_as(whole);
+        }
+    }
+
+    /// Masks a target, or not any more, as if all were chosen anew.
+    pub(super) fn mask_one(&mut self, target: &Target, more: bool) {
+        let mut whole = self.system.clone();
+        let mut mask = self.mask.clone();
+        change(&mut mask, target, more);
+        let chosen = whole.set_mask(mask.clone(), self.now);
+        let masked = if more {
+            self.system.mask(target.clone(), self.now)
+        } else {
+            self.system.unmask(target, self.now);
+            Ok(())
+        };
+        assert_eq!(masked, chosen);
+        if chosen.is_ok() {
+            self.mask = mask;
+        }
+        self.is_as(whole);
+    }
+
+    fn is_as(&self, mut whole: System) {
+        let mut one = self.system.clone();
+        assert_eq!(all_of(&one), all_of(&whole));
+        assert_eq!(one.next_actions(self.now), whole.next_actions(self.now));
+        assert_eq!(all_of(&one), all_of(&whole));
+        let later = one.due().unwrap_or(self.now).max(self.now);
+        assert_eq!(one.next_actions(later), whole.next_actions(later));
+    }
+}
+
+fn change(all: &mut BTreeSet<Target>, target: &Target, more: bool) {
+    if more {
+        all.insert(target.clone());
+    } else {
+        all.remove(target);
+    }
+}
+
+/// All that can be seen of a system.
+fn all_of(system: &System) -> impl PartialEq + std::fmt::Debug + use<> {
+    let goals: Vec<Target> = system.goals().cloned().collect();
+    let states: Vec<_> = system.units().map(|unit| system.state(unit)).collect();
+    let due: Option<Timestamp> = system.due();
+    (goals, states, due, system.observation())
+}
