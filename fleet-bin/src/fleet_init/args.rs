@@ -1,14 +1,16 @@
 //! The command line as it is written.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fleet_agent::External;
 use fleet_core::graph::Target;
-use fleet_unitfile::{Timespan, parse_timespan};
+use fleet_unitfile::{Timespan, UnitName, parse_timespan};
 
 use crate::fleetctl::global_args::Format;
-use crate::fleetd::config::NativeSettings;
+use crate::fleetd::config::native;
 
 /// Run the units that a goal needs, and no others.
 ///
@@ -110,7 +112,13 @@ pub(crate) struct RunArgs {
     ///
     /// Without --fleet, init.conf says it.
     #[arg(long, value_name = "N", requires = "fleet", value_parser = starting)]
-    pub(crate) max_starting: Option<NativeSettings>,
+    pub(crate) max_starting: Option<Starting>,
+    /// An option, such as PrivateTmp, to pass over where a unit would be refused for it.
+    #[arg(long, value_name = "OPTION", requires = "fleet", value_parser = option)]
+    pub(crate) accept: Vec<String>,
+    /// A unit that somebody else runs, and whether it is up: `up`, `path:FILE` or `tcp:HOST:PORT`.
+    #[arg(long, value_name = "UNIT=HOW", requires = "fleet", value_parser = external)]
+    pub(crate) external: Vec<(UnitName, External)>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
     /// Where it keeps its files [default: in /var/lib/fleet-init, or below the home directory].
@@ -183,9 +191,19 @@ pub(crate) struct ResetArgs {
     pub(crate) socket: SocketArgs,
 }
 
-fn starting(text: &str) -> Result<NativeSettings, String> {
-    let wanted = || format!("{} is wanted", NativeSettings::EXPECTED);
-    NativeSettings::starting(text).ok_or_else(wanted)
+/// How many units may be starting at once; nothing is no limit.
+pub(crate) type Starting = Option<NonZeroU32>;
+
+fn starting(text: &str) -> Result<Starting, String> {
+    native::starting(text).ok_or_else(|| format!("{} is wanted", native::STARTING))
+}
+
+fn option(text: &str) -> Result<String, String> {
+    native::option(text).ok_or_else(|| format!("{} are wanted", native::OPTION))
+}
+
+fn external(text: &str) -> Result<(UnitName, External), String> {
+    native::external(text).ok_or_else(|| format!("{} are wanted", native::EXTERNAL))
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use fleet_agent::remote::{Service, Units, serve_with};
-use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
+use fleet_agent::{NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
 
@@ -40,9 +40,12 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let _hangups = listen(SignalKind::hangup())?;
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = places::state_dir(args.state_dir.as_deref(), "fleet");
-    let NativeSettings { max_starting } = args.max_starting.clone().unwrap_or_default();
-    let config = NativeConfig { max_starting, ..NativeConfig::new(&directory) };
-    let manager = NativeManager::open(config).await;
+    let settings = NativeSettings {
+        max_starting: args.max_starting.unwrap_or(NativeSettings::default().max_starting),
+        accept: args.accept.iter().cloned().collect(),
+        external: args.external.iter().cloned().collect(),
+    };
+    let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
     let service = Arc::new(ForFleet { units: Units::new(shared) });

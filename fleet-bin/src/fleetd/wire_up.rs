@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Beat, Engine, EngineConfig, NativeConfig, NativeManager, NotesOnDisk,
-    Pulse, ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
+    Agent, AgentConfig, Beat, Engine, EngineConfig, NativeManager, NotesOnDisk, Pulse,
+    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Limits, Listener, Metrics, Peers, serve_within};
@@ -104,9 +104,7 @@ impl Wiring {
     async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
         match &self.service_manager {
             ServiceManagerKind::Native(settings) => {
-                let usual = NativeConfig::new(&setup.directory);
-                let config = NativeConfig { max_starting: settings.max_starting, ..usual };
-                let manager = NativeManager::open(config).await;
+                let manager = NativeManager::open(settings.config(&setup.directory)).await;
                 let what = || format!("cannot take over {}", setup.directory.display());
                 Ok(Manager::Native(manager.context(what)?))
             }

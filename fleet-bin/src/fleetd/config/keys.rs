@@ -78,6 +78,16 @@ pub(crate) const KEYS: &[Key] = &[
         "N",
         "How many units native may be starting at once, or none for no limit [default: 512]",
     ),
+    used(
+        "native_accept",
+        "OPTION,...",
+        "Options that native passes over instead of refusing a unit [default: none]",
+    ),
+    used(
+        "native_external",
+        "UNIT=HOW,...",
+        "Units that others run, and whether they are up: up, path:FILE or tcp:HOST:PORT",
+    ),
     used("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
     used("tls_cert_file", "FILE", "The certificate that clients and daemons are shown, as PEM"),
     used("tls_key_file", "FILE", "The private key of that certificate"),

@@ -6,6 +6,7 @@ mod error;
 mod etcd;
 mod file;
 mod keys;
+pub(crate) mod native;
 mod offers;
 mod resolve;
 mod systemd;
@@ -21,7 +22,8 @@ pub(crate) use error::ConfigError;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, LIVE, Standing};
-pub(crate) use resolve::{Config, NativeSettings, ServiceManagerKind, StoreKind};
+pub(crate) use native::NativeSettings;
+pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{Found, Low, Origin, Raw};
 

@@ -2,11 +2,9 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::NativeConfig;
 use fleet_core::{MachineId, Metadata, Strictness};
 use fleet_http::Listen;
 use fleet_unitfile::{parse_bool, parse_timespan};
@@ -16,6 +14,7 @@ use super::error::ConfigError;
 #[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
 use super::keys::{KEYS, Key, Standing};
+use super::native::NativeSettings;
 use super::offers::Offers;
 use super::systemd::SystemdSettings;
 use super::value::{Found, Low, Origin, Raw};
@@ -73,32 +72,6 @@ pub(crate) enum ServiceManagerKind {
     FleetInit(PathBuf),
     /// systemd.
     Systemd(SystemdSettings),
-}
-
-/// How this daemon runs units itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NativeSettings {
-    /// How many may be starting at once; nothing is as many as there are.
-    pub(crate) max_starting: Option<NonZeroU32>,
-}
-
-impl NativeSettings {
-    pub(crate) const EXPECTED: &str = "a number from 1 on, or none for no limit";
-
-    /// Those with what a person wrote as the number of units that may be starting at once.
-    pub(crate) fn starting(text: &str) -> Option<Self> {
-        let max_starting = match text {
-            "none" => None,
-            number => Some(number.parse().ok()?),
-        };
-        Some(Self { max_starting })
-    }
-}
-
-impl Default for NativeSettings {
-    fn default() -> Self {
-        Self { max_starting: Some(NativeConfig::DEFAULT_MAX_STARTING) }
-    }
 }
 
 impl Config {
@@ -275,9 +248,7 @@ fn native(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
     let absolute = |text: &str| Some(PathBuf::from(text)).filter(|path| path.is_absolute());
     let expected = "an absolute path such as /run/fleet/init.sock";
     let socket = values.parsed("native_socket", expected, absolute)?;
-    let read = NativeSettings::starting;
-    let settings = values.parsed("native_max_starting", NativeSettings::EXPECTED, read)?;
-    let settings = settings.unwrap_or_default();
+    let settings = NativeSettings::resolve(values)?;
     Ok(socket.map_or(ServiceManagerKind::Native(settings), ServiceManagerKind::FleetInit))
 }
 
@@ -322,16 +293,17 @@ fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<St
     let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
     let by_systemd = matches!(manager, ServiceManagerKind::Systemd(_));
     let is_of_other = |key: &Key| match key.name {
-        "native_socket" | "native_max_starting" => by_systemd,
+        name if name.starts_with("native_") => by_systemd,
         _ => of_systemd(key) && !by_systemd,
     };
     let by_init = matches!(manager, ServiceManagerKind::FleetInit(_));
-    let of_init = |key: &Key| key.name == "native_max_starting" && by_init;
+    let of_init =
+        |key: &Key| key.name.starts_with("native_") && key.name != "native_socket" && by_init;
     let idle = |key: &Key| match key.standing {
         Standing::Inert(why) => Some(why),
         Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
         Standing::Used if is_of_other(key) => Some("another service manager is chosen"),
-        Standing::Used if of_init(key) => Some("fleet-init run --max-starting says it"),
+        Standing::Used if of_init(key) => Some("an option of fleet-init run --fleet says it"),
         Standing::Used => None,
     };
     let remark = |key: &Key| {

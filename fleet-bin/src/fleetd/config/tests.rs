@@ -1,8 +1,10 @@
 //! Configurations in both formats, and every complaint.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use fleet_agent::External;
 use fleet_core::Resources;
 
 use super::*;
@@ -122,7 +124,12 @@ fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
 #[test]
 fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
     use ServiceManagerKind::{FleetInit, Native};
-    let starting = |max_starting| Native(NativeSettings { max_starting });
+    let usual = NativeSettings::default;
+    let starting = |max_starting| Native(NativeSettings { max_starting, ..usual() });
+    let accept = BTreeSet::from(["PrivateTmp".to_owned(), "Slice".to_owned()]);
+    let unit = |name: &str| name.parse().unwrap();
+    let docker = External::Path("/run/docker.sock".into());
+    let external = [(unit("a.target"), External::Up), (unit("docker.service"), docker)].into();
     let path = "/run/fleet/init.sock";
     let rows = [
         ("", Ok(Native(NativeSettings::default()))),
@@ -130,6 +137,18 @@ fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
         ("native_max_starting = \"none\"\n", Ok(starting(None))),
         ("native_max_starting = 0\n", Err("cannot be \"0\": write a number from 1 on")),
         ("native_max_starting = \"few\"\n", Err("a number from 1 on, or none")),
+        (
+            "native_accept = [\"PrivateTmp\", \"Slice\"]\n",
+            Ok(Native(NativeSettings { accept, ..usual() })),
+        ),
+        ("native_accept = \"Private Tmp\"\n", Err("names of options such as PrivateTmp")),
+        (
+            "native_external = [\"docker.service=path:/run/docker.sock\", \"a.target=up\"]\n",
+            Ok(Native(NativeSettings { external, ..usual() })),
+        ),
+        ("native_external = \"docker.service\"\n", Err("pairs such as network-online.target=up")),
+        ("native_external = \"docker.service=path:docker.sock\"\n", Err("pairs such as")),
+        ("native_external = \"docker=up\"\n", Err("cannot be \"docker=up\": write pairs")),
         ("native_socket = \"/run/fleet/init.sock\"\n", Ok(FleetInit(path.into()))),
         ("native_socket = \"init.sock\"\n", Err("an absolute path")),
         ("native_socket = \"\"\n", Err("an absolute path")),
@@ -146,7 +165,7 @@ fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
     assert_eq!(resolve(both).unwrap().remarks, [remark]);
     let both = "native_max_starting = 7\nnative_socket = \"/run/fleet/init.sock\"\n";
     let remark = "fleet.conf:1:1: native_max_starting changes nothing: \
-                  fleet-init run --max-starting says it";
+                  an option of fleet-init run --fleet says it";
     assert_eq!(resolve(both).unwrap().remarks, [remark]);
 }
 

@@ -1,0 +1,97 @@
+//! The keys of the native service manager.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use fleet_agent::{External, NativeConfig};
+use fleet_unitfile::UnitName;
+
+use super::error::ConfigError;
+use super::resolve::{Values, bad};
+
+/// How this daemon runs units itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NativeSettings {
+    /// How many may be starting at once; nothing is as many as there are.
+    pub(crate) max_starting: Option<NonZeroU32>,
+    /// Options that are passed over where a unit would be refused for them.
+    pub(crate) accept: BTreeSet<String>,
+    /// Units that somebody else runs on this machine.
+    pub(crate) external: BTreeMap<UnitName, External>,
+}
+
+/// What is wanted of a number of units that may be starting at once.
+pub(crate) const STARTING: &str = "a number from 1 on, or none for no limit";
+
+/// What is wanted of the name of an option.
+pub(crate) const OPTION: &str = "names of options such as PrivateTmp";
+
+/// What is wanted of a unit that somebody else runs.
+pub(crate) const EXTERNAL: &str = "pairs such as network-online.target=up, docker.service=path:/run/docker.sock or \
+     db.service=tcp:localhost:5432";
+
+impl Default for NativeSettings {
+    fn default() -> Self {
+        Self {
+            max_starting: Some(NativeConfig::DEFAULT_MAX_STARTING),
+            accept: BTreeSet::new(),
+            external: BTreeMap::new(),
+        }
+    }
+}
+
+impl NativeSettings {
+    pub(super) fn resolve(values: &Values<'_>) -> Result<Self, ConfigError> {
+        let usual = Self::default().max_starting;
+        Ok(Self {
+            max_starting: values
+                .parsed("native_max_starting", STARTING, starting)?
+                .unwrap_or(usual),
+            accept: all(values, "native_accept", OPTION, option)?,
+            external: all(values, "native_external", EXTERNAL, external)?,
+        })
+    }
+
+    /// The service manager that keeps its files there.
+    pub(crate) fn config(&self, directory: &Path) -> NativeConfig {
+        NativeConfig {
+            max_starting: self.max_starting,
+            accept: self.accept.clone(),
+            external: self.external.clone(),
+            ..NativeConfig::new(directory)
+        }
+    }
+}
+
+/// How many units may be starting at once.
+pub(crate) fn starting(text: &str) -> Option<Option<NonZeroU32>> {
+    match text {
+        "none" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+/// The name of an option.
+pub(crate) fn option(text: &str) -> Option<String> {
+    let good = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    good.then(|| text.to_owned())
+}
+
+/// A unit that somebody else runs, and how it is seen that it is up.
+pub(crate) fn external(text: &str) -> Option<(UnitName, External)> {
+    let (unit, how) = text.split_once('=')?;
+    Some((UnitName::parse(unit.trim()).ok()?, how.trim().parse().ok()?))
+}
+
+/// All items of a list, each read by itself.
+fn all<T, A: Default + FromIterator<T>>(
+    values: &Values<'_>,
+    key: &'static str,
+    expected: &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<A, ConfigError> {
+    let Some(found) = values.low.get(key) else { return Ok(A::default()) };
+    let read = |item: String| read(item.trim()).ok_or_else(|| bad(key, found, expected, item));
+    found.raw.items().into_iter().map(read).collect()
+}
