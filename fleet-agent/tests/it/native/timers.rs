@@ -225,3 +225,24 @@ async fn nothing_of_a_timer_is_written_to_a_journal() {
     assert_eq!(line.expect("it ends"), None);
     bench.clean_up().await;
 }
+
+#[tokio::test]
+async fn a_target_is_up_without_the_timers_that_it_wants() {
+    let bench = Bench::new().await;
+    bench.load_timer("OnActiveSec=1h\n[Install]\nWantedBy=timers.target").await;
+    let text = |relation: &str| format!("[Unit]\n{relation}=a.timer\nAfter=a.timer\n");
+    bench.try_load("timers.target", &text("Wants")).await.expect("it can be loaded");
+    bench.try_load("hard.target", &text("Requires")).await.expect("it can be loaded");
+    bench.start("timers.target").await.expect("it starts");
+    assert_eq!(bench.state("timers.target").await.active, ActiveState::Active);
+    assert_eq!(bench.state("a.timer").await.sub, "dead");
+    let refused = bench.start("hard.target").await.expect_err("it needs a timer");
+    assert!(refused.to_string().contains("hard.target"), "{refused}");
+    let chain = std::iter::successors(Some(&refused as &dyn std::error::Error), |it| it.source());
+    let told: Vec<String> = chain.map(ToString::to_string).collect();
+    assert!(told.join(": ").contains("a.timer"), "{told:?}");
+    bench.start("a.timer").await.expect("it starts by itself");
+    bench.stop("timers.target").await;
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    bench.clean_up().await;
+}
