@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+mod clock;
 mod duplex;
 mod server;
 mod tls;

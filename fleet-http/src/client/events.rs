@@ -1,23 +1,11 @@
 //! Following what changes, event by event.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
-
+use super::ClientError;
+use super::again::Again;
 use super::call::Caller;
+use super::lines::BodyLines;
 use super::query::Query;
-use super::{ClientError, JournalLines};
 use crate::wire::Event;
-
-/// How long a lasting stream that broke off waits before it is opened again; twice as long after
-/// each try that failed.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long it waits at most between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// How long it waits altogether before the error is given out.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which events are wanted, and from where on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +35,7 @@ impl EventOptions {
 #[derive(Debug)]
 pub struct Events {
     caller: Caller,
-    lines: JournalLines,
+    lines: BodyLines,
     options: EventOptions,
     is_lasting: bool,
     id: Option<String>,
@@ -110,24 +98,18 @@ impl Events {
     async fn go_on(&mut self) -> Result<(), ClientError> {
         let since = self.id.clone().or_else(|| self.options.since.clone());
         let options = EventOptions { since, ..self.options.clone() };
-        let (mut pause, mut waited) = (FIRST_PAUSE, Duration::ZERO);
-        loop {
-            let never = std::future::pending::<()>();
-            let _elapsed = timeout(pause, never).await;
-            waited += pause;
-            pause = LONGEST_PAUSE.min(pause * 2);
+        let mut again = Again::new();
+        self.lines = loop {
+            again.pause().await;
             match open(&self.caller, &options).await {
-                Err(error) if error.is_passing() && waited < PATIENCE => {}
-                Err(error) => return Err(error),
-                Ok(lines) => {
-                    self.lines = lines;
-                    // What was told in part is told again.
-                    self.kind.clear();
-                    self.data.clear();
-                    return Ok(());
-                }
+                Err(error) if again.goes_on(&error) => {}
+                opened => break opened?,
             }
-        }
+        };
+        // What was told in part is told again.
+        self.kind.clear();
+        self.data.clear();
+        Ok(())
     }
 
     async fn next_of_this(&mut self) -> Result<Option<Event>, ClientError> {
@@ -158,7 +140,7 @@ impl Events {
     }
 }
 
-async fn open(caller: &Caller, options: &EventOptions) -> Result<JournalLines, ClientError> {
+async fn open(caller: &Caller, options: &EventOptions) -> Result<BodyLines, ClientError> {
     let answer = caller.open("events", &options.query()).await?;
-    Ok(JournalLines::new(caller.endpoint().clone(), answer))
+    Ok(BodyLines::new(caller.endpoint().clone(), answer))
 }

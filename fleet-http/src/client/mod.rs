@@ -1,5 +1,6 @@
 //! The client: one method for each thing that the API can do.
 
+mod again;
 mod call;
 mod conditions;
 mod connect;
@@ -9,10 +10,12 @@ mod events;
 mod export;
 mod filter;
 mod journal;
+mod lines;
 mod machines;
 mod plans;
 mod query;
 mod rebalance;
+mod told;
 
 use std::time::Duration;
 
@@ -297,8 +300,7 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        let answer = self.caller.open(&path, &options.query()).await?;
-        Ok(JournalLines::new(self.endpoint().clone(), answer))
+        JournalLines::open(self.caller.clone(), path, options.clone()).await
     }
 
     /// The same with when each line was written, where the server tells that.
@@ -308,8 +310,7 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        let answer = self.caller.open(&path, &options.dated_query()).await?;
-        Ok(JournalLines::new(self.endpoint().clone(), answer))
+        JournalLines::open_dated(self.caller.clone(), path, options.clone()).await
     }
 
     /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if

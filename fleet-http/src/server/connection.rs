@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::closing::Closing;
 use super::handshake::{self, Arrival, Opened};
-use super::idle::{Held, Idle, Seat};
+use super::idle::{Arriving, Held, Idle, Seat};
 use super::limits::{Door, Limits};
 use super::listener::Listener;
 use super::patient::Patient;
@@ -196,6 +196,7 @@ impl Service<Request<Incoming>> for Seated {
         };
         request.extensions_mut().insert(self.front.door.clone());
         request.extensions_mut().insert(self.front.closing.clone());
+        let request = request.map(|body| Arriving::new(body, self.seat.clone()));
         let answer = self.front.router.call(request);
         Box::pin(async move {
             let Ok(answer) = answer.await;

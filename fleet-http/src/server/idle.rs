@@ -1,4 +1,5 @@
-//! Connections that wait for a request: the one that has waited longest makes room for a new one.
+//! Connections that wait for a request, or for the rest of one: the one that has waited longest
+//! makes room for a new one.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// The connections of one listener that wait for a request.
+/// The connections of one listener that wait for their clients.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     queue: Mutex<Queue>,
@@ -55,7 +56,7 @@ pub(super) struct Seat {
 /// What a connection is doing.
 #[derive(Debug)]
 enum Place {
-    /// Waiting for a request, at that place among those that do.
+    /// Waiting for a request or more of one, at that place among those that do.
     Waiting(u64),
     /// Being answered.
     Busy,
@@ -89,13 +90,19 @@ impl Seat {
     }
 
     fn park(&self) {
+        self.wait_at(None);
+    }
+
+    /// Waits at a place that it had before, or behind all others; returns which that is.
+    fn wait_at(&self, place: Option<u64>) -> u64 {
         let mut queue = self.idle.queue();
-        let number = queue.next;
-        queue.next += 1;
+        let number = place.unwrap_or(queue.next);
+        queue.next = queue.next.max(number + 1);
         queue.waiting.insert(number, self.end.clone());
         drop(queue);
         *self.place() = Place::Waiting(number);
         self.idle.parked.notify_one();
+        number
     }
 
     /// Does something else than to wait. False if it waited and was told to end.
@@ -160,8 +167,65 @@ impl HttpBody for Held {
     }
 }
 
+/// The body of a request. While more of it is waited for its connection may have to make room, or
+/// those who send it byte by byte would keep all others out.
+pub(super) struct Arriving<B> {
+    body: B,
+    seat: Arc<Seat>,
+    /// Where it waits: a byte now and then gives it no better place.
+    place: Option<u64>,
+    is_waiting: bool,
+}
+
+impl<B> Arriving<B> {
+    pub(super) fn new(body: B, seat: Arc<Seat>) -> Self {
+        Self { body, seat, place: None, is_waiting: false }
+    }
+
+    /// Waits no longer. False if it was told to end.
+    fn go_on(&mut self) -> bool {
+        !std::mem::take(&mut self.is_waiting) || self.seat.leave(Place::Busy)
+    }
+}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin> HttpBody for Arriving<B> {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if !self.go_on() {
+            return Poll::Ready(Some(Err("the connection had to make room for another".into())));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() {
+            self.place = Some(self.seat.wait_at(self.place));
+            self.is_waiting = true;
+        }
+        frame.map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Arriving<B> {
+    fn drop(&mut self) {
+        self.go_on();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     #[test]
@@ -191,5 +255,31 @@ mod tests {
         let idle = Arc::<Idle>::default();
         drop(Seat::new(&idle));
         assert!(!idle.end_longest());
+    }
+
+    #[test]
+    fn who_sends_byte_by_byte_waits_where_it_began_to() {
+        let idle = Arc::<Idle>::default();
+        let seats: Vec<Arc<Seat>> = (0..3).map(|_| Seat::new(&idle)).collect();
+        let _busy = seats[0].begin().unwrap();
+        let (bytes, body) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
+        let body = futures_util::stream::unfold(body, async |mut body| {
+            Some((Ok::<_, axum::Error>(body.recv().await?), body))
+        });
+        let mut body = Box::pin(Arriving::new(Body::from_stream(body), seats[0].clone()));
+        let mut poll = || body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+        Seat::new(&idle);
+        bytes.send(Bytes::from_static(b"x")).unwrap();
+        assert!(matches!(poll(), Poll::Ready(Some(Ok(_)))));
+        assert_eq!(idle.queue().waiting.len(), 2, "what has come is looked at");
+        assert!(poll().is_pending());
+        seats[1].begin().map(drop).unwrap();
+        seats[1].flushed();
+        // The third waits longest; the first has waited since before the second was answered.
+        assert!(idle.end_longest() && seats[2].begin().is_none());
+        assert!(idle.end_longest());
+        assert!(matches!(poll(), Poll::Ready(Some(Err(_)))), "it had to make room");
+        assert!(seats[1].begin().is_some());
     }
 }

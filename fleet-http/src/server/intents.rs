@@ -10,10 +10,10 @@ use super::api::Shared;
 use super::drain_report::drain_report;
 use super::extract::{Name, Params};
 use super::failure::Failure;
-use super::openapi::{self as path, DryRun, Failures};
+use super::openapi::{self as path, DryRun, Failures, Tried};
 use super::planning::planned;
 use super::trial::trial;
-use crate::wire::{DrainReport, Plan};
+use crate::wire::DrainReport;
 
 /// Has a machine take no more units.
 ///
@@ -26,7 +26,7 @@ use crate::wire::{DrainReport, Plan};
     tag = "machines",
     params(path::Machine, DryRun),
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 204, description = "It takes no more units"),
         Failures,
     ),
@@ -55,7 +55,7 @@ pub(super) async fn cordon(
     tag = "machines",
     params(path::Machine, DryRun),
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 204, description = "It takes units again"),
         Failures,
     ),

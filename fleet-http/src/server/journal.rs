@@ -1,20 +1,21 @@
 //! `GET /units/<name>/journal`: the log lines of a unit, from the machines that it is on.
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot, Unit};
 use fleet_unitfile::{parse_bool, parse_timespan};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 
 use super::api::Shared;
+use super::closing::{Closing, closed};
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
 use super::intents::present;
-use super::journals::{JournalError, JournalLine, JournalQuery};
+use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream};
 use super::lines::Source;
 use super::openapi::{self as path, Failures};
 use crate::{MOMENTS, wire};
@@ -60,6 +61,7 @@ pub(super) async fn journal(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
+    closing: Option<Extension<Closing>>,
     request: Parts,
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
@@ -73,9 +75,25 @@ pub(super) async fn journal(
         }
         _ => source.open_all(machines),
     };
+    let lines = until_the_end(lines, closing);
     let body = Body::from_stream(lines.then(move |told| line(told, is_dated)));
     let dated = is_dated.then_some([(MOMENTS, "1")]);
     Ok((dated, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// The lines, for as long as there is a server: it does not wait for who follows. They are cut off
+/// then, so that nobody takes that for their end.
+fn until_the_end(lines: JournalStream, closing: Option<Extension<Closing>>) -> JournalStream {
+    let closed = Box::pin(closed(closing));
+    let next = async |open: Option<(JournalStream, _)>| {
+        let (mut lines, mut closed) = open?;
+        tokio::select! {
+            biased;
+            line = lines.next() => Some((line?, Some((lines, closed)))),
+            () = &mut closed => Some((Err(JournalError::Failed("the daemon ends".into())), None)),
+        }
+    };
+    stream::unfold(Some((lines, closed)), next).boxed()
 }
 
 /// A line as it is sent. Before an error the connection gets the chance to send what came before:

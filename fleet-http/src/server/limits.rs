@@ -17,8 +17,9 @@ use crate::ServerTls;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many connections of one listener are open at once; zero is read as one. Past the bound a
-    /// new one takes the place of the one that has waited longest for a request. While all of them
-    /// are being answered, journals and events that are followed among them, new ones wait.
+    /// new one takes the place of the one that has waited longest for a request, or for the rest of
+    /// one. While all of them are being answered, journals and events that are followed among them,
+    /// new ones wait.
     pub connections: usize,
     /// How long a client may take until a connection by TLS is made. Then it is closed.
     pub handshake_time: Duration,

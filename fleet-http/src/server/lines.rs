@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::Extension;
 use axum::http::request::Parts;
 use fleet_core::{MachineId, Snapshot};
 use fleet_unitfile::{Timespan, UnitName};
@@ -11,7 +10,6 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::timeout;
 
 use super::api::Shared;
-use super::closing::{Closing, closed};
 use super::failure::chain;
 use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream};
 use super::merge::merged;
@@ -33,8 +31,6 @@ pub(super) struct Source {
     /// Whether a daemon asks for somebody else. It is answered with what is here: what was asked
     /// for once is never asked for again.
     is_proxied: bool,
-    /// Ends what is followed elsewhere, so that nobody waits for a server that has gone.
-    closing: Option<Closing>,
 }
 
 impl Source {
@@ -44,7 +40,6 @@ impl Source {
             unit: unit.clone(),
             query,
             is_proxied: request.headers.contains_key(PROXIED),
-            closing: request.extensions.get().cloned(),
         }
     }
 
@@ -147,10 +142,7 @@ impl Source {
         let since = since.map(Timespan::Finite);
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
         match client.dated_journal(&self.unit, &options).await {
-            Ok(lines) => {
-                let closed = closed(self.closing.clone().map(Extension));
-                Ok(passed_on(machine.clone(), lines).take_until(Box::pin(closed)).boxed())
-            }
+            Ok(lines) => Ok(passed_on(machine.clone(), lines)),
             // It would know its own machine.
             Err(ClientError::Api { status: 501, .. }) => {
                 let why = format!("the daemon at {url} is not its own: its public_url is wrong");

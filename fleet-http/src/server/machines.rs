@@ -14,9 +14,9 @@ use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
 use super::filters::MachineFilter;
 use super::intents::present;
-use super::openapi::{self as path, DryRun, Failures, Page};
+use super::openapi::{self as path, DryRun, Failures, Page, Tried};
 use super::trial::trial;
-use crate::wire::{self, Machine, MachinePage, MetadataOp, Plan, decode_patch};
+use crate::wire::{self, Machine, MachinePage, MetadataOp, decode_patch};
 
 /// The machines that are present.
 ///
@@ -93,7 +93,7 @@ pub(super) async fn get(
     params(DryRun),
     request_body = Vec<MetadataOp>,
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 204, description = "All of it is done"),
         Failures,
     ),

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use fleet_core::Revision;
 use fleet_store::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-use super::clock::Stopwatch;
 use super::metrics::Metrics;
+use crate::clock::Stopwatch;
 
 /// A store whose calls are counted and measured. A call that is given up is not.
 pub(super) struct Measured {

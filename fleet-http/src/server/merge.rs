@@ -12,10 +12,10 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::clock::Stopwatch;
 use super::failure::chain;
 use super::journals::{JournalError, JournalLine, JournalStream};
 use super::lines::{PATIENCE, late};
+use crate::clock::Stopwatch;
 
 /// How much longer a machine is waited for after each line that it has told: one that goes on is
 /// not cut off for being far away, and one that tells a line now and then does not hold up others.

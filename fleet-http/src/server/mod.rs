@@ -1,7 +1,6 @@
 //! The server: what it needs, where it listens, and how it answers.
 
 mod api;
-mod clock;
 mod closing;
 mod compression;
 mod connection;

@@ -10,7 +10,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
 use super::router::described;
-use crate::wire::ErrorBody;
+use crate::wire::{ErrorBody, Plan};
 
 /// What the description says beside what the routes do.
 #[derive(OpenApi)]
@@ -105,6 +105,12 @@ pub(super) struct DryRun {
     #[param(nullable = false)]
     dry_run: Option<bool>,
 }
+
+/// What is answered to a write that is only tried out.
+#[derive(IntoResponses)]
+#[response(status = 200, description = "What would be done; nothing is")]
+#[expect(dead_code, reason = "it is described, and made by who tries the write out")]
+pub(super) struct Tried(Plan);
 
 /// What is answered where a request cannot be carried out.
 pub(super) struct Failures;

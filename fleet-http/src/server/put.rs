@@ -11,12 +11,12 @@ use fleet_unitfile::UnitName;
 use super::api::Shared;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
-use super::openapi::{self as path, DryRun, Failures};
+use super::openapi::{self as path, DryRun, Failures, Tried};
 use super::tag::{self, Condition};
 use super::trial::trial;
 use super::units;
 use super::validate::{self, Sent};
-use crate::wire::{Plan, PutUnit, decode_put};
+use crate::wire::{PutUnit, decode_put};
 
 /// Creates a unit, replaces its unit file, or sets its desired state.
 ///
@@ -38,7 +38,7 @@ use crate::wire::{Plan, PutUnit, decode_put};
     ),
     request_body = PutUnit,
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 201, description = "The unit was created or has another file"),
         (status = 204, description = "Its desired state is set"),
         Failures,

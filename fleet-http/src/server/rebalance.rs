@@ -12,11 +12,11 @@ use fleet_core::{BalanceTerms, Rebalancing, Snapshot};
 use super::api::Shared;
 use super::extract::Params;
 use super::failure::Failure;
-use super::openapi::{DryRun, Failures};
+use super::openapi::{DryRun, Failures, Tried};
 use super::planning::planned;
 use super::rebalance_report::rebalance_report;
 use super::trial::trial;
-use crate::wire::{Plan, RebalanceReport};
+use crate::wire::RebalanceReport;
 
 /// Has units moved from full machines to emptier ones, and tells which.
 ///
@@ -104,7 +104,7 @@ pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<Rebalance
     tag = "cluster",
     params(DryRun),
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 204, description = "Nobody is moved for it any more"),
         Failures,
     ),

@@ -15,7 +15,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use super::api::Shared;
-use super::clock::Stopwatch;
+
 use super::failure::Failure;
 use super::limits::Door;
 use super::tokens::Rights;
@@ -24,6 +24,7 @@ use super::{
     openapi, put, rebalance, states, status, units, whatif,
 };
 use crate::BEHIND;
+use crate::clock::Stopwatch;
 
 /// Where version 1 lives, and its other name.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];

@@ -17,10 +17,10 @@ use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::UnitFilter;
-use super::openapi::{self as path, DryRun, Failures, Page};
+use super::openapi::{self as path, DryRun, Failures, Page, Tried};
 use super::tag::{self, Condition};
 use super::trial::trial;
-use crate::wire::{self, Plan, Restarted, Unit, UnitPage};
+use crate::wire::{self, Restarted, Unit, UnitPage};
 
 /// Units, what is wanted of them, and what became of that.
 ///
@@ -136,7 +136,7 @@ pub(super) fn shown(api: &Shared, snapshot: &Snapshot, name: &str) -> Result<Uni
         ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
     ),
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 204, description = "The unit is destroyed"),
         Failures,
     ),
@@ -191,7 +191,7 @@ pub(super) async fn delete(
     tag = "units",
     params(path::UnitName, DryRun),
     responses(
-        (status = 200, body = Plan, description = "What would be done; nothing is"),
+        Tried,
         (status = 202, body = Restarted, description = "It will be restarted"),
         Failures,
     ),

@@ -1,19 +1,17 @@
 //! Following what changes: nothing is missed in silence, and nobody waits for who does not read.
 
-use std::path::Path;
-
 use fleet_core::{Reason, TargetState};
 use fleet_http::wire::Event;
 use fleet_http::{Client, EventOptions, Events, Limits, Listen};
 use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::harness::{Server, name, running, whole_store};
 use crate::http::DEADLINE;
+use crate::relay::relay;
 
 async fn follow(server: &Server, options: EventOptions) -> Events {
     server.client().events(&options).await.unwrap()
@@ -231,20 +229,6 @@ async fn serve_at(listen: &Listen, store: fleet_store::testing::FaultyStore) -> 
     let server = Server::start_on(store, folder, listen, Limits::default(), |_| {}).await;
     server.mirror.wait_current().await.unwrap();
     server
-}
-
-/// Passes on what comes at a socket to another one, until it is aborted.
-fn relay(at: &Path, to: &Listen) -> JoinHandle<()> {
-    let Listen::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
-    let listener = UnixListener::bind(at).unwrap();
-    tokio::spawn(async move {
-        let mut passing = JoinSet::new();
-        loop {
-            let (mut here, _) = listener.accept().await.unwrap();
-            let mut there = UnixStream::connect(&to).await.unwrap();
-            passing.spawn(async move { copy_bidirectional(&mut here, &mut there).await });
-        }
-    })
 }
 
 #[tokio::test]

@@ -120,6 +120,26 @@ async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
 }
 
 #[tokio::test]
+async fn who_is_slow_in_the_middle_of_a_body_makes_room() {
+    let server = Server::start_within(Limits { connections: 10, ..Limits::default() }).await;
+    let head = ANNOUNCED.replace("1073741824", "100000");
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut stream = unix(&server).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for stream in &mut slow {
+            let _given_up = UnixStream::write(stream, b" ").await;
+        }
+        slow.push(stream);
+        assert!(is_served(&server).await, "beside {}", slow.len());
+    }
+    let mut first = Vec::new();
+    let read = timeout(DEADLINE, slow[0].read_to_end(&mut first)).await;
+    assert!(read.is_ok(), "it was told to end");
+    assert_eq!(server.get("/fleet/v1/units").await.to_string(), "200 {}");
+}
+
+#[tokio::test]
 async fn who_is_being_answered_makes_no_room() {
     let server = Server::start_within(Limits { connections: 1, ..Limits::default() }).await;
     let _presence = server.machine("m1", &[]).await;

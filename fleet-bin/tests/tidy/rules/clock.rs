@@ -8,8 +8,8 @@ use crate::tree::rust_files;
 const OWNERS: &[Exception] = &[
     Exception { path: "fleet-agent/src/clock.rs", reason: "it is the clock of every loop" },
     Exception {
-        path: "fleet-http/src/server/clock.rs",
-        reason: "requests and calls of the store are measured",
+        path: "fleet-http/src/clock.rs",
+        reason: "requests, calls of the store and pauses of a stream are measured",
     },
     Exception {
         path: "fleet-store/src/clock.rs",

@@ -1,0 +1,66 @@
+//! Lines that come by way of another daemon.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use fleet_core::MachineId;
+use fleet_http::{JournalError, JournalOptions, JournalQuery, JournalStream, Journals};
+use fleet_store::{Layout, MachineRecord, MemoryStore, Registry, Store};
+use fleet_unitfile::UnitName;
+use tokio::sync::broadcast;
+
+use crate::server::{Server, name};
+use crate::{Goal, millis, tell};
+
+/// How long a line takes from the daemon of its machine, by way of another, to who follows.
+pub(crate) async fn passing_on() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (said, _) = broadcast::channel(1);
+    let there = Server::start_with(store.clone(), Arc::new(Said(said.clone()))).await;
+    let record = MachineRecord { api: there.url(), ..MachineRecord::new(machine()) };
+    let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
+    let joined = registry.join(record, "token", Duration::from_secs(3600)).await;
+    let _presence = joined.expect("a machine");
+    let here = Server::start(store).await;
+    here.fill(1).await;
+    let options = JournalOptions {
+        machine: Some(machine().to_string()),
+        follow: true,
+        ..JournalOptions::default()
+    };
+    let mut lines = here.client().journal(&name("u0"), &options).await.expect("a journal");
+    let mut took = Vec::new();
+    for number in 0..1000 {
+        let start = Instant::now();
+        said.send(number.to_string()).expect("one who listens");
+        assert_eq!(lines.next_line().await.expect("a line"), Some(number.to_string()));
+        took.push(start.elapsed());
+    }
+    took.sort_unstable();
+    tell("until a line over two daemons has come, median", millis(took[500]), "ms", Goal::None);
+    let goal = Goal::AtMost(100.0);
+    tell("until a line over two daemons has come, longest", millis(took[999]), "ms", goal);
+}
+
+fn machine() -> MachineId {
+    "m1".parse().expect("an identity")
+}
+
+/// Journals of what is said.
+struct Said(broadcast::Sender<String>);
+
+#[async_trait]
+impl Journals for Said {
+    async fn open(
+        &self,
+        _: &MachineId,
+        _: &UnitName,
+        _: &JournalQuery,
+    ) -> Result<JournalStream, JournalError> {
+        let next = async |mut said: broadcast::Receiver<String>| {
+            said.recv().await.ok().map(|line: String| (Ok(line.into()), said))
+        };
+        Ok(Box::pin(futures_util::stream::unfold(self.0.subscribe(), next)))
+    }
+}

@@ -1,0 +1,22 @@
+//! A connection in between, which breaks when a test wants it to.
+
+use std::path::Path;
+
+use fleet_http::Listen;
+use tokio::io::copy_bidirectional;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Passes on what comes at a socket to another one, until it is aborted.
+pub(crate) fn relay(at: &Path, to: &Listen) -> JoinHandle<()> {
+    let Listen::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
+    let listener = UnixListener::bind(at).unwrap();
+    tokio::spawn(async move {
+        let mut passing = JoinSet::new();
+        loop {
+            let (mut here, _) = listener.accept().await.unwrap();
+            let mut there = UnixStream::connect(&to).await.unwrap();
+            passing.spawn(async move { copy_bidirectional(&mut here, &mut there).await });
+        }
+    })
+}
