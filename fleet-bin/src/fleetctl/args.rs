@@ -30,7 +30,7 @@ use super::machine_args::MachineArgs;
                   fleetctl doctor                what is wrong, and what to do about it\n\n\
                   Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
                   status: 0 active, 3 not active, 4 unknown;\n\
-                  diff, plan, --dry-run: 5 something would change.\n\
+                  diff, plan, --dry-run of all but import: 5 something would change.\n\
                   Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
 )]
 pub(crate) struct Cli {

@@ -22,7 +22,7 @@ pub(crate) enum Exit {
     NotActive,
     /// `status`: a unit is not known.
     Unknown,
-    /// `apply --dry-run`, `diff`, `plan`, `scale --dry-run`: something would change.
+    /// A command that only tells: something would change.
     Changes,
     /// `ssh`: as the command over there ended.
     Remote(u8),
@@ -40,7 +40,8 @@ impl Exit {
         (Self::Unknown, "`status`: a unit is not known"),
         (
             Self::Changes,
-            "`apply --dry-run`, `scale --dry-run`, `diff`, `plan`: something would change",
+            "`diff`, `plan`, and `apply`, `scale`, `rebalance` and `machine drain` with \
+             `--dry-run`: something would change",
         ),
         (Self::Interrupted, "Ctrl-C"),
     ];

@@ -20,6 +20,7 @@ mod show;
 mod ssh;
 mod take_down;
 mod terminal;
+mod thief;
 mod thrift;
 mod usage;
 mod waiting;
