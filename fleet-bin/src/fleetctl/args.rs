@@ -23,6 +23,7 @@ use super::machine_args::MachineArgs;
     version = concat!("version ", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     infer_subcommands = true,
+    args_override_self = true,
     after_help = "Examples:\n  \
                   fleetctl apply web.service     hand it over, have it run, wait until it does\n  \
                   fleetctl list-units            what runs where, and why something does not\n  \
@@ -303,8 +304,8 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Paths of unit files.
-    #[arg(value_name = "FILE", required = true)]
+    /// Paths of unit files, and folders of such.
+    #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -41,7 +41,8 @@ pub(crate) fn with_done(error: CliError, done: &str, names: &[&str]) -> CliError
     error.help(format!("{done} before that: {}", some_of(names)))
 }
 
-fn some_of(names: &[&str]) -> String {
+/// The first of these, and how many there are beside them.
+pub(crate) fn some_of(names: &[&str]) -> String {
     match names.len().checked_sub(MOST_NAMES) {
         None | Some(0) => names.join(", "),
         Some(more) => format!("{} and {more} more", names[..MOST_NAMES].join(", ")),
