@@ -15,6 +15,7 @@ mod machines;
 mod moving;
 mod paper;
 mod puppet;
+mod relay;
 mod schema;
 mod show;
 mod ssh;
