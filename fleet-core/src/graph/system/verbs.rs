@@ -138,8 +138,8 @@ impl System {
         something
     }
 
-    /// Has the unit of a target tried again now if its last run is over, within its limit of starts.
-    /// One that waits for its next attempt waits on. Tells whether it is tried.
+    /// Has the unit of a target tried again now if its last run is over, within its limit of
+    /// starts. One that waits for its next attempt waits on. Tells whether it is tried.
     pub fn try_again(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_over(at) || self.node(at).seen.retry_at.is_some() {
