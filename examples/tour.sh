@@ -368,18 +368,8 @@ is 'the sidekick is beside its service' "$(where my.service)" "$(where my_discov
 run start my.service
 is 'only one of them is to run' 'launched loaded' \
     "$(fleetctl list-unit-files --no-legend --fields dstate | xargs)"
-enabled='' deadline=$((SECONDS + 3))
-while [[ -z $enabled ]] && ((SECONDS < deadline)); do
-    if [[ $(systemd_states my_discovery.service) == *'active running' ]]; then enabled=yes; fi
-    sleep 0.1
-done
-if [[ $enabled ]]; then
-    has 'it runs all the same, for it is enabled' 'active (running)' \
-        "$(fleetctl status my_discovery.service)"
-else
-    printf '   ok: not here: units are enabled by systemd alone\n'
-    run start my_discovery.service
-fi
+until_is 'the other one runs all the same, for it is enabled' 'loaded active running' \
+    systemd_states my_discovery.service
 until_is 'it says what it is' 'my_discovery.service unit file' \
     fleetctl logs -n 1 my_discovery.service
 clean

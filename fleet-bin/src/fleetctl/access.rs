@@ -71,7 +71,8 @@ impl Access {
 
 fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = || CliError::usage(format!("{flag}: cannot read {}", path.display()));
-    std::fs::read(path).map_err(|error| cannot().because(error))
+    let help = || format!("{flag} wants the path of a PEM file that you may read");
+    std::fs::read(path).map_err(|error| cannot().because(error).help(help()))
 }
 
 fn token(path: &Path) -> Result<Token, CliError> {

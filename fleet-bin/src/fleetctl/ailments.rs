@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::colour::{BAD, Colour, HELP, ODD};
 use super::output::Record;
-use super::words::{Machines, short_hash, unknown_for};
+use super::words::{Machines, short_hash, unknown_for, without_name};
 
 /// From how many restarts on a unit is said to be restarted again and again.
 const MANY_RESTARTS: u32 = 5;
@@ -154,9 +154,8 @@ fn of_state(
     let (name, at) = (&state.name, legends.legend(&state.machine_id, false));
     let journal = format!("see \"fleetctl logs {name}\"");
     if !state.problem.is_empty() {
-        let message = format!("{name} cannot run on {at}: {}", state.problem);
-        let remedy = "change its unit file, then \"fleetctl apply FILE\"";
-        return Some(Ailment::problem(name, message, remedy));
+        let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));
+        return Some(Ailment::problem(name, message, remedy(state)));
     }
     // How what was stopped has ended is nobody's trouble.
     let is_wanted = unit.is_none_or(|unit| unit.desired() == Some(TargetState::Launched));
@@ -180,6 +179,16 @@ fn of_state(
         }
         _ => None,
     }
+}
+
+/// What to do about a unit that its machine has a problem with.
+fn remedy(state: &wire::UnitState) -> &'static str {
+    let starts_another = [".timer", ".socket", ".path"].iter().any(|it| state.name.ends_with(it));
+    if starts_another && state.systemd_load_state == "loaded" {
+        return "load what it starts on that machine: MachineOf= in [X-Fleet] keeps both \
+                together";
+    }
+    "change its unit file, then \"fleetctl apply FILE\""
 }
 
 #[cfg(test)]
@@ -276,6 +285,10 @@ mod tests {
             state("loop.service", "active", MANY_RESTARTS, ""),
             state("unfit.service", "", 0, "PrivateNetwork= needs systemd"),
             state("old.service", "active", 0, ""),
+            wire::UnitState {
+                systemd_load_state: "loaded".into(),
+                ..state("tick.timer", "inactive", 0, "tick.timer: tick.service is not there")
+            },
         ];
         let drained = wire::Machine { intent: "drained".into(), ..machine("m2", "2") };
         let patient = Patient { units, states, machines: vec![machine("m1", "1"), drained] };
@@ -288,6 +301,8 @@ mod tests {
            help: submit it again with --replace, or "fleetctl destroy broken.service"
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" tells what every machine says to it
+        problem: tick.timer cannot run on m1: tick.service is not there
+           help: load what it starts on that machine: MachineOf= in [X-Fleet] keeps both together
         problem: unfit.service cannot run on m1: PrivateNetwork= needs systemd
            help: change its unit file, then "fleetctl apply FILE"
         warning: machines run different versions of fleetd: 1, 2

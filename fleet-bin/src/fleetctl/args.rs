@@ -23,6 +23,7 @@ use super::machine_args::MachineArgs;
     version = concat!("version ", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     infer_subcommands = true,
+    args_override_self = true,
     after_help = "Examples:\n  \
                   fleetctl apply web.service     hand it over, have it run, wait until it does\n  \
                   fleetctl list-units            what runs where, and why something does not\n  \
@@ -30,7 +31,7 @@ use super::machine_args::MachineArgs;
                   fleetctl doctor                what is wrong, and what to do about it\n\n\
                   Exit codes: 0 done, 1 could not be done, 2 the command line is wrong; \
                   status: 0 active, 3 not active, 4 unknown;\n\
-                  diff, plan, --dry-run: 5 something would change.\n\
+                  diff, plan, --dry-run of all but import: 5 something would change.\n\
                   Each global option is also read from the environment, as FLEETCTL_ENDPOINT."
 )]
 pub(crate) struct Cli {
@@ -303,8 +304,8 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Paths of unit files.
-    #[arg(value_name = "FILE", required = true)]
+    /// Paths of unit files, and folders of such.
+    #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -9,6 +9,9 @@ use super::colour::{BAD, Colour, HELP};
 use super::harmless::harmless;
 use crate::chain;
 
+/// How many errors are printed beside the first: enough to see what is wrong with all of them.
+const MOST_OTHERS: usize = 19;
+
 /// How `fleetctl` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -22,7 +25,7 @@ pub(crate) enum Exit {
     NotActive,
     /// `status`: a unit is not known.
     Unknown,
-    /// `apply --dry-run`, `diff`, `plan`, `scale --dry-run`: something would change.
+    /// A command that only tells: something would change.
     Changes,
     /// `ssh`: as the command over there ended.
     Remote(u8),
@@ -40,7 +43,8 @@ impl Exit {
         (Self::Unknown, "`status`: a unit is not known"),
         (
             Self::Changes,
-            "`apply --dry-run`, `scale --dry-run`, `diff`, `plan`: something would change",
+            "`diff`, `plan`, and `apply`, `scale`, `rebalance` and `machine drain` with \
+             `--dry-run`: something would change",
         ),
         (Self::Interrupted, "Ctrl-C"),
     ];
@@ -181,7 +185,12 @@ impl CliError {
         let (name, help) = (colour.paint(BAD, program), colour.paint(HELP, "help"));
         writeln!(to, "{name}: {}", harmless(&self.in_one_line()))?;
         self.hints.iter().try_for_each(|hint| writeln!(to, "{help}: {}", harmless(hint)))?;
-        self.others.iter().try_for_each(|other| other.print_as(program, colour, to))
+        let shown = self.others.iter().take(MOST_OTHERS);
+        shown.clone().try_for_each(|other| other.print_as(program, colour, to))?;
+        match self.others.len() - shown.len() {
+            0 => Ok(()),
+            more => writeln!(to, "{name}: and {more} more such errors"),
+        }
     }
 
     /// The same without colours, for tests.
@@ -236,6 +245,18 @@ mod tests {
         help: or wait
         ");
         assert_eq!(error.exit().code(), 1);
+    }
+
+    #[test]
+    fn many_errors_are_told_in_their_number() {
+        let told = |count: usize| {
+            let errors = (1..=count).map(|number| CliError::failed(format!("no {number}")));
+            printed(&CliError::of_all(errors.collect()).unwrap_err())
+        };
+        assert!(told(20).ends_with("\nfleetctl: no 20\n"), "{}", told(20));
+        let many = told(1000);
+        assert_eq!(many.lines().count(), 21, "{many}");
+        assert!(many.ends_with("no 20\nfleetctl: and 980 more such errors\n"), "{many}");
     }
 
     #[test]

@@ -89,8 +89,7 @@ async fn interruptible(
     if missed == 0 {
         return Ok(());
     }
-    Err(CliError::failed(whole.missed(missed))
-        .help("the desired state stays; \"fleetctl status\" shows how a unit goes on"))
+    Err(CliError::failed(whole.missed(missed)).help(whole.help()))
 }
 
 /// What all units together were to become, for the error in the end.
@@ -106,6 +105,14 @@ impl Whole {
         let word = first.map_or("", |it| it.goal.word());
         let first = first.map_or_else(String::new, |it| it.name.to_string());
         Self { first, count: awaited.len(), word }
+    }
+
+    fn help(&self) -> String {
+        let (unit, it) = match self.count {
+            1 => (format!(" {}", self.first), "it"),
+            _ => (String::new(), "a unit"),
+        };
+        format!("the desired state stays; \"fleetctl status{unit}\" shows how {it} goes on")
     }
 
     fn missed(&self, missed: usize) -> String {

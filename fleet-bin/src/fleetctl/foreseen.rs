@@ -72,6 +72,13 @@ impl Foreseen {
         steps.chain(unplaced).collect()
     }
 
+    /// Whether the engine would do something, or leave one of these without a machine: who has none
+    /// already, and gets none, does not change.
+    pub(crate) fn is_change(&self, changed: &[&Wanted]) -> bool {
+        let moves = !self.from.is_empty() || !self.to.is_empty();
+        moves || changed.iter().any(|wanted| wanted.name.as_str() == self.unit)
+    }
+
     /// The machines that it is about.
     pub(crate) fn machines(&self) -> [&str; 2] {
         [&self.from, &self.to]

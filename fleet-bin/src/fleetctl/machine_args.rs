@@ -17,6 +17,8 @@ pub(crate) enum MachineCommand {
     /// Let a machine take units again.
     Uncordon(NamedArgs),
     /// Let a machine take no more units, and move away those that are there.
+    #[command(after_help = "Exit codes: 0 done, or nothing would move; 5 with --dry-run, units \
+        would move; 1 it could not be done.")]
     Drain(DrainArgs),
 }
 

@@ -9,13 +9,13 @@
 //! | ask the cluster, or look into its store | `session`, `target`, `offline` |
 //! | get to it, or to a machine, by ssh | `ssh`, `tunnel` |
 //! | ask for much at a time, and for no more than that | `at_once`, `sights`, `met` |
-//! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments` |
+//! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments`, `stalled` |
 //! | do it | `commands`, `follow` |
 //! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
 //! | show what comes from elsewhere | `harmless` |
 //! | write it to a file | `whole_file` |
 //! | tell of the program itself | `reference` |
-//! | tell how it goes | `progress`, `error` |
+//! | tell how it goes, and how far it came | `progress`, `error`, `partly` |
 
 mod access;
 mod ailments;
@@ -39,6 +39,7 @@ mod met;
 mod names;
 mod offline;
 pub(crate) mod output;
+mod partly;
 mod pending;
 mod progress;
 mod ranges;
@@ -51,6 +52,7 @@ mod settings;
 mod sights;
 mod spelling;
 mod ssh;
+mod stalled;
 pub(crate) mod table;
 mod target;
 mod tunnel;
@@ -91,7 +93,8 @@ pub fn run(args: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) 
 fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
     let args = spelling::modern(args, &Cli::command());
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(args)?;
+    let matches = command.try_get_matches_from_mut(&args);
+    let matches = matches.map_err(|error| spelling::with_near(error, &args, &Cli::command()))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -151,11 +151,17 @@ impl Report {
 
 /// A unit's current state. What the server says of a global unit is the least of its machines.
 fn current_state(unit: &wire::Unit, states: &[wire::UnitState]) -> String {
-    if !unit.current_state.is_empty() {
-        return unit.current_state.clone();
+    let counts = |state: &&wire::UnitState| match unit.machine_id.as_str() {
+        "" => unit.global || unit.current_state.is_empty(),
+        machine => state.machine_id == machine,
+    };
+    let states = states.iter().filter(counts);
+    let asked = states.filter_map(|state| state.asked.parse::<TargetState>().ok()).min();
+    match asked {
+        Some(asked) => asked.to_string(),
+        None if unit.current_state.is_empty() => TargetState::Inactive.to_string(),
+        None => unit.current_state.clone(),
     }
-    let asked = states.iter().filter_map(|state| state.asked.parse::<TargetState>().ok());
-    asked.min().unwrap_or(TargetState::Inactive).to_string()
 }
 
 #[cfg(test)]
@@ -168,14 +174,41 @@ mod tests {
             current_state: state.into(),
             ..wire::Unit::default()
         };
-        let state = |id: &&str| wire::UnitState {
+        let told = |id: &&str| wire::UnitState {
             machine_id: (*id).into(),
-            asked: "loaded".into(),
+            asked: if state.is_empty() { "loaded".into() } else { state.into() },
             ..wire::UnitState::default()
         };
-        let states = on.iter().map(state).collect();
+        let states = on.iter().map(told).collect();
         let sight = Sight { unit: Some(unit), states, ..Sight::default() };
         Report::new("web.service", action, Outcome::Reached).seen(&sight)
+    }
+
+    /// The unit and its states are asked for side by side, and the answers are of two moments. What
+    /// was waited for was seen in the states.
+    #[test]
+    fn what_is_told_of_a_unit_is_what_was_waited_for() {
+        let state = |machine: &str, asked: &str| wire::UnitState {
+            machine_id: machine.into(),
+            asked: asked.into(),
+            ..wire::UnitState::default()
+        };
+        let unit = |machine: &str, global| wire::Unit {
+            machine_id: machine.into(),
+            current_state: "launched".into(),
+            global,
+            ..wire::Unit::default()
+        };
+        let (old, new) = (state("m1", "launched"), state("m2", "loaded"));
+        let states = [old, new];
+        assert_eq!(current_state(&unit("m2", false), &states), "loaded");
+        assert_eq!(current_state(&unit("", true), &states), "loaded");
+        assert_eq!(
+            current_state(&unit("m3", false), &states),
+            "launched",
+            "nothing newer is known"
+        );
+        assert_eq!(current_state(&unit("", false), &states), "launched", "it has no machine");
     }
 
     #[test]

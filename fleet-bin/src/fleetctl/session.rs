@@ -26,6 +26,9 @@ use super::error::CliError;
 use super::names::nearest;
 use super::wait::Sight;
 
+/// How the daemon says that a desired state is for a unit that is not there.
+const NO_UNIT: &str = "unit does not exist";
+
 /// The connection to a daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
@@ -192,7 +195,13 @@ impl Session {
         desired: TargetState,
     ) -> Result<(), CliError> {
         let set = self.client.set_desired(name, desired).await;
-        set.map_err(|error| cannot(format!("make {desired} the desired state of {name}"), error))
+        set.map_err(|error| match &error {
+            // The words of fleet v1, whose clients left the options out for this alone.
+            ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
+                CliError::failed(format!("{name} is known no more: somebody has destroyed it"))
+            }
+            _ => cannot(format!("make {desired} the desired state of {name}"), error),
+        })
     }
 
     /// Forgets a unit.
@@ -344,6 +353,9 @@ fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
         error @ ClientError::Api { status: 401, .. } => CliError::failed(format!("cannot {what}"))
             .because(error)
             .help("name what to show, with --token-file, or --cert-file and --key-file"),
+        error @ ClientError::BadAnswer { .. } => CliError::failed(format!("cannot {what}"))
+            .because(error)
+            .help("name where a fleetd listens, with --endpoint or FLEETCTL_ENDPOINT"),
         error => CliError::failed(format!("cannot {what}")).because(error),
     }
 }

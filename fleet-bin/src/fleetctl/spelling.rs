@@ -6,6 +6,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::names::nearest;
+
 /// The same arguments as clap expects them; `command` says which long options there are.
 ///
 /// What follows `--` is left alone, so is what `ssh` runs elsewhere, and so is everything that is
@@ -36,6 +40,30 @@ fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
     for subcommand in command.get_subcommands() {
         collect_long_options(subcommand, known);
     }
+}
+
+/// The same error with the command that was probably meant, for `help`, which has no idea itself.
+pub(crate) fn with_near(
+    mut error: clap::Error,
+    args: &[OsString],
+    command: &clap::Command,
+) -> clap::Error {
+    let is_told = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if error.kind() != ErrorKind::InvalidSubcommand || is_told {
+        return error;
+    }
+    let mut words = args.iter().skip_while(|arg| *arg != "help").skip(1);
+    let (mut at, mut wrong) = (command, words.next());
+    while let Some(next) = wrong.and_then(|word| at.find_subcommand(word)) {
+        (at, wrong) = (next, words.next());
+    }
+    let wrong = wrong.map(|word| word.to_string_lossy());
+    let names = at.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
+    if let Some(near) = wrong.and_then(|word| nearest(&word, names)) {
+        let near = ContextValue::Strings(vec![near.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, near);
+    }
+    error
 }
 
 fn rewritten(arg: &str, known: &BTreeSet<String>) -> Option<String> {
@@ -78,6 +106,26 @@ mod tests {
             ("-version", "--version"),
         ] {
             assert_eq!(modern_line(old), new);
+        }
+    }
+
+    #[test]
+    fn help_asks_for_the_command_that_was_meant() {
+        for (line, near) in [
+            ("help strat", Some("'start'")),
+            ("help machine drian", Some("'drain'")),
+            ("help machin", Some("'machine'")),
+            ("-o json help list-unts", Some("'list-units'")),
+            ("help quite-another", None),
+            ("strat", Some("'start'")),
+        ] {
+            let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
+            let args: Vec<_> = args.collect();
+            let error = Cli::command().try_get_matches_from(&args).unwrap_err();
+            let told = with_near(error, &args, &Cli::command()).to_string();
+            let tip = told.lines().find(|line| line.contains("tip:"));
+            assert_eq!(tip.is_some(), near.is_some(), "{line}: {told}");
+            assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {told}");
         }
     }
 

@@ -52,6 +52,14 @@ impl Ssh {
         self.tunnel.as_deref()
     }
 
+    /// How a person tries the way to a host.
+    pub(crate) fn by_hand(host: &str) -> String {
+        match with_port(host) {
+            (host, Some(port)) => format!("ssh -p {port} {host}"),
+            (host, None) => format!("ssh {host}"),
+        }
+    }
+
     /// The arguments that bring a remote socket to a local one.
     pub(crate) fn forward(&self, host: &str, local: &Path, remote: &str) -> Vec<String> {
         let mut args = self.options.clone();
@@ -111,6 +119,13 @@ mod tests {
 
     use super::*;
     use crate::fleetctl::args::Cli;
+
+    #[test]
+    fn a_way_is_tried_as_people_type_it() {
+        assert_eq!(Ssh::by_hand("core@box"), "ssh core@box");
+        assert_eq!(Ssh::by_hand("core@box:2222"), "ssh -p 2222 core@box");
+        assert_eq!(Ssh::by_hand("[::1]:2222"), "ssh -p 2222 ::1");
+    }
 
     fn ssh(line: &str) -> Ssh {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();

@@ -48,8 +48,8 @@ impl Tunnel {
             if ended.is_some() || clock.now() > deadline {
                 let why = ended.map_or("it takes too long".to_owned(), |it| it.to_string());
                 return Err(CliError::failed(format!("there is no way to {host}: ssh: {why}"))
-                    .help(format!("see whether \"ssh {host}\" works"))
-                    .help("it must be allowed there to forward unix sockets"));
+                    .help(format!("see whether \"{}\" works", Ssh::by_hand(host)))
+                    .help(format!("it must be allowed there to forward {}", what(endpoint))));
             }
             clock.sleep_until(clock.now().after(PAUSE)).await;
         }
@@ -104,6 +104,11 @@ pub(crate) fn command(args: &[String]) -> Command {
 /// Why `ssh` cannot be run.
 pub(crate) fn no_ssh(error: io::Error) -> CliError {
     CliError::failed("cannot run ssh").because(error).help("install OpenSSH's client")
+}
+
+/// What ssh forwards for an endpoint.
+fn what(endpoint: &str) -> &'static str {
+    if endpoint.contains(":///") { "unix sockets" } else { "ports" }
 }
 
 /// What ssh calls the endpoint: the path of a socket, or a host and its port.

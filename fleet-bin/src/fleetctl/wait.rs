@@ -6,7 +6,7 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 
 use super::args::Until;
-use super::words::short_machine;
+use super::words::{short_machine, without_name};
 
 /// What a command waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,16 +300,20 @@ fn is_down(state: &wire::UnitState) -> bool {
 fn still(state: &wire::UnitState) -> Verdict {
     let machine = short_machine(&state.machine_id);
     if !state.problem.is_empty() {
-        return Verdict::Stuck(format!("{machine}: {}", state.problem));
+        return Verdict::Stuck(format!("{machine}: {}", problem_of(state)));
     }
     let (active, sub) = (&state.systemd_active_state, &state.systemd_sub_state);
     Verdict::Pending(format!("it is still {active} ({sub}) on {machine}"))
 }
 
+fn problem_of(state: &wire::UnitState) -> &str {
+    without_name(&state.problem, &state.name)
+}
+
 /// It came to nothing on a machine: what, where, how, and what its agent says.
 fn failed(what: &str, state: &wire::UnitState, how: &str) -> Verdict {
     let mut text = format!("{what} on {}", short_machine(&state.machine_id));
-    for part in [how, state.problem.as_str()].into_iter().filter(|part| !part.is_empty()) {
+    for part in [how, problem_of(state)].into_iter().filter(|part| !part.is_empty()) {
         text.push_str(": ");
         text.push_str(part);
     }

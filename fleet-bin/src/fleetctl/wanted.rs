@@ -1,6 +1,6 @@
 //! What files say that the cluster is to be, beside what it is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fleet_core::TargetState;
 use fleet_http::{UnitUpload, wire};
@@ -76,18 +76,29 @@ fn files_at(path: String) -> Result<Vec<String>, CliError> {
             false => Ok(vec![path]),
         };
     }
-    let cannot = |error| CliError::failed(format!("cannot read {path}")).because(error);
+    let files = unit_files_in(Path::new(&path))?;
+    Ok(files.iter().map(|file| file.to_string_lossy().into_owned()).collect())
+}
+
+/// The unit files in a folder, in order of their names.
+///
+/// # Errors
+///
+/// It cannot be read, or there is none in it.
+pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let folder_name = folder.display();
+    let cannot = |error| CliError::failed(format!("cannot read {folder_name}")).because(error);
     let mut files = Vec::new();
-    for entry in Path::new(&path).read_dir().map_err(cannot)? {
+    for entry in folder.read_dir().map_err(cannot)? {
         let entry = entry.map_err(cannot)?;
         let name = entry.file_name().into_string().unwrap_or_default();
         if UnitName::parse(&name).is_ok() && entry.path().is_file() {
-            files.push(entry.path().to_string_lossy().into_owned());
+            files.push(entry.path());
         }
     }
     files.sort();
     match files.is_empty() {
-        true => Err(CliError::failed(format!("no unit file is in {path}"))
+        true => Err(CliError::failed(format!("no unit file is in {folder_name}"))
             .help("the name of a unit file ends in its type, as in web.service")),
         false => Ok(files),
     }

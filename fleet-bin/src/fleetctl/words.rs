@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fleet_core::Resource;
 use fleet_http::wire;
 
 use super::table::NOTHING;
@@ -63,6 +64,31 @@ pub(crate) fn short_hash(hash: &str) -> String {
     start(hash, SHORT_HASH).to_owned()
 }
 
+/// What is wrong with a unit, for where its name stands already.
+pub(crate) fn without_name<'a>(problem: &'a str, unit: &str) -> &'a str {
+    let rest = problem.strip_prefix(unit).unwrap_or("");
+    rest.strip_prefix(": ").or_else(|| rest.strip_prefix(", ")).unwrap_or(problem)
+}
+
+/// What a machine offers, to be read at a glance; nothing if it offers nothing.
+pub(crate) fn offers(offers: &wire::Resources) -> String {
+    let wire::Resources { cpu, disk, memory } = *offers;
+    let cpu = (cpu > 0).then(|| format!("cpu {}", Resource::Cpu.show(cpu)));
+    let memory = (memory > 0).then(|| format!("memory {}", about(memory)));
+    let disk = (disk > 0).then(|| format!("disk {}", about(disk)));
+    cpu.into_iter().chain(memory).chain(disk).collect::<Vec<_>>().join(", ")
+}
+
+/// About so many bytes, not more: in the largest unit that fits, with one decimal at most.
+fn about(bytes: u64) -> String {
+    let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    let Some((unit, suffix)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
+        return bytes.to_string();
+    };
+    let (whole, tenths) = (bytes / unit, u128::from(bytes % unit) * 10 / u128::from(unit));
+    if tenths == 0 { format!("{whole}{suffix}") } else { format!("{whole}.{tenths}{suffix}") }
+}
+
 fn start(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
@@ -70,6 +96,28 @@ fn start(text: &str, chars: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offers_are_read_at_a_glance() {
+        let told = |cpu, memory, disk| offers(&wire::Resources { cpu, disk, memory });
+        assert_eq!(told(1500, 8_425_503_402, 1 << 40), "cpu 1.5, memory 7.8G, disk 1T");
+        assert_eq!(told(0, 1023, 0), "memory 1023");
+        assert_eq!(told(0, 512 << 20, u64::MAX), "memory 512M, disk 16777215.9T");
+        assert_eq!(told(0, 0, 0), "");
+    }
+
+    #[test]
+    fn a_name_is_not_said_twice() {
+        for (problem, expected) in [
+            ("a.service: no", "no"),
+            ("a.service, line 2: no", "line 2: no"),
+            ("a.service did not start: no", "a.service did not start: no"),
+            ("b.service: no", "b.service: no"),
+            ("no", "no"),
+        ] {
+            assert_eq!(without_name(problem, "a.service"), expected);
+        }
+    }
 
     #[test]
     fn machines_are_shown_with_their_address_if_they_have_one() {

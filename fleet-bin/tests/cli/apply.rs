@@ -181,8 +181,44 @@ async fn apply_sends_nothing_where_one_of_all_is_wrong() {
       | good.service on m1: 2
       | good.service on m1: 3
     fleetctl: good.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status good.service" shows how it goes on
     "#);
+}
+
+/// The second of three is destroyed between when its file is sent and when it is to be launched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_that_breaks_off_says_how_far_it_came_and_goes_on_when_it_is_run_again() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
+    cluster.run("start a").await.ok();
+    cluster.write("a.service", "[Service]\nExecStart=/bin/sleep 2d\n");
+    cluster.thief.steal_when_launched("b.service");
+    let run = cluster.run("apply a b c").await;
+    insta::assert_snapshot!(run, @r#"
+    exit 1
+    a.service: another file
+    --- cluster/a.service
+    +++ a.service
+    @@ -1,2 +1,2 @@
+     [Service]
+    -ExecStart=/bin/sleep 1d
+    +ExecStart=/bin/sleep 2d
+    b.service: new, to be launched
+    c.service: new, to be launched
+    b.service comes to m1/10.0.0.1: it is wanted
+    c.service comes to m1/10.0.0.1: it is wanted
+    ---
+    fleetctl: b.service is known no more: somebody has destroyed it
+    help: brought to their desired states before that: c.service
+    help: the files of all units were sent
+    help: when that is mended, the same command does what is left
+    "#);
+    insta::assert_snapshot!(cluster.run("apply a b c").await.sorted(), @r"
+    exit 0
+    b.service: new, to be launched
+    b.service comes to m1/10.0.0.1: it is wanted
+    Unit b.service launched on m1/10.0.0.1
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,6 +248,27 @@ async fn plan_tells_what_the_engine_would_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_has_no_machine_and_gets_none_is_no_change_of_a_plan() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster
+        .write("gpu.service", "[Service]\nExecStart=/bin/a\n[X-Fleet]\nMachineMetadata=gpu=yes\n");
+    let told = "gpu.service has no machine: the only machine does not fit";
+    let new = cluster.run("plan gpu").await;
+    assert!(new.code == 5 && new.stdout.starts_with(told), "{new}");
+    cluster.play.cast("gpu.service", Role::Unplaceable);
+    assert_eq!(cluster.run("start gpu").await.code, 1);
+    for line in ["plan", "plan gpu"] {
+        let plan = cluster.run(line).await.ok();
+        assert!(plan.stdout.starts_with(told) && plan.stderr == "nothing to do\n", "{plan}");
+    }
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("start web").await.ok();
+    cluster.write("web.service", "[Service]\nExecStart=/bin/sleep 2d\n");
+    let note = "no unit would get another machine; \"fleetctl diff\" shows how the files differ\n";
+    assert_eq!(cluster.run("plan web").await.ok().stderr, note);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_tells_what_every_machine_says() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r1\n"));
@@ -228,6 +285,20 @@ async fn explain_tells_what_every_machine_says() {
     ---
     fleetctl: wbe.service is not known to the cluster
     help: did you mean web.service?
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_that_a_machine_cannot_run_what_is_there() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["odd.service"]);
+    cluster.play.cast("odd.service", Role::Unsupported);
+    assert_eq!(cluster.run("start odd").await.code, 1);
+    insta::assert_snapshot!(cluster.run("explain odd").await, @r"
+    exit 0
+    odd.service is on m1/10.0.0.1, which cannot run it
+    MACHINE→→VERDICT→WHY
+    m1/10.0.0.1→here→PrivateNetwork= needs systemd
     ");
 }
 

@@ -76,7 +76,7 @@ async fn units_that_lead_in_a_circle_are_refused_however_many_are_sent_at_once()
     cluster.write("b.service", &beside("a"));
     let run = cluster.run("start a b c d").await;
     assert!(run.code == 1 && run.stderr.contains("in a circle: b.service -> a.service"), "{run}");
-    let help = "help: c.service, d.service, a.service was submitted, and not started";
+    let help = "help: submitted, and not started, before that: c.service, d.service, a.service";
     assert!(run.stderr.contains(help), "{run}");
     assert_eq!(cluster.desired("c.service").await, "inactive");
 }
@@ -186,7 +186,10 @@ async fn what_only_the_cluster_can_see_is_told_by_it() {
     let run: Fleetctl = cluster.run("start a b").await;
     assert_eq!(run.code, 1, "{run}");
     assert!(run.stderr.contains("cannot submit b.service: "), "{run}");
-    assert!(run.stderr.contains("help: a.service was submitted, and not started\n"), "{run}");
+    assert!(
+        run.stderr.contains("help: submitted, and not started, before that: a.service\n"),
+        "{run}"
+    );
     assert_eq!(cluster.desired("a.service").await, "inactive");
 }
 
@@ -203,7 +206,7 @@ async fn starting_a_unit_again_that_failed_is_a_new_attempt() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status web.service" shows how it goes on
     "#);
     insta::assert_snapshot!(cluster.run("start web").await, @r"
     exit 0

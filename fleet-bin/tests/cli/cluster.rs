@@ -9,20 +9,23 @@ use fleet_http::{
     Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, Metrics,
     Peers, serve,
 };
-use fleet_store::{Key, Layout, MemoryStore, Mirror, Registry, Transaction};
+use fleet_store::{Key, Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::fleetctl::{DEADLINE, Fleetctl};
 use crate::puppet::{Play, Puppet};
+use crate::thief::Thief;
 
 /// A cluster that ends when it is dropped.
 pub(crate) struct Cluster {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
     pub(crate) play: Play,
+    pub(crate) thief: Thief,
     folder: TempDir,
     at: Listen,
     _tasks: JoinSet<()>,
@@ -33,7 +36,8 @@ impl Cluster {
     pub(crate) async fn start(machines: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(folder.path().join("fleet.sock"));
-        let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+        let thief = Thief::default();
+        let registry = Registry::new(Arc::new(thief.clone()), Layout::DEFAULT_PREFIX);
         registry.lineage(&"test".parse().unwrap()).await.unwrap();
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.unwrap();
@@ -53,7 +57,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(listener, api.router(), std::future::pending()));
         tasks.spawn(puppet.run());
-        Self { registry, mirror, play, folder, at: listen, _tasks: tasks }
+        Self { registry, mirror, play, thief, folder, at: listen, _tasks: tasks }
     }
 
     /// Where unit files of the test are; `fleetctl` runs here.
@@ -95,6 +99,20 @@ impl Cluster {
         let mut progress = self.mirror.subscribe();
         let reached = progress.wait_for(|_| reached(&self.mirror.snapshot()));
         drop(tokio::time::timeout(DEADLINE, reached).await.unwrap().unwrap());
+    }
+
+    /// Has the cluster rebalanced, as if the engine had just moved these units, which were up.
+    pub(crate) async fn order_moves(&self, from: &str, to: &str, units: &[&str]) {
+        let moving =
+            units.iter().map(|unit| json!({"unit": unit, "from": from, "to": to, "up": true}));
+        let moving: Vec<_> = moving.collect();
+        let order = json!({
+            "v": 1, "at_once": 1, "gain": 0, "keep_up": 0, "moved": units.len(), "moving": moving,
+        });
+        let key = self.registry.layout().key(&Key::Rebalancing);
+        let order = Transaction::new().put(key, order.to_string());
+        drop(self.registry.store().commit(order).await.unwrap());
+        self.wait_until(|it| it.rebalancing.is_some()).await;
     }
 
     /// Writes bytes where a unit's record belongs that are none.

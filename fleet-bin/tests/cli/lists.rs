@@ -1,9 +1,14 @@
 //! `list-units`, `list-unit-files` and `list-machines`, in every format.
 
+use std::process::Stdio;
+
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 
 use crate::cluster::Cluster;
+use crate::fleetctl::DEADLINE;
 use crate::puppet::Role;
+use crate::relay::Relay;
 
 async fn cluster() -> Cluster {
     let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
@@ -116,17 +121,15 @@ async fn lists_are_longer_than_a_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_is_watched_is_printed_again_when_something_changes() {
-    use tokio::io::{AsyncBufReadExt as _, BufReader};
-
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     cluster.run("start web").await.ok();
     let line = "list-units --watch --no-legend --fields unit,sub";
     let mut command = crate::fleetctl::command(cluster.folder(), &cluster.endpoint(), line);
-    let mut fleetctl = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut fleetctl = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
     let mut wait_until = async |expected: &str| loop {
-        let next = tokio::time::timeout(crate::fleetctl::DEADLINE, lines.next_line()).await;
+        let next = tokio::time::timeout(DEADLINE, lines.next_line()).await;
         if next.expect("the list is printed").unwrap().unwrap() == expected {
             break;
         }
@@ -137,4 +140,47 @@ async fn a_list_that_is_watched_is_printed_again_when_something_changes() {
     wait_until("db.service\trunning").await;
     cluster.run("destroy db web").await.ok();
     fleetctl.kill().await.unwrap();
+}
+
+/// A person who looks at a list must not take it for new when it is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_is_told_that_the_daemon_is_away_and_goes_on_when_it_is_back() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    cluster.run("start web").await.ok();
+    let at = cluster.folder().join("relay.sock");
+    for (line, first, note, then) in [
+        (
+            "list-units --watch --no-legend --fields unit",
+            "web.service",
+            "the list may be old: fleetd does not answer; going on",
+            "db.service",
+        ),
+        ("events -o jsonl", "{\"event\":\"resync\"", "the events broke off", "{\"event\":\"unit\""),
+    ] {
+        let mut relay = Relay::open(&at, &cluster.endpoint());
+        let mut command = crate::fleetctl::command(cluster.folder(), &relay.endpoint(), line);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut fleetctl = command.spawn().unwrap();
+        let mut shown = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+        let mut said = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
+        wait_until(&mut shown, first).await;
+        relay.cut().await;
+        wait_until(&mut said, note).await;
+        cluster.run("start db").await.ok();
+        wait_until(&mut shown, then).await;
+        fleetctl.kill().await.unwrap();
+        cluster.run("destroy db").await.ok();
+        std::fs::remove_file(&at).unwrap();
+    }
+}
+
+/// Waits for a line that begins so.
+async fn wait_until(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>, start: &str) {
+    loop {
+        let next = tokio::time::timeout(DEADLINE, lines.next_line()).await;
+        if next.expect("there is a line").unwrap().expect("it goes on").starts_with(start) {
+            break;
+        }
+    }
 }

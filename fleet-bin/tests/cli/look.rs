@@ -179,6 +179,25 @@ async fn doctor_tells_what_is_wrong_and_what_to_do() {
     assert_eq!((names.code, names.stdout.lines().count()), (1, 5), "{names}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_tells_what_an_order_to_rebalance_waits_for() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.write_sleepers(&["bad.service", "good.service"]);
+    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.run("start --no-block bad good").await.ok();
+    cluster.wait_until(|it| it.states().count() == 2).await;
+    cluster.order_moves("m2", "m1", &["bad.service", "good.service"]).await;
+    let told = cluster.run("doctor").await.stdout.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    insta::assert_snapshot!(told, @r#"
+    problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
+       help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
+    problem: the order to rebalance waits for bad.service on m1/10.0.0.1: it is failed (failed)
+       help: mend it ("fleetctl logs bad.service"), or end the order: "fleetctl rebalance --stop"
+    warning: fleetctl has version VERSION, and fleetd 1.2.3
+       help: install both from one release: what is newer may be misunderstood
+    "#);
+}
+
 #[tokio::test]
 async fn doctor_tells_that_nobody_answers() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
           Unit: web.service: active (running)
     ");
     insta::assert_snapshot!(told(&cluster, "machine drain m1 --dry-run").await, @r"
-    exit 0
+    exit 5
     web.service moves to 282f949f...
     here.service stays for now: (why)
     all.service stays: it is global

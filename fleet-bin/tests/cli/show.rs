@@ -248,6 +248,16 @@ async fn verify_needs_no_cluster() {
     ---
     odd.service: ok
     "#);
+    std::fs::create_dir(folder.path().join("units")).unwrap();
+    insta::assert_snapshot!(verify("verify units").await, @r"
+    exit 1
+    ---
+    fleetctl: no unit file is in units
+    help: the name of a unit file ends in its type, as in web.service
+    ");
+    write("units/good.service", "[Service]\nExecStart=/bin/web\n");
+    write("units/README", "none");
+    assert_eq!(verify("verify units").await.ok().stderr, "units/good.service: ok\n");
     insta::assert_snapshot!(verify("verify none.service").await, @r"
     exit 1
     ---

@@ -37,6 +37,15 @@ async fn help_is_a_success_and_goes_to_standard_output() {
     }
 }
 
+/// As in fleet v1, so that an alias with options can be told something else.
+#[tokio::test]
+async fn of_an_option_that_is_given_twice_the_last_counts() {
+    for line in ["-o json version -o name", "-o json -o name version"] {
+        let told = alone(line).await.ok().stdout;
+        assert_eq!(told, concat!(env!("CARGO_PKG_VERSION"), "\n"), "{line}");
+    }
+}
+
 #[tokio::test]
 async fn a_mistake_on_the_command_line_is_exit_code_2() {
     for line in [
@@ -50,6 +59,7 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
         "--endpoint=var/run/fleet.sock list-units",
         "--endpoint=unix://var/run/fleet.sock list-units",
         "--endpoint=https://a:1 --ca-file=/nowhere list-units",
+        "machine show ...",
         "start --block-attempts=x web",
     ] {
         let run = alone(line).await;

@@ -24,7 +24,7 @@ async fn a_unit_that_no_machine_takes_ends_the_wait_with_the_reason() {
     ---
     web.service: waiting: no machine is present
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status web.service" shows how it goes on
     "#);
     assert_eq!(cluster.desired("web.service").await, "launched");
 }
@@ -88,7 +88,7 @@ async fn what_its_machine_cannot_do_is_told() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status web.service" shows how it goes on
     "#);
 }
 
@@ -110,7 +110,7 @@ async fn when_time_is_up_it_is_said_what_was_waited_for() {
     ---
     web.service: not in time: it is activating (start-pre) on m1
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status web.service" shows how it goes on
     "#);
     let ignored = cluster(Role::Ignored).await;
     ignored.run("load --no-block web").await.ok();
@@ -120,7 +120,7 @@ async fn when_time_is_up_it_is_said_what_was_waited_for() {
     ---
     web.service: not in time: m1 has not loaded it yet
     fleetctl: web.service is not loaded
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status web.service" shows how it goes on
     "#);
 }
 
@@ -140,7 +140,7 @@ async fn a_global_unit_is_waited_for_on_the_machines_that_it_fits() {
     ---
     none.service: waiting: no machine that is present fits it
     fleetctl: none.service is not active
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status none.service" shows how it goes on
     "#);
 }
 
@@ -193,7 +193,7 @@ async fn a_start_is_waited_for_as_far_as_it_is_said() {
     ---
     db.service: not in time: it is active (running) on m1
     fleetctl: db.service is not finished
-    help: the desired state stays; "fleetctl status" shows how a unit goes on
+    help: the desired state stays; "fleetctl status db.service" shows how it goes on
     "#);
     assert_eq!(starting.run("start --wait sometime web").await.code, 2);
 }

@@ -21,6 +21,11 @@ fn the_tour_shows_what_is_documented() {
     assert!(output.status.success(), "{}", told(&output));
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.ends_with("all is as documented\n"), "{shown}");
+    // What a tour without systemd leaves out is sockets, and no more.
+    assert!(shown.contains("ok: it has started its service\n"), "no timer ran: {shown}");
+    let left: Vec<_> = shown.lines().filter(|line| line.contains("ok: not here: ")).collect();
+    let [socket] = *left else { panic!("{left:?}") };
+    assert!(socket.contains("not .socket ones: run it under systemd"), "{socket}");
     assert_eq!(home.path().read_dir().unwrap().count(), 0, "something was left behind");
 }
 

@@ -18,6 +18,7 @@ use crate::fleetctl::follow::follow;
 use crate::fleetctl::foreseen::{Foreseen, told};
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::met::Met;
+use crate::fleetctl::partly::all_or_partly;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::{Action, Outcome, Report};
 use crate::fleetctl::resolve::{Content, Source};
@@ -123,7 +124,14 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
     let machines = machines_of(context, &plan).await?;
     let text: String = plan.iter().map(|it| it.sentence(&machines)).collect();
     context.output.list(&plan, &text)?;
-    Ok(verdict(context, plan.is_empty()))
+    if plan.iter().any(|it| it.is_change(&changed)) {
+        return Ok(Exit::Changes);
+    }
+    context.progress.note(match changed.is_empty() {
+        true => "nothing to do",
+        false => "no unit would get another machine; \"fleetctl diff\" shows how the files differ",
+    });
+    Ok(Exit::Success)
 }
 
 /// The error for those of these units that the cluster does not know, if there is one.
@@ -176,11 +184,19 @@ async fn send(
     let steps: Vec<Step> =
         wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
     let session = &context.session;
-    send_contents(session, &steps).await?;
+    send_contents(session, &steps).await.map_err(again)?;
     let goals = steps.iter().filter_map(|step| Some((&step.name, step.goal?)));
-    let set = until_refused(goals.map(|(name, goal)| session.set_desired(name, goal))).await;
-    set.into_iter().collect::<Result<(), _>>()?;
+    let asked = goals.clone().map(|(name, goal)| session.set_desired(name, goal));
+    let set = until_refused(asked).await;
+    let names = goals.map(|(name, _)| name.as_str());
+    all_or_partly(names.zip(set), "brought to their desired states")
+        .map_err(|error| again(error.help("the files of all units were sent")))?;
     Ok(awaited)
+}
+
+/// What is there already is found to be so.
+fn again(error: CliError) -> CliError {
+    error.help("when that is mended, the same command does what is left")
 }
 
 fn changed(wanted: &[Wanted]) -> impl Iterator<Item = &Wanted> {

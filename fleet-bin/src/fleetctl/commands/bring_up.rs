@@ -15,6 +15,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::local::{LocalUnit, read_units};
+use crate::fleetctl::partly::all_or_partly;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::{Action, Outcome, Report};
 use crate::fleetctl::resolve::{Content, Source, change, content};
@@ -53,9 +54,11 @@ pub(super) async fn run(
     send_contents(&context.session, &steps).await?;
     let session = &context.session;
     let activated = until_refused(steps.iter().map(|step| activate(session, verb, step))).await;
+    let names: Vec<UnitName> = steps.iter().map(|step| step.name.clone()).collect();
+    let done = if verb == Verb::Load { "loaded" } else { "launched" };
+    let activated = all_or_partly(names.iter().map(UnitName::as_str).zip(activated), done)?;
     let mut awaited = Vec::new();
     for (step, restarted) in steps.into_iter().zip(activated) {
-        let restarted = restarted?;
         let is_settled = step.is_there() && restarted.is_none();
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {

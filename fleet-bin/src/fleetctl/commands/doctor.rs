@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::fleetctl::ailments::{Ailment, Patient, Severity};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::stalled::stalled;
 use crate::fleetd::config;
 
 /// What the daemon reads where nothing else is said, and what its service is given.
@@ -35,9 +36,14 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
 
 async fn of_cluster(context: &Context) -> Result<Vec<Ailment>, CliError> {
     let session = &context.session;
-    let (units, states, machines) =
-        futures_util::try_join!(session.units(), session.states(), session.machines())?;
-    let mut ailments = Vec::new();
+    let (units, states, machines, order) = futures_util::try_join!(
+        session.units(),
+        session.states(),
+        session.machines(),
+        session.rebalancing()
+    )?;
+    let mut ailments: Vec<Ailment> =
+        order.iter().flat_map(|order| stalled(order, &states, &machines)).collect();
     if let Some(age) = session.behind() {
         let message = format!("fleetd lost its store {} s ago, and knows no more", age.as_secs());
         let remedy = "see whether the store is up, and what the log of fleetd says of it";

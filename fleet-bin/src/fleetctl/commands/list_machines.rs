@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::Resources;
 use fleet_http::wire;
 use serde::Serialize;
 
@@ -12,7 +11,7 @@ use crate::fleetctl::error::CliError;
 use crate::fleetctl::look_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
-use crate::fleetctl::words::short_machine;
+use crate::fleetctl::words::{offers, short_machine};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -66,20 +65,13 @@ impl From<wire::Machine> for Row {
 pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
     COLUMNS.check(args)?;
     let rows: Vec<Row> = context.session.machines().await?.into_iter().map(Row::from).collect();
-    let table = COLUMNS.table(args, &rows, None, context.output.colour())?;
+    let table = COLUMNS.table(args, &rows, Some("intent"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
 fn pairs(metadata: &BTreeMap<String, String>) -> String {
     let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.join(",")
-}
-
-/// What a machine offers, as people write it; nothing if it offers nothing.
-fn offers(offers: &wire::Resources) -> String {
-    let wire::Resources { cpu, disk, memory } = *offers;
-    let offers = Resources { cpu, memory, disk };
-    if offers.is_zero() { String::new() } else { offers.to_string() }
 }
 
 #[cfg(test)]
@@ -103,7 +95,7 @@ mod tests {
                 .into();
         let table = |full| {
             let args = ListArgs { full, no_legend: false, fields: None, watch: false };
-            COLUMNS.table(&args, &rows, None, Colour::Off).unwrap().replace('\t', "→")
+            COLUMNS.table(&args, &rows, Some("intent"), Colour::Off).unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(false), @r"
         MACHINE→→IP→→METADATA
@@ -123,13 +115,22 @@ mod tests {
             id: id.into(),
             offers: wire::Resources { cpu, disk: 0, memory: u64::from(cordoned) << 30 },
             cordoned,
+            intent: if cordoned { "drained".into() } else { String::new() },
             ..wire::Machine::default()
         };
         let rows: Vec<Row> =
             [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();
-        let fields = Some("machine,offers,cordoned".to_owned());
-        let args = ListArgs { full: false, no_legend: false, fields, watch: false };
-        let table = COLUMNS.table(&args, &rows, None, Colour::Off).unwrap().replace('\t', "→");
+        let table = |fields| {
+            let args = ListArgs { full: false, no_legend: false, fields, watch: false };
+            let table = COLUMNS.table(&args, &rows, Some("intent"), Colour::Off);
+            table.unwrap().replace('\t', "→")
+        };
+        insta::assert_snapshot!(table(None), @r"
+        MACHINE→IP→METADATA→INTENT
+        m1→-→-→→drained
+        m2→-→-→→-
+        ");
+        let table = table(Some("machine,offers,cordoned".to_owned()));
         insta::assert_snapshot!(table, @r"
         MACHINE→OFFERS→→→CORDONED
         m1→cpu 1.5, memory 1G→yes

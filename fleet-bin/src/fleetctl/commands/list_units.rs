@@ -12,7 +12,7 @@ use crate::fleetctl::error::CliError;
 use crate::fleetctl::look_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
-use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
+use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for, without_name};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -24,7 +24,7 @@ const COLUMNS: Columns<Row> = Columns {
         ("hash", |row, full| {
             cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
         }),
-        ("reason", |row, _| cell(Some(row.reason.as_str()))),
+        ("reason", |row, _| cell(Some(without_name(&row.reason, &row.unit)))),
     ],
     default: &["unit", "machine", "active", "sub"],
 };

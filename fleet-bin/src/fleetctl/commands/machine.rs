@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use fleet_core::{MachineId, Resources};
+use fleet_core::MachineId;
 use fleet_http::wire;
 use serde::Serialize;
 
 use super::machine_drain;
 use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
+use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::machine_args::MachineCommand;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::session::is_whole;
-use crate::fleetctl::words::short_machine;
+use crate::fleetctl::words::{self, short_machine};
 
 /// What was said of a machine.
 #[derive(Debug, Serialize)]
@@ -44,8 +44,8 @@ impl Record for Shown {
 }
 
 /// Runs the command.
-pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Result<(), CliError> {
-    match command {
+pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Result<Exit, CliError> {
+    let done = match command {
         MachineCommand::Show(args) => show(context, &args.machine).await,
         MachineCommand::Cordon(args) => {
             let id = id(context, &args.machine).await?;
@@ -59,9 +59,10 @@ pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Resu
         }
         MachineCommand::Drain(args) => {
             let id = id(context, &args.named.machine).await?;
-            machine_drain::run(context, &id, args).await
+            return machine_drain::run(context, &id, args).await;
         }
-    }
+    };
+    done.map(|()| Exit::Success)
 }
 
 async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
@@ -111,13 +112,7 @@ impl Shown {
         line(&mut text, "Version", version);
         let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
         line(&mut text, "Metadata", &pairs.join(","));
-        let wire::Resources { cpu, disk, memory } = *offers;
-        let offers = Resources { cpu, memory, disk };
-        line(
-            &mut text,
-            "Offers",
-            &if offers.is_zero() { String::new() } else { offers.to_string() },
-        );
+        line(&mut text, "Offers", &words::offers(offers));
         let intent = if intent.is_empty() && *cordoned { "cordoned" } else { intent };
         let keep_up = self.drain.as_ref().map(|drain| drain.keep_up).filter(|up| *up > 0);
         let up = keep_up.map(|up| format!(", with {up} instances of each template up"));

@@ -7,7 +7,7 @@ use fleet_core::MachineId;
 use fleet_http::wire::DrainReport;
 
 use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
+use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::machine_args::DrainArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::words::short_machine;
@@ -26,7 +26,7 @@ pub(super) async fn run(
     context: &mut Context,
     id: &MachineId,
     args: &DrainArgs,
-) -> Result<(), CliError> {
+) -> Result<Exit, CliError> {
     let first = context.session.drain(id, args.keep_up, args.dry_run).await?;
     let mut told = text(&first);
     if args.dry_run && first.is_empty() {
@@ -35,7 +35,8 @@ pub(super) async fn run(
     context.output.record(&first, &told)?;
     let emptied = if args.wait { wait(context, id, args).await } else { Ok(()) };
     context.output.finish()?;
-    emptied
+    emptied?;
+    Ok(if args.dry_run && !first.moves.is_empty() { Exit::Changes } else { Exit::Success })
 }
 
 /// Waits until a machine is empty; what holds units back is told whenever it is something else.

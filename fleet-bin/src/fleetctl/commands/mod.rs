@@ -84,7 +84,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         }
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
-        Command::Machine(args) => machine::run(context, &args.command).await?,
+        Command::Machine(args) => return machine::run(context, &args.command).await,
         Command::Rebalance(args) => return rebalance::run(context, &args).await,
         Command::Completions(args) => paper::completions(context, args.shell)?,
         Command::Man(args) => paper::man(context, &args.folder)?,

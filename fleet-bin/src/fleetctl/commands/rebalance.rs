@@ -101,7 +101,8 @@ fn text(report: &RebalanceReport) -> String {
     });
     let machines = report.machines.iter().filter(|it| it.units != it.after);
     let loads = machines.map(|it| {
-        format!("{} has {} units, and then {}", short_machine(&it.machine_id), it.units, it.after)
+        let s = if it.units == 1 { "" } else { "s" };
+        format!("{} has {} unit{s}, and then {}", short_machine(&it.machine_id), it.units, it.after)
     });
     awaited.chain(moves).chain(loads).map(|line| line + "\n").collect()
 }

@@ -7,6 +7,7 @@ use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
+use crate::fleetctl::partly::all_or_partly;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::select::{Fits, select};
@@ -25,9 +26,11 @@ pub(super) async fn run(
     CliError::all_or_none(at_once(units.iter().map(|unit| check(session, &unit.name))).await)?;
     let restarts = units.iter().map(|unit| session.restart(&unit.name));
     let generations = until_refused(restarts).await;
+    let names = units.iter().map(|unit| unit.name.as_str());
+    let generations = all_or_partly(names.zip(generations), "restarted")?;
     let mut awaited = Vec::new();
     for (unit, generation) in units.into_iter().zip(generations) {
-        let (action, goal) = (Action::Restart, Goal::Active { generation: generation? });
+        let (action, goal) = (Action::Restart, Goal::Active { generation });
         awaited.push(Awaited { name: unit.name, action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await

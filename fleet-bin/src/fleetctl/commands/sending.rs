@@ -6,6 +6,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::fleetctl::at_once::until_refused;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::partly::with_done;
 use crate::fleetctl::resolve::{Content, came_meanwhile, comes_and_goes};
 use crate::fleetctl::session::Session;
 
@@ -36,8 +37,7 @@ impl Step {
 /// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
 /// takes another's place leaves the desired state as it is.
 ///
-/// When the cluster refuses one, those that it has taken stay submitted, which harms nobody; the
-/// error says so.
+/// When the cluster refuses one, those that it has taken stay so; the error names them.
 pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
     let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
     // Only one after the other the cluster sees whether they lead in a circle.
@@ -50,23 +50,24 @@ pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(
         }
         sent.push(send(session, step, (*file).clone()).await);
     }
-    let names = free.iter().chain(&tied).map(|(step, _)| step.name.as_str());
-    tell_sent(names.zip(sent))
+    tell_sent(free.iter().chain(&tied).map(|(step, _)| *step).zip(sent))
 }
 
-/// The first refusal, with what was taken beside it.
+/// The first refusal, with what was taken beside it: what is new waits, and what is not has its new
+/// file, and was started anew with it if it was launched.
 fn tell_sent<'a>(
-    sent: impl Iterator<Item = (&'a str, Result<(), CliError>)>,
+    sent: impl Iterator<Item = (&'a Step, Result<(), CliError>)>,
 ) -> Result<(), CliError> {
     let (taken, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
-    let taken: Vec<_> = taken.into_iter().map(|(name, _)| name).collect();
-    match refused.into_iter().find_map(|(_, result)| result.err()) {
-        None => Ok(()),
-        Some(error) if taken.is_empty() => Err(error),
-        Some(error) => {
-            Err(error.help(format!("{} was submitted, and not started", taken.join(", "))))
-        }
-    }
+    let Some(error) = refused.into_iter().find_map(|(_, result)| result.err()) else {
+        return Ok(());
+    };
+    let named = |is_known: bool| {
+        let those = taken.iter().filter(|(step, _)| step.known.is_some() == is_known);
+        those.map(|(step, _)| step.name.as_str()).collect::<Vec<_>>()
+    };
+    let error = with_done(error, "submitted, and not started,", &named(false));
+    Err(with_done(error, "replaced", &named(true)))
 }
 
 /// Whether a unit names others that it goes with.

@@ -22,7 +22,7 @@ use crate::fleetctl::select::{Fits, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Sight;
-use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for};
+use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for, without_name};
 
 /// How long the lines of one machine may take to come; the rest is shown without them.
 const JOURNAL_TIME: Duration = Duration::from_secs(3);
@@ -227,7 +227,7 @@ impl Status {
             if has_journal {
                 text.push('\n');
             }
-            on.write(&mut text, colour);
+            on.write(&mut text, &self.unit, colour);
             has_journal = !on.journal.is_empty();
         }
         text
@@ -258,7 +258,7 @@ impl OnMachine {
         self.held = held.map(|held| held.reason.clone()).unwrap_or_default();
     }
 
-    fn write(&self, text: &mut String, colour: Colour) {
+    fn write(&self, text: &mut String, unit: &str, colour: Colour) {
         line(text, "Machine", &legend(&self.machine, &self.ip, false));
         if self.active.is_empty() {
             line(text, "Active", "not reported yet");
@@ -273,7 +273,7 @@ impl OnMachine {
         if self.restarts > 0 {
             line(text, "Restarts", &self.restarts.to_string());
         }
-        line(text, "Problem", &self.problem);
+        line(text, "Problem", without_name(&self.problem, unit));
         line(text, "Held back", &self.held);
         if !self.journal.is_empty() {
             text.push('\n');

@@ -7,6 +7,7 @@ use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
+use crate::fleetctl::partly::all_or_partly;
 use crate::fleetctl::pending::Awaited;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::resolve::change;
@@ -29,9 +30,9 @@ pub(super) async fn run(
     let changes = units.iter().zip(CliError::all_or_none(changes)?);
     let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
     let sent = until_refused(sending).await;
+    all_or_partly(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
     let mut awaited = Vec::new();
-    for (unit, sent) in units.iter().zip(sent) {
-        sent?;
+    for unit in &units {
         let (action, goal) = waits_for(verb);
         awaited.push(Awaited { name: unit.name.clone(), action, goal, is_settled: false });
     }
@@ -67,6 +68,15 @@ async fn send(
         (Verb::Destroy, _) => session.destroy(name).await.map(drop),
         (_, Some(goal)) => session.set_desired(name, goal).await,
         (_, None) => Ok(()),
+    }
+}
+
+/// What becomes of units, as an error tells it.
+fn done(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Stop => "stopped",
+        Verb::Destroy => "destroyed",
+        _ => "unloaded",
     }
 }
 

@@ -9,6 +9,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::local::read_file;
 use crate::fleetctl::output::Record;
+use crate::fleetctl::wanted::unit_files_in;
 
 impl Record for Finding {
     fn name(&self) -> &str {
@@ -18,8 +19,9 @@ impl Record for Finding {
 
 /// Runs the command. Every file is checked, whatever is wrong with others.
 pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliError> {
+    let files = expanded(files)?;
     let mut broken = 0_usize;
-    for path in files {
+    for path in &files {
         let findings = of_file(path)?;
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
@@ -35,6 +37,15 @@ pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliErr
         0 => Ok(()),
         _ => Err(CliError::failed(format!("{broken} of {} unit files have errors", files.len()))),
     }
+}
+
+/// The files, with those of a folder in its place.
+fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let files = paths.iter().map(|path| match path.is_dir() {
+        true => unit_files_in(path),
+        false => Ok(vec![path.clone()]),
+    });
+    Ok(CliError::all_or_none(files.collect())?.into_iter().flatten().collect())
 }
 
 fn of_file(path: &Path) -> Result<Vec<Finding>, CliError> {

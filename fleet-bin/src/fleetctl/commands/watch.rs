@@ -31,6 +31,7 @@ pub(super) async fn watch(
     loop {
         // The first event is there at once.
         if !matches!(events.next_event().await, Ok(Some(_))) {
+            context.progress.note("the list may be old: fleetd does not answer; going on");
             events = again(context, &EventOptions::default()).await?;
             continue;
         }

@@ -6,6 +6,7 @@ use fleet_http::{StateFilter, wire};
 use super::{Session, cannot};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
+use crate::fleetctl::partly::some_of;
 
 impl Session {
     /// The machine of which this is the ID, or the start of the ID.
@@ -15,6 +16,10 @@ impl Session {
     /// None that is present is called so, or several are.
     pub(crate) async fn machine_named(&self, start: &str) -> Result<wire::Machine, CliError> {
         let start = start.trim_end_matches('.');
+        if start.is_empty() {
+            return Err(CliError::usage("a machine without a name is none")
+                .help("write the start of an ID; \"fleetctl list-machines\" shows them"));
+        }
         if is_whole(start)
             && let Some(machine) = self.machine(start).await?
         {
@@ -35,7 +40,7 @@ impl Session {
                 })
             }
             several => Err(CliError::failed(format!("several machines are called {start}"))
-                .help(format!("write more of one of {}", several.join(", ")))),
+                .help(format!("write more of one of {}", some_of(several)))),
         }
     }
 

@@ -1,0 +1,102 @@
+//! Pure: what holds an order to rebalance up.
+//!
+//! A unit that does not come up where it was moved to holds all others back, for as long as it
+//! takes. That it is on its way is no trouble; that nothing brings it up by itself is.
+
+use fleet_http::wire::{Machine, RebalanceReport, UnderWay, UnitState};
+
+use super::ailments::Ailment;
+use super::words::Machines;
+
+/// What is said of the order.
+const SUBJECT: &str = "rebalance";
+
+/// An ailment for each unit that the order waits for in vain.
+pub(crate) fn stalled(
+    report: &RebalanceReport,
+    states: &[UnitState],
+    machines: &[Machine],
+) -> Vec<Ailment> {
+    let legends = Machines::new(machines);
+    let is_present = |id: &str| machines.iter().any(|machine| machine.id == id);
+    let ailment = |awaited: &UnderWay| {
+        let UnderWay { unit, to, .. } = awaited;
+        let state = states.iter().find(|it| it.name == *unit && it.machine_id == *to);
+        let why = match state {
+            _ if !is_present(to) => "that machine is not present".to_owned(),
+            Some(state) if is_stuck(state) => awaited.reason.clone(),
+            _ => return None,
+        };
+        let at = legends.legend(to, false);
+        let message = format!("the order to rebalance waits for {unit} on {at}: {why}");
+        Some(Ailment::problem(SUBJECT, message, remedy(unit)))
+    };
+    report.under_way.iter().filter_map(ailment).collect()
+}
+
+/// Whether a unit does not come up unless somebody sees to it.
+fn is_stuck(state: &UnitState) -> bool {
+    !state.problem.is_empty()
+        || state.systemd_active_state == "failed"
+        || state.systemd_sub_state == "auto-restart"
+}
+
+fn remedy(unit: &str) -> String {
+    format!("mend it (\"fleetctl logs {unit}\"), or end the order: \"fleetctl rebalance --stop\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleetctl::colour::Colour;
+
+    fn state(unit: &str, active: &str, sub: &str, problem: &str) -> UnitState {
+        UnitState {
+            name: unit.into(),
+            machine_id: "m2".into(),
+            systemd_active_state: active.into(),
+            systemd_sub_state: sub.into(),
+            problem: problem.into(),
+            ..UnitState::default()
+        }
+    }
+
+    fn under_way(unit: &str, to: &str, reason: &str) -> UnderWay {
+        UnderWay { unit: unit.into(), to: to.into(), reason: reason.into() }
+    }
+
+    #[test]
+    fn who_is_on_the_way_is_no_trouble_and_who_does_not_arrive_is() {
+        let under_way = vec![
+            under_way("away.service", "m9", "its machine has not told of it yet"),
+            under_way("bad.service", "m2", "it is failed (failed)"),
+            under_way("l.service", "m2", "it is activating (auto-restart)"),
+            under_way("new.service", "m2", "its machine has not told of it yet"),
+            under_way("odd.service", "m2", "PrivateNetwork= needs systemd"),
+            under_way("slow.service", "m2", "it is activating (start-pre)"),
+        ];
+        let states = [
+            state("bad.service", "failed", "failed", ""),
+            state("l.service", "activating", "auto-restart", ""),
+            state("odd.service", "inactive", "dead", "PrivateNetwork= needs systemd"),
+            state("slow.service", "activating", "start-pre", ""),
+            UnitState {
+                machine_id: "m1".into(),
+                ..state("new.service", "failed", "failed", "on the machine that it left")
+            },
+        ];
+        let machines = ["m1", "m2"].map(|id| Machine { id: id.into(), ..Machine::default() });
+        let report = RebalanceReport { under_way, ..RebalanceReport::default() };
+        let told: String = stalled(&report, &states, &machines)
+            .iter()
+            .map(|it| it.text(Colour::Off))
+            .filter_map(|text| text.lines().next().map(|line| format!("{line}\n")))
+            .collect();
+        insta::assert_snapshot!(told, @r"
+        problem: the order to rebalance waits for away.service on m9: that machine is not present
+        problem: the order to rebalance waits for bad.service on m2: it is failed (failed)
+        problem: the order to rebalance waits for l.service on m2: it is activating (auto-restart)
+        problem: the order to rebalance waits for odd.service on m2: PrivateNetwork= needs systemd
+        ");
+    }
+}
