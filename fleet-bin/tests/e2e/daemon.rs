@@ -20,13 +20,24 @@ pub(crate) struct Cluster {
     home: TempDir,
     daemon: Option<Child>,
     machines: u16,
+    /// How many files the daemon may open, if that is not for others to say.
+    files: Option<u32>,
 }
 
 impl Cluster {
     /// A cluster of three machines that launches these unit files.
     pub(crate) fn start(units: &[&Path]) -> Self {
+        Self::begin(None, units)
+    }
+
+    /// The same without units, and with a daemon that may open no more than so many files.
+    pub(crate) fn start_with_files(files: u32) -> Self {
+        Self::begin(Some(files), &[])
+    }
+
+    fn begin(files: Option<u32>, units: &[&Path]) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let mut cluster = Self { home, daemon: None, machines: 3 };
+        let mut cluster = Self { home, daemon: None, machines: 3, files };
         cluster.start_daemon(units);
         cluster
     }
@@ -34,7 +45,10 @@ impl Cluster {
     /// Starts the daemon, again if it ran before, and waits until it answers.
     pub(crate) fn start_daemon(&mut self, units: &[&Path]) {
         let log = fs::File::create(self.path("fleetd.log")).unwrap();
-        let daemon = Command::new(env!("CARGO_BIN_EXE_fleetd"))
+        let limit = self.files.map_or_else(String::new, |files| format!("ulimit -n {files};"));
+        let daemon = Command::new("sh")
+            .args(["-c", &format!("{limit} exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_fleetd"))
             .args(["dev", "--machines", &self.machines.to_string(), "--data-dir"])
             .arg(self.path("data"))
             .args(units)
@@ -109,6 +123,11 @@ impl Cluster {
     /// Waits until `condition` gives something.
     pub(crate) fn wait_for<T>(&self, what: &str, condition: impl Fn(&Self) -> Option<T>) -> T {
         wait_for(what, || condition(self))
+    }
+
+    /// The process that is the daemon.
+    pub(crate) fn daemon_id(&self) -> u32 {
+        self.daemon.as_ref().expect("the daemon runs").id()
     }
 
     /// Sends the daemon a signal.

@@ -7,6 +7,7 @@ mod doors;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod fleet_init;
+mod harm;
 mod lineage;
 mod metrics;
 mod moving;
