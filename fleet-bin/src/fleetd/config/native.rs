@@ -28,8 +28,9 @@ pub(crate) const STARTING: &str = "a number from 1 on, or none for no limit";
 pub(crate) const OPTION: &str = "names of options such as PrivateTmp";
 
 /// What is wanted of a unit that somebody else runs.
-pub(crate) const EXTERNAL: &str = "pairs such as network-online.target=up, docker.service=path:/run/docker.sock or \
-     db.service=tcp:localhost:5432";
+pub(crate) const EXTERNAL: &str = "pairs such as network-online.target=up, \
+                                   docker.service=path:/run/docker.sock or \
+                                   db.service=tcp:localhost:5432";
 
 impl Default for NativeSettings {
     fn default() -> Self {
