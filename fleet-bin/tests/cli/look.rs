@@ -79,6 +79,12 @@ async fn logs_of_many_units_and_machines_bear_names() {
     fleetctl: logs that are followed are never one whole document
     help: use -o jsonl, which prints one document a line
     ");
+    insta::assert_snapshot!(cluster.run("journal -f web -o json").await, @r"
+    exit 2
+    ---
+    fleetctl: journals that are followed are never one whole document
+    help: use -o jsonl, which prints one document a line
+    ");
     let mut followed = first_lines(&cluster, "logs -f -n 2 web db", 4).await;
     followed.sort();
     assert_eq!(followed[3], "web.service: web.service on m1: 2");

@@ -15,7 +15,6 @@ mod machines;
 mod plans;
 mod query;
 mod rebalance;
-mod told;
 
 use std::time::Duration;
 
@@ -300,7 +299,7 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        JournalLines::open(self.caller.clone(), path, options.clone()).await
+        JournalLines::open(&self.caller, &path, options).await
     }
 
     /// The same with when each line was written, where the server tells that.
@@ -310,7 +309,7 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        JournalLines::open_dated(self.caller.clone(), path, options.clone()).await
+        JournalLines::open_dated(&self.caller, &path, options).await
     }
 
     /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if

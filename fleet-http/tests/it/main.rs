@@ -14,7 +14,6 @@ mod harness;
 mod http;
 mod intents;
 mod journal;
-mod lasting;
 mod listening;
 mod machines;
 mod metrics;

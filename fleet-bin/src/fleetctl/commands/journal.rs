@@ -3,8 +3,10 @@
 use fleet_http::JournalOptions;
 use serde::Serialize;
 
+use super::logs::never_whole;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::look_args::JournalArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
@@ -27,6 +29,9 @@ impl Record for Line {
 /// with the ID of its machine before it. Lines are printed as they come; Ctrl-C ends the program as
 /// it ends any.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
+    if args.follow && context.output.format() == Format::Json {
+        return Err(never_whole("journals that are followed"));
+    }
     let name = unit_arg(&args.unit)?.name;
     context.session.known_unit(&name).await?;
     let machine = match &args.machine {
