@@ -194,11 +194,12 @@ impl NativeManager {
     /// The first of those that stopping the units gave; the others are stopped all the same.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
         // Else they would start what is stopped.
+        let mut stopped = Vec::new();
         for timer in self.timers.list() {
-            self.timers.stop(&timer.unit).await?;
+            stopped.push(self.timers.stop(&timer.unit).await);
         }
         let units = self.calls.units();
-        let stopped = join_all(units.iter().map(|unit| self.stop(unit))).await;
+        stopped.extend(join_all(units.iter().map(|unit| self.stop(unit))).await);
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect()
     }

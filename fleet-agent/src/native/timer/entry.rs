@@ -86,7 +86,8 @@ impl Entry {
         self.sight.started = memory.past.unit_active;
         self.sight.rested = memory.past.unit_inactive;
         self.life = TimerLife::restore(timer, memory, look);
-        let is_done = written.generation == self.asked.generation;
+        let is_done =
+            (written.launched, written.generation) == (self.asked.launched, self.asked.generation);
         if !self.asked.launched || !is_done {
             self.life.on_stop();
         }
@@ -105,7 +106,7 @@ impl Entry {
 
     /// Writes down what has changed since it was last written.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        let now = Written::new(self.life.memory(), self.asked.generation);
+        let now = Written::new(self.life.memory(), self.asked);
         if self.written.as_ref() == Some(&now) {
             return Ok(());
         }

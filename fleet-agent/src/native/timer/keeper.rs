@@ -142,7 +142,12 @@ impl Keeper {
             Ask::Restart(generation) => {
                 self.require_unit(unit)?;
                 self.note(unit, Some(generation), true).await?;
-                self.change(unit, |entry, _| entry.life.on_stop());
+                // Written down together with the start, or the next daemon would take that for done.
+                if let Some(entry) = self.entries.get_mut(unit) {
+                    let before = entry.life.due();
+                    entry.life.on_stop();
+                    self.queue.change(unit, before, entry.life.due());
+                }
                 self.begin(unit);
                 Ok(())
             }

@@ -13,6 +13,8 @@ use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{Moment, Past, TimerMemory, TimerPhase};
 use serde::{Deserialize, Serialize};
 
+use crate::native::record::Asked;
+
 use crate::whole::write_whole;
 
 /// How many persistent timers that are not known any more are remembered.
@@ -23,6 +25,9 @@ const MOST_STAMPS: usize = 4096;
 pub(crate) struct Written {
     /// The generation that was acted upon.
     pub(crate) generation: u64,
+    /// Whether it was to be active then.
+    #[serde(default)]
+    pub(crate) launched: bool,
     phase: Phase,
     startup: u64,
     since: u64,
@@ -46,11 +51,12 @@ enum Phase {
 }
 
 impl Written {
-    pub(crate) fn new(memory: &TimerMemory, generation: u64) -> Self {
+    pub(crate) fn new(memory: &TimerMemory, asked: Asked) -> Self {
         let past = &memory.past;
         let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
         Self {
-            generation,
+            generation: asked.generation,
+            launched: asked.launched,
             phase: match memory.phase {
                 TimerPhase::Dead => Phase::Dead,
                 TimerPhase::Waiting => Phase::Waiting,
@@ -167,7 +173,8 @@ mod tests {
             TimerPhase::Elapsed,
             TimerPhase::Failed,
         ] {
-            let written = Written::new(&TimerMemory { phase, past }, 9);
+            let asked = Asked { generation: 9, ..Asked::default() };
+            let written = Written::new(&TimerMemory { phase, past }, asked);
             let text = serde_json::to_vec(&written).expect("it has a form");
             let read: Written = serde_json::from_slice(&text).expect("it reads back");
             assert_eq!((read.memory(), read.generation), (TimerMemory { phase, past }, 9));

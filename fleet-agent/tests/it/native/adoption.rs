@@ -202,6 +202,34 @@ async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_ti
 }
 
 #[tokio::test]
+async fn a_restart_that_waited_for_others_to_stop_is_made_by_the_next_daemon() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    let text = format!(
+        "[Unit]\nRequires=a.service\nAfter=a.service\n[Service]\nTimeoutStopSec=1h\n\
+         ExecStart=/bin/sh -c '[ -e {ready} ] && exec sleep 1000; trap \"\" TERM; echo 1 >{ready}; \
+         while :; do sleep 1000; done'\n",
+        ready = bench.path("ready").display()
+    );
+    bench.try_load("b.service", &text).await.expect("it can be loaded");
+    bench.start("b.service").await.expect("it starts");
+    bench.wait_for_lines("ready", 1).await;
+    let (a, b) = (bench.pid("a.service").await, bench.pid("b.service").await);
+    let manager = std::sync::Arc::clone(&bench.manager);
+    let restart =
+        tokio::spawn(async move { manager.restart(&name("a.service"), Generation(2)).await });
+    bench.wait_for_sub("b.service", "stop-sigterm").await;
+    restart.abort();
+    drop(restart.await);
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.pid("a.service").await, a, "it waits on");
+    signal_group(b, "KILL");
+    let again = |state: &SystemdState| state.sub == "running" && state.main_pid != Some(a);
+    bench.wait_for("a.service", again).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn a_stop_that_was_under_way_is_finished() {
     let bench = Bench::new().await;
     let ready = bench.path("ready");

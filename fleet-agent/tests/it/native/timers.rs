@@ -98,6 +98,21 @@ async fn without_its_unit_a_timer_is_not_started() {
 }
 
 #[tokio::test]
+async fn a_start_that_was_only_written_down_is_made_by_the_next_daemon() {
+    let bench = Bench::new().await;
+    bench.load_timer("OnActiveSec=1h").await;
+    let dead = bench.kill().await;
+    let asked = dead.path("native/units/a.timer/asked.json");
+    let text = std::fs::read_to_string(&asked).expect("it is written down");
+    let launched = text.replace("\"launched\":false", "\"launched\":true");
+    assert_ne!(launched, text);
+    std::fs::write(&asked, launched).expect("it can be written");
+    let bench = dead.revive().await;
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn the_calendar_starts_units_too() {
     let bench = Bench::new().await;
     bench.load_timer("OnCalendar=*:*:* UTC").await;

@@ -22,7 +22,9 @@ impl Lead {
         let before = stopping.and_then(|state| state.incarnation);
         match (before, &state) {
             (Some(run), _) => self.start_again_after(&name, run),
-            (None, Some(state)) if is_busy(&state.what) => {}
+            (None, Some(state)) if is_busy(&state.what) => {
+                self.tell_run(&name, Errand::Asked(asked));
+            }
             _ => drop(self.reset(&Target::from(&name))),
         }
         self.wait_for_start(&name, before, reply);
@@ -52,7 +54,10 @@ impl Lead {
         let before = stopping.and_then(|state| state.incarnation);
         match before {
             Some(run) => self.start_again_after(&name, run),
-            None => self.try_again(&name),
+            None => {
+                self.tell_run(&name, Errand::Asked(asked));
+                self.try_again(&name);
+            }
         }
         self.wait_for_start(&name, before, reply);
     }
@@ -60,6 +65,7 @@ impl Lead {
     /// Has a unit not run, and none that systemd would stop with it.
     pub(in crate::native) fn stop(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
         let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        self.tell_run(&name, Errand::Asked(asked));
         self.end(&name, reply);
     }
 
@@ -114,6 +120,8 @@ impl Lead {
     }
 
     /// Remembers what is asked of a unit. One that is not loaded cannot be asked anything.
+    ///
+    /// Its run is told only where it is the one that is meant: it writes that down as done.
     fn begin_ask(&mut self, unit: &UnitName, asked: Asked, reply: Reply) -> Option<(Name, Reply)> {
         let name = name_of(unit);
         self.follow_loads();
@@ -123,7 +131,8 @@ impl Lead {
             return None;
         };
         (entry.asked, entry.leaving) = (asked, false);
-        self.tell_run(&name, Errand::Asked(asked));
+        // Whoever asks next goes by what is seen.
+        self.show(&name);
         self.touched.insert(name.clone());
         Some((name, reply))
     }

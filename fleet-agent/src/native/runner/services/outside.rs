@@ -106,6 +106,8 @@ impl Lead {
         let Some(services) = &mut self.services else { return };
         if services.of_others.sought.contains_key(name) {
             services.taken_over.insert(name.clone());
+            // Nothing may be run by what stood for it.
+            (services.stale, services.link_by) = (true, Some(self.machine.now()));
             if let Some(live) = self.members.remove(name).and_then(|member| member.live) {
                 live.task.abort();
                 self.running -= 1;
