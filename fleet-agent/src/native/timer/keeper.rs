@@ -142,7 +142,7 @@ impl Keeper {
             Ask::Restart(generation) => {
                 self.require_unit(unit)?;
                 self.note(unit, Some(generation), true).await?;
-                // Written down together with the start, or the next daemon would take that for done.
+                // Written down with the start, or the next daemon would take that for done.
                 if let Some(entry) = self.entries.get_mut(unit) {
                     let before = entry.life.due();
                     entry.life.on_stop();
