@@ -230,7 +230,7 @@ impl Drop for Turn {
 }
 
 /// Works on the directory of a unit, away from the runtime: the disk may take its time.
-async fn write(
+pub(super) async fn write(
     directory: &UnitDirectory,
     action: &str,
     work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,

@@ -19,6 +19,7 @@ use super::record::{Stamps, startup};
 use super::zones::KnownZones;
 use super::{Ask, Request, Shown, Units, is_timer};
 use crate::clock::wait_until;
+use crate::native::calls::write;
 use crate::native::identity::Host;
 use crate::native::machine::{Machine, file_name};
 use crate::native::record::{Asked, UnitDirectory};
@@ -408,16 +409,4 @@ async fn ring(alarm: Option<&Alarm>) -> io::Result<Ring> {
 fn dice() -> u64 {
     // Without a random number the delay is none, which is one of those that there may be.
     getrandom::u64().unwrap_or(0)
-}
-
-/// Works on the directory of a timer, away from the runtime: the disk may take its time.
-async fn write(
-    directory: &UnitDirectory,
-    action: &str,
-    work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
-) -> Result<(), ServiceError> {
-    let directory = directory.clone();
-    let done = tokio::task::spawn_blocking(move || work(&directory)).await;
-    let done = done.map_err(io::Error::other).flatten();
-    done.map_err(|source| ServiceError::Io { action: action.to_owned(), source })
 }
