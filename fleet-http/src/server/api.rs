@@ -136,9 +136,12 @@ impl Shared {
         let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {
+            if listing.page > 1 {
+                self.1.end(listing.snapshot.revision);
+            }
             return (page, String::new());
         };
-        self.1.keep(&listing.snapshot);
+        self.1.keep(&listing.snapshot, listing.page == 1);
         let (limit, number) = (self.page_size, listing.page.saturating_add(1));
         let (revision, first) = (Some(listing.snapshot.revision), Some(first(next)));
         (page, Token { limit, page: number, revision, first }.encode())

@@ -12,6 +12,10 @@ use super::pause::pause;
 /// room, the one that was not used for longest goes; whoever was reading it has to list again.
 const MOST: usize = 64;
 
+/// How many of these may be of listings that all who began them have read to the end, for somebody
+/// to whom an answer did not come and who asks again. Each may be as large as the cluster.
+const MOST_READ: usize = 2;
+
 /// A revision is forgotten when it was not used for one to two of these.
 const AGE: Duration = Duration::from_secs(60);
 
@@ -20,10 +24,10 @@ const AGE: Duration = Duration::from_secs(60);
 pub(super) struct Listings(Arc<Mutex<Kept>>);
 
 impl Listings {
-    /// Keeps what a listing shows, for its next pages.
-    pub(super) fn keep(&self, snapshot: &Arc<Snapshot>) {
+    /// Keeps what a listing shows, for its next pages; `begins` with its first one.
+    pub(super) fn keep(&self, snapshot: &Arc<Snapshot>, begins: bool) {
         let mut kept = self.lock();
-        kept.keep(Arc::clone(snapshot));
+        kept.keep(Arc::clone(snapshot), begins);
         if !kept.ages {
             kept.ages = true;
             tokio::spawn(age(Arc::downgrade(&self.0)));
@@ -33,6 +37,11 @@ impl Listings {
     /// What the listing of that revision shows, if it is still kept.
     pub(super) fn find(&self, revision: Revision) -> Option<Arc<Snapshot>> {
         self.lock().find(revision)
+    }
+
+    /// Notes that somebody has come to the last page of a listing that has several.
+    pub(super) fn end(&self, revision: Revision) {
+        self.lock().end(revision);
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -58,7 +67,7 @@ async fn age(kept: Weak<Mutex<Kept>>) {
 
 #[derive(Debug, Default)]
 struct Kept {
-    snapshots: BTreeMap<Revision, (Use, Arc<Snapshot>)>,
+    snapshots: BTreeMap<Revision, Shown>,
     uses: u64,
     /// Uses up to this one were in the last but one interval.
     old: u64,
@@ -66,32 +75,62 @@ struct Kept {
     ages: bool,
 }
 
+/// What the listings of a revision show.
+#[derive(Debug)]
+struct Shown {
+    snapshot: Arc<Snapshot>,
+    used: Use,
+    /// How many have begun to read and are not at the end. Who gives up is counted until it ages.
+    readers: usize,
+}
+
 /// The number of the last use, counted over all snapshots.
 type Use = u64;
 
 impl Kept {
-    fn keep(&mut self, snapshot: Arc<Snapshot>) {
-        self.uses += 1;
-        self.snapshots.insert(snapshot.revision, (self.uses, snapshot));
-        if self.snapshots.len() > MOST {
-            let oldest = self.snapshots.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(revision) = oldest.map(|(revision, _)| *revision) {
-                self.snapshots.remove(&revision);
-            }
-        }
+    fn keep(&mut self, snapshot: Arc<Snapshot>, begins: bool) {
+        let used = self.next_use();
+        let new = || Shown { snapshot: Arc::clone(&snapshot), used, readers: 0 };
+        let shown = self.snapshots.entry(snapshot.revision).or_insert_with(new);
+        shown.used = used;
+        shown.readers += usize::from(begins);
+        self.forget_beyond(MOST, |_| true);
     }
 
     fn find(&mut self, revision: Revision) -> Option<Arc<Snapshot>> {
+        let used = self.next_use();
+        let shown = self.snapshots.get_mut(&revision)?;
+        shown.used = used;
+        Some(Arc::clone(&shown.snapshot))
+    }
+
+    fn end(&mut self, revision: Revision) {
+        if let Some(shown) = self.snapshots.get_mut(&revision) {
+            shown.readers = shown.readers.saturating_sub(1);
+        }
+        self.forget_beyond(MOST_READ, |shown| shown.readers == 0);
+    }
+
+    fn next_use(&mut self) -> Use {
         self.uses += 1;
-        let (used, snapshot) = self.snapshots.get_mut(&revision)?;
-        *used = self.uses;
-        Some(Arc::clone(snapshot))
+        self.uses
+    }
+
+    /// Forgets the one that was not used for longest, where more than so many are of that kind.
+    fn forget_beyond(&mut self, most: usize, is_meant: impl Fn(&Shown) -> bool) {
+        let meant = || self.snapshots.iter().filter(|(_, shown)| is_meant(shown));
+        if meant().count() > most
+            && let Some((revision, _)) = meant().min_by_key(|(_, shown)| shown.used)
+        {
+            let revision = *revision;
+            self.snapshots.remove(&revision);
+        }
     }
 
     /// Forgets what was not used since the last call, and says whether anything is left.
     fn age(&mut self) -> bool {
         let old = std::mem::replace(&mut self.old, self.uses);
-        self.snapshots.retain(|_, (used, _)| *used > old);
+        self.snapshots.retain(|_, shown| shown.used > old);
         self.ages = !self.snapshots.is_empty();
         self.ages
     }
@@ -110,9 +149,9 @@ mod tests {
     #[test]
     fn there_is_a_bound_and_what_is_in_use_stays() {
         let mut kept = Kept::default();
-        kept.keep(at(0));
+        kept.keep(at(0), true);
         for revision in 1..=2 * MOST as u64 {
-            kept.keep(at(revision));
+            kept.keep(at(revision), true);
             assert!(kept.find(Revision(0)).is_some(), "{revision}");
         }
         assert_eq!(kept.snapshots.len(), MOST);
@@ -121,10 +160,39 @@ mod tests {
     }
 
     #[test]
+    fn of_what_was_read_to_the_end_little_is_kept() {
+        let mut kept = Kept::default();
+        for revision in 0..10 {
+            kept.keep(at(revision), true);
+            kept.keep(at(revision), false);
+            kept.end(Revision(revision));
+        }
+        let there: Vec<_> = kept.snapshots.keys().map(|revision| revision.0).collect();
+        assert_eq!(there, [8, 9]);
+    }
+
+    #[test]
+    fn what_others_still_read_stays() {
+        let mut kept = Kept::default();
+        kept.keep(at(0), true);
+        kept.keep(at(0), true);
+        for revision in 0..10 {
+            kept.keep(at(revision), true);
+            kept.end(Revision(revision));
+        }
+        kept.end(Revision(0));
+        assert!(kept.find(Revision(0)).is_some(), "one of three has not come to its end");
+        kept.end(Revision(0));
+        kept.end(Revision(9));
+        let there: Vec<_> = kept.snapshots.keys().map(|revision| revision.0).collect();
+        assert_eq!(there, [0, 9], "the one that was used before the others goes");
+    }
+
+    #[test]
     fn what_is_unused_is_forgotten() {
         let mut kept = Kept::default();
-        kept.keep(at(1));
-        kept.keep(at(2));
+        kept.keep(at(1), true);
+        kept.keep(at(2), true);
         assert!(kept.age(), "both were used since the beginning");
         assert!(kept.find(Revision(2)).is_some());
         assert!(kept.age());
