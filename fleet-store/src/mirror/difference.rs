@@ -6,6 +6,8 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
+use super::room::MOST;
+
 /// What decisions rest on and may be different between two snapshots of one mirror: whatever is not
 /// named here is the same in both. What machines report, and why units have no machine, are results
 /// of decisions and are not looked at.
@@ -25,15 +27,10 @@ impl Difference {
     /// Whether all is the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        *self == Self::default()
     }
 
-    fn len(&self) -> usize {
-        let names = self.units.len() + self.machines.len() + self.placements.len();
-        names + usize::from(self.rebalancing)
-    }
-
-    fn extend(&mut self, later: &Self) {
+    fn extend(&mut self, later: &Step) {
         self.units.extend(later.units.iter().cloned());
         self.machines.extend(later.machines.iter().cloned());
         self.placements.extend(later.placements.iter().cloned());
@@ -89,7 +86,7 @@ fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
             (Some((_, a)), Some((_, b))) if order == Equal && same(a, b) => {}
             (Some((key, _)), _) | (None, Some((key, _))) => {
                 found.insert(key.clone());
-                if found.len() > MOST_NAMES {
+                if found.len() > MOST {
                     return;
                 }
             }
@@ -97,10 +94,6 @@ fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
         }
     }
 }
-
-/// How many names are kept, together: what a pass over a large cluster that lost a tenth of its
-/// machines changes, in a few megabytes.
-const MOST_NAMES: usize = 1 << 16;
 
 /// The differences of late, the oldest first. Beyond the bound the oldest are forgotten, and who
 /// has seen nothing newer has to look at everything.
@@ -115,25 +108,47 @@ pub(super) struct Feed {
     most: usize,
 }
 
-/// What is different between two revisions. What was in between nobody has seen.
+/// What is different between two revisions. What was in between nobody has seen. There are many of
+/// these, nearly all of one name, so they take no more room than that.
 #[derive(Debug, Clone)]
 struct Step {
     from: Revision,
     to: Revision,
-    difference: Difference,
+    units: Box<[UnitName]>,
+    machines: Box<[MachineId]>,
+    placements: Box<[UnitName]>,
+    rebalancing: bool,
 }
 
 impl Step {
+    fn new(from: Revision, to: Revision, difference: Difference) -> Self {
+        let Difference { units, machines, placements, rebalancing } = difference;
+        Self {
+            from,
+            to,
+            units: units.into_iter().collect(),
+            machines: machines.into_iter().collect(),
+            placements: placements.into_iter().collect(),
+            rebalancing,
+        }
+    }
+
     /// An empty one takes room as well.
     fn names(&self) -> usize {
-        self.difference.len().max(1)
+        let names = self.units.len() + self.machines.len() + self.placements.len();
+        (names + usize::from(self.rebalancing)).max(1)
     }
 }
 
 impl Feed {
     /// A feed that begins with a state at revision zero.
     pub(super) fn new() -> Self {
-        Self::keeping(MOST_NAMES)
+        Self::keeping(MOST)
+    }
+
+    /// How many names are kept from now on, together.
+    pub(super) fn keep(&mut self, most: usize) {
+        self.most = most;
     }
 
     fn keeping(most: usize) -> Self {
@@ -146,7 +161,7 @@ impl Feed {
         let from = Revision(revision.0.saturating_sub(1)).max(self.newest);
         self.newest = revision;
         if !difference.is_empty() {
-            self.push(Step { from, to: revision, difference });
+            self.push(Step::new(from, revision, difference));
         }
     }
 
@@ -156,7 +171,7 @@ impl Feed {
         let from = self.newest;
         if revision > from {
             self.newest = revision;
-            self.push(Step { from, to: revision, difference });
+            self.push(Step::new(from, revision, difference));
         } else if !difference.is_empty() {
             *self = Self { oldest: from.next(), newest: from, ..Self::keeping(self.most) };
         }
@@ -181,7 +196,7 @@ impl Feed {
             return None;
         }
         let mut all = Difference::default();
-        self.steps.range(first..).for_each(|step| all.extend(&step.difference));
+        self.steps.range(first..).for_each(|step| all.extend(step));
         Some(all)
     }
 }
@@ -213,6 +228,11 @@ mod tests {
         feed.follow(Revision(8), of(&["a.service", "b.service", "c.service", "d.service"]));
         assert_eq!(feed.since(Revision(7)), None, "more than is ever kept");
         assert_eq!(feed.since(Revision(8)), Some(of(&[])));
+        feed.keep(1);
+        feed.follow(Revision(9), of(&["a.service"]));
+        feed.follow(Revision(10), of(&["b.service"]));
+        assert_eq!(feed.since(Revision(8)), None, "less is kept from then on");
+        assert_eq!(feed.since(Revision(9)), Some(of(&["b.service"])));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod difference;
 mod follow;
 mod places;
 mod reports;
+mod room;
 mod view;
 
 use std::collections::BTreeSet;

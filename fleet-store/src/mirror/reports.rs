@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use fleet_core::{MachineId, Revision};
 use fleet_unitfile::UnitName;
 
+use super::room::MOST;
+
 /// What became of a decision and changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Report {
@@ -13,9 +15,6 @@ pub enum Report {
     /// The reason why a unit has no machine came, went or changed.
     Reason(UnitName),
 }
-
-/// How many reports are kept: what thousands of machines say while all their units start.
-const MOST: usize = 1 << 16;
 
 /// The reports of late, the oldest first. Beyond the bound the oldest are forgotten, and who has
 /// seen nothing newer has to look at everything.
@@ -32,6 +31,11 @@ impl Reports {
     /// The reports since a listing; what changed before it nobody has seen.
     pub(super) fn since_listing(revision: Revision) -> Self {
         Self { oldest: revision, newest: revision, kept: VecDeque::new(), most: MOST }
+    }
+
+    /// How many are kept from now on.
+    pub(super) fn keep(&mut self, most: usize) {
+        self.most = most;
     }
 
     /// Notes what `revision`, which is newer than all before, has changed.

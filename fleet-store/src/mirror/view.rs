@@ -21,6 +21,7 @@ use super::demands::Demands;
 use super::difference::{Difference, Feed, same_unit};
 use super::places::Places;
 use super::reports::{Report, Reports};
+use super::room;
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_reason,
     decode_rebalancing, decode_state, decode_text, decode_unit,
@@ -157,6 +158,9 @@ impl View {
             }
         }
         self.settle(&touched, changes.revision, None);
+        let most = room::for_units(self.records.len());
+        self.feed.keep(most);
+        self.reports.keep(most);
         self.feed.follow(changes.revision, touched);
         self.reports.follow(changes.revision, self.reported.drain(..));
     }

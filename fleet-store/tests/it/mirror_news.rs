@@ -145,3 +145,18 @@ async fn whoever_has_seen_too_little_has_to_look_at_everything() {
     let news = late.news_since(Revision(1));
     assert!(news.snapshot.units().len() == 2 && news.difference.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_small_cluster_little_is_remembered() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let key = registry.layout().key(&Key::Unit("a.service".parse().unwrap()));
+    for number in 1..=4_200 {
+        let change =
+            Transaction::new().put(key.as_str(), format!("not a unit, {number}").into_bytes());
+        registry.store().commit(change).await.unwrap();
+        soon(mirror.wait_for(Revision(number))).await.unwrap();
+    }
+    assert!(mirror.news_since(Revision(200)).difference.is_some());
+    assert!(mirror.news_since(Revision(100)).difference.is_none(), "more than is kept");
+}
