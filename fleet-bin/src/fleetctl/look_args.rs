@@ -1,6 +1,7 @@
 //! The command lines of what shows something: lists, states, logs, and machines by ssh.
 
 use clap::Args;
+use fleet_http::JournalQuery;
 use fleet_unitfile::{Timespan, parse_timespan};
 
 use crate::fleetctl::numbers::number;
@@ -11,7 +12,7 @@ pub(crate) struct LogsArgs {
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// How many lines of each journal to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u32::MAX))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print what was written in that time up to now, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
@@ -63,7 +64,7 @@ pub(crate) struct JournalArgs {
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     /// How many lines of the past to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u32::MAX))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]

@@ -317,7 +317,7 @@ fn unreadable(what: &str, name: &UnitName, error: ClientError) -> CliError {
         ClientError::Api { status: 409, .. } => {
             Some(format!("\"fleetctl status {name}\" shows what is wanted of it"))
         }
-        ClientError::Api { status: 401 | 403, .. } => None,
+        ClientError::Api { status: 400 | 401 | 403, .. } => None,
         ClientError::Api { .. } | ClientError::Broken { .. } | ClientError::TimedOut { .. } => {
             Some(format!(
                 "\"fleetctl status {name}\" shows where it is, and \"fleetctl doctor\" what is \

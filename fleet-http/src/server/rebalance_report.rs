@@ -54,7 +54,7 @@ struct Wait {
 fn for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let drain = Drain::wanted(snapshot, snapshot.machines().map(AsRef::as_ref))?;
     let plan = index.drain(&drain);
-    let machines: Vec<&str> = drain.machines.iter().map(MachineId::as_str).collect();
+    let machines: Vec<&str> = drain.machines.iter().map(MachineId::short).collect();
     let first = format!("{} is drained first", machines.join(", "));
     let steps = plan.plan.steps.len();
     if steps > 0 {
@@ -80,7 +80,7 @@ fn for_ups(snapshot: &Snapshot, moves: &[BalanceMove], down: &BTreeSet<UnitName>
     let stuck = awaited.iter().all(|unit| has_failed(snapshot, unit));
     let told = awaited.iter().take(MOST_NAMED).filter_map(|unit| {
         let at = &snapshot.placement(unit.as_str())?.machine;
-        Some(format!("{unit} is not up on {at}: {}", what_is_known(snapshot, unit, at)))
+        Some(format!("{unit} is not up on {}: {}", at.short(), what_is_known(snapshot, unit, at)))
     });
     let told = told.collect::<Vec<_>>().join("; ");
     Wait { why: format!("too few instances are up; {told}"), stuck }

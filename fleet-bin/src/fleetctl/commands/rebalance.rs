@@ -72,7 +72,8 @@ async fn order(
     if !args.wait {
         return Ok(());
     }
-    wait(context, args).await?;
+    // What it waits for at first was told with the moves.
+    wait(context, args, foreseen.waits.clone()).await?;
     let left = all_moves(context, &terms).await?;
     let most = terms.most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     if left > before.saturating_sub(most) {
@@ -94,10 +95,14 @@ async fn all_moves(context: &Context, terms: &BalanceTerms) -> Result<usize, Cli
 }
 
 /// Waits until there is no order any more; what holds it up is told whenever it is something else.
-async fn wait(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliError> {
+async fn wait(
+    context: &mut Context,
+    args: &RebalanceArgs,
+    mut told: String,
+) -> Result<(), CliError> {
     let limit = args.wait_timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let deadline = limit.map(|limit| context.clock.now().after(limit));
-    let (mut told, mut stuck_since) = (String::new(), None);
+    let mut stuck_since = None;
     while let Some(report) = context.session.rebalancing().await? {
         let now = context.clock.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
