@@ -11,14 +11,16 @@ use fleet_scheduler::{Action, Cause, Index, Rebalance, Step};
 pub(crate) struct Balancing {
     /// Right as long as the index is no other.
     last: Option<(Rebalance, Vec<Step>)>,
+    /// The same of whether units would move if those came up that may.
+    hoped: Option<(Rebalance, bool)>,
 }
 
 /// What is to be done about an order.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// These moves, once it is noted that they are made.
+    /// These moves, and with them the note that they are made.
     Moves { steps: Vec<Step>, seen: Arc<Rebalancing>, noted: Rebalancing },
-    /// Nothing until those who are under way have arrived.
+    /// Nothing until those who are under way have arrived, or enough are up.
     Wait,
     /// Nothing any more.
     Over(Arc<Rebalancing>),
@@ -27,7 +29,7 @@ pub(crate) enum Next {
 impl Balancing {
     /// To be told of every change of the index.
     pub(crate) fn change(&mut self) {
-        self.last = None;
+        (self.last, self.hoped) = (None, None);
     }
 
     /// What is to be done now for the order; nothing if there is none. The index must be one that
@@ -35,23 +37,39 @@ impl Balancing {
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<Next> {
         let seen = snapshot.rebalancing.clone()?;
         let asked = Rebalance::wanted(snapshot)?;
-        let steps = if asked.budget > 0 { self.steps(asked, index) } else { Vec::new() };
+        let steps = if asked.budget > 0 { self.steps(&asked, index) } else { Vec::new() };
         Some(match steps.is_empty() {
             false => Next::Moves { noted: noted(&seen, &steps, snapshot), steps, seen },
             true if seen.under_way(snapshot).next().is_some() => Next::Wait,
+            true if self.is_hopeful(&asked, snapshot, index) => Next::Wait,
             true => Next::Over(seen),
         })
     }
 
-    fn steps(&mut self, asked: Rebalance, index: &mut Index) -> Vec<Step> {
-        let known = self.last.take().filter(|(before, _)| *before == asked);
+    /// Whether units are only held back since others, which may come up, are down: an order must
+    /// not end because an instance restarts at the moment.
+    fn is_hopeful(&mut self, asked: &Rebalance, snapshot: &Snapshot, index: &mut Index) -> bool {
+        let Some(hope) = asked.once_up(snapshot).filter(|hope| hope.budget > 0) else {
+            return false;
+        };
+        let known = self.hoped.take().filter(|(before, _)| *before == hope);
         let known = known.unwrap_or_else(|| {
-            let plan = index.rebalance(&asked);
-            let moves = plan.steps.into_iter().filter(|step| step.cause == Cause::Rebalanced);
-            (asked, moves.collect())
+            let moves = !moves(&hope, index).is_empty();
+            (hope, moves)
         });
+        self.hoped.insert(known).1
+    }
+
+    fn steps(&mut self, asked: &Rebalance, index: &mut Index) -> Vec<Step> {
+        let known = self.last.take().filter(|(before, _)| before == asked);
+        let known = known.unwrap_or_else(|| (asked.clone(), moves(asked, index)));
         self.last.insert(known).1.clone()
     }
+}
+
+fn moves(asked: &Rebalance, index: &mut Index) -> Vec<Step> {
+    let steps = index.rebalance(asked).steps.into_iter();
+    steps.filter(|step| step.cause == Cause::Rebalanced).collect()
 }
 
 /// The order with these moves made. Who has arrived is forgotten.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
-use fleet_scheduler::{Action, Plan, Step};
+use fleet_scheduler::{Action, Plan};
 use fleet_store::{
-    Leadership, Mirror, Place, PlacementWrites, Presence, Registry, RegistryError, StoreError,
-    Unplace,
+    BalanceNote, Leadership, Mirror, Place, PlacementWrites, Presence, Registry, RegistryError,
+    StoreError, Unplace,
 };
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
@@ -252,18 +252,28 @@ impl Engine {
         debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
         missing.explain(&mut plan);
         let mut again = Again { at: missing.again(), reports: None };
+        let mut balance = None;
         if plan.steps.is_empty() && again.at.is_none() {
             let drain = planner.drain(&seen.snapshot);
             let waits = drain.filter(|plan| waits_for_ups(plan));
             again.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
             if plan.steps.is_empty() && again.reports.is_none() {
-                let next = planner.rebalance(&seen.snapshot);
-                let moves = begin_moves(leadership, next, &mut again, seen.snapshot.revision);
-                plan.steps = moves.await?;
+                match planner.rebalance(&seen.snapshot) {
+                    Some(Next::Moves { steps, seen, noted }) => {
+                        plan.steps = steps;
+                        balance = Some(BalanceNote { seen, now: noted });
+                    }
+                    Some(Next::Wait) => again.reports = Some(seen.snapshot.revision),
+                    Some(Next::Over(seen)) => {
+                        tracing::info!(moved = seen.moved, "rebalanced: no move is worth it");
+                        leadership.note_rebalancing(&seen, None).await?;
+                    }
+                    None => {}
+                }
             }
         }
-        let mut writes = writes(&news.snapshot, &plan);
+        let mut writes = PlacementWrites { balance, ..writes(&news.snapshot, &plan) };
         mend(&mut writes, &news.snapshot, mirror.stray_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
@@ -308,31 +318,6 @@ impl Engine {
             self.config.registry.collect_contents(&unused).await?;
         }
         Ok(())
-    }
-}
-
-/// Notes what is done now about the order to rebalance, and returns the moves to be made.
-async fn begin_moves(
-    leadership: &Leadership,
-    next: Option<Next>,
-    again: &mut Again,
-    seen_at: Revision,
-) -> Result<Vec<Step>, RegistryError> {
-    match next {
-        Some(Next::Moves { steps, seen, noted }) => {
-            leadership.note_rebalancing(&seen, Some(&noted)).await?;
-            Ok(steps)
-        }
-        Some(Next::Wait) => {
-            again.reports = Some(seen_at);
-            Ok(Vec::new())
-        }
-        Some(Next::Over(seen)) => {
-            tracing::info!(moved = seen.moved, "rebalanced: no further move is worth it");
-            leadership.note_rebalancing(&seen, None).await?;
-            Ok(Vec::new())
-        }
-        None => Ok(Vec::new()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{BalanceTerms, Snapshot};
+use fleet_core::{ActiveState, BalanceTerms, Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 
 use crate::drain::down;
@@ -58,4 +58,28 @@ impl Rebalance {
         let down = if keep_up > 0 { down(snapshot) } else { BTreeSet::new() };
         Some(Self { budget: order.left(), together: Some(at_once), gain, keep_up, down })
     }
+
+    /// The same if everybody were up who may yet come up; nothing if nobody may. Where this moves
+    /// units and what is wanted moves none, the order waits for them.
+    #[must_use]
+    pub fn once_up(&self, snapshot: &Snapshot) -> Option<Self> {
+        let down = self.down.iter().filter(|unit| !may_come_up(snapshot, unit));
+        let down: BTreeSet<UnitName> = down.cloned().collect();
+        (down.len() < self.down.len()).then(|| Self { down, ..self.clone() })
+    }
+}
+
+/// Whether a unit that is placed and not up is to run and has not done its work. One that failed
+/// is started again, or mended.
+fn may_come_up(snapshot: &Snapshot, unit: &UnitName) -> bool {
+    let name = unit.as_str();
+    let is_launched = snapshot.unit(name).is_some_and(|it| it.desired == TargetState::Launched);
+    let placement = snapshot.placement(name);
+    let state = placement.and_then(|at| snapshot.state(name, at.machine.as_str()));
+    let has_ended = state.is_some_and(|state| {
+        let systemd = &state.systemd;
+        let is_over = systemd.active == ActiveState::Inactive && systemd.result.is_some();
+        is_over && state.asked == TargetState::Launched
+    });
+    is_launched && !has_ended
 }

@@ -30,8 +30,9 @@ pub use mirror::{
     Concern, Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress, Report, Tidings,
 };
 pub use registry::{
-    Adopted, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange, NewUnit,
-    Place, PlacementWrites, Presence, Registry, RegistryError, Unplace, UnusedContent,
+    Adopted, BalanceNote, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord,
+    MetadataChange, NewUnit, Place, PlacementWrites, Presence, Registry, RegistryError, Unplace,
+    UnusedContent,
 };
 pub use store::{
     Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,

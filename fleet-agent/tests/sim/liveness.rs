@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::{Cluster, TTL};
 use crate::host::Host;
-use crate::safety::writes::{balanced, drained, waits_for_ups};
+use crate::safety::writes::{balanced, drained, waits_for_balance, waits_for_ups};
 
 /// How long a cluster may take: what failed is tried again after a minute at most, and then needs a
 /// leader, which may have to wait for the time of the last one to be over.
@@ -66,7 +66,8 @@ impl Cluster {
         if let Some(order) = now.rebalancing.as_ref().filter(|_| !waits_for_ups(&now)) {
             let balanced = balanced(&now);
             found.extend(balanced.iter().map(|step| format!("I-21: still to balance: {step}")));
-            if balanced.is_empty() && order.under_way(&now).next().is_none() {
+            let is_awaiting = order.under_way(&now).next().is_some() || waits_for_balance(&now);
+            if balanced.is_empty() && !is_awaiting {
                 found.push("I-21: an order to rebalance is left over".to_owned());
             }
         }

@@ -13,6 +13,7 @@ use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
 use super::global_args::GlobalArgs;
 use super::look_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
 use super::machine_args::MachineArgs;
+use crate::fleetctl::numbers::number;
 
 /// Control a fleet cluster: hand it unit files, say what should run, and see what does.
 ///
@@ -279,9 +280,11 @@ pub(crate) struct WaitArgs {
     pub(crate) no_block: bool,
     /// Wait for N times two seconds; for as long as it takes, where N is not positive.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = number(i64::MIN..=i64::MAX))]
     pub(crate) block_attempts: Option<i64>,
     /// Wait for so many seconds [default: 100]
     #[arg(long, value_name = "SECONDS", conflicts_with = "block_attempts")]
+    #[arg(value_parser = number(0..=u32::MAX))]
     pub(crate) wait_timeout: Option<u32>,
 }
 

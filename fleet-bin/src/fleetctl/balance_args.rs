@@ -3,6 +3,8 @@
 use clap::Args;
 use fleet_core::BalanceTerms;
 
+use crate::fleetctl::numbers::number;
+
 #[derive(Debug, Args)]
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
@@ -20,7 +22,7 @@ pub(crate) struct RebalanceArgs {
     #[arg(long)]
     pub(crate) wait: bool,
     /// Wait for so many seconds at most [default: without limit]
-    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
     pub(crate) wait_timeout: Option<u32>,
 }
 
@@ -31,17 +33,17 @@ struct TermsArgs {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(BalanceTerms::MOST_AT_ONCE))
+        value_parser = number(1..=BalanceTerms::MOST_AT_ONCE)
     )]
     at_once: u32,
     /// Move up to N units in all [default: as many as it takes]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
     max: Option<u32>,
     /// Move units only from machines that have more than N units more than another would then.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     gain: u32,
     /// Move instances of a template only while N of them stay up.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     keep_up: u32,
 }
 

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use fleet_core::TargetState;
 
 use super::args::{UntilArgs, WaitArgs};
+use crate::fleetctl::numbers::number;
 
 /// Unit files, and what their units are to be.
 #[derive(Debug, Args)]
@@ -75,7 +76,7 @@ pub(crate) struct ScaleArgs {
     #[arg(value_name = "TEMPLATE@")]
     pub(crate) template: String,
     /// How many instances there are to be.
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(..=10_000))]
+    #[arg(value_name = "N", value_parser = number(0..=10_000_u32))]
     pub(crate) count: u32,
     /// Tell what would be done, and do nothing.
     #[arg(long)]

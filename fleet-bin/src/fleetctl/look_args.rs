@@ -1,7 +1,10 @@
 //! The command lines of what shows something: lists, states, logs, and machines by ssh.
 
 use clap::Args;
+use fleet_http::JournalQuery;
 use fleet_unitfile::{Timespan, parse_timespan};
+
+use crate::fleetctl::numbers::number;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
@@ -9,7 +12,7 @@ pub(crate) struct LogsArgs {
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// How many lines of each journal to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print what was written in that time up to now, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
@@ -38,7 +41,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
     /// End after so many events.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u64::MAX))]
     pub(crate) count: Option<u64>,
 }
 
@@ -49,7 +52,7 @@ pub(crate) struct StatusArgs {
     pub(crate) units: Vec<String>,
     /// How many lines of each unit's journal to show.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
+    #[arg(value_parser = number(0..=1000_u32))]
     pub(crate) lines: u32,
     #[arg(long, hide = true)]
     ssh_port: Option<u16>,
@@ -61,7 +64,7 @@ pub(crate) struct JournalArgs {
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     /// How many lines of the past to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
@@ -109,7 +112,7 @@ pub(crate) struct SshArgs {
     #[arg(short = 'A', long)]
     pub(crate) forward_agent: bool,
     /// The port that ssh listens on over there.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub(crate) ssh_port: Option<u16>,
     /// A machine or a unit, unless an option names it, and what to run there.
     #[arg(

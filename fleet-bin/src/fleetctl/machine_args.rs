@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use crate::fleetctl::numbers::number;
+
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
     #[command(subcommand)]
@@ -34,7 +36,7 @@ pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub(crate) named: NamedArgs,
     /// Move instances of a template only while N of them stay up.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     pub(crate) keep_up: u32,
     /// Tell who would move, be held back or stay, and change nothing.
     #[arg(long, conflicts_with_all = ["wait", "wait_timeout"])]
@@ -43,6 +45,6 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     pub(crate) wait: bool,
     /// Wait for so many seconds at most [default: without limit]
-    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
     pub(crate) wait_timeout: Option<u32>,
 }

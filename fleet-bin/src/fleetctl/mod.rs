@@ -2,7 +2,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line, old spellings too | `spelling`, `args` and `…_args`, `settings` |
+//! | read the command line | `spelling` (old ones, too), `args`, `…_args`, `numbers`, `settings` |
 //! | say what a daemon is shown, and whom to trust | `access` |
 //! | say which units are meant | `names`, `ranges`, `select` |
 //! | read their files | `local`, `findings` |
@@ -11,6 +11,7 @@
 //! | ask for much at a time, and for no more than that | `at_once`, `sights`, `met` |
 //! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments`, `stalled` |
 //! | do it | `commands`, `follow` |
+//! | put lines of journals in order | `interleave` |
 //! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
 //! | show what comes from elsewhere | `harmless` |
 //! | write it to a file | `whole_file` |
@@ -32,11 +33,13 @@ mod follow;
 mod foreseen;
 pub(crate) mod global_args;
 pub(crate) mod harmless;
+mod interleave;
 mod local;
 mod look_args;
 mod machine_args;
 mod met;
 mod names;
+mod numbers;
 mod offline;
 pub(crate) mod output;
 mod partly;
@@ -94,7 +97,10 @@ fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
     let args = spelling::modern(args, &Cli::command());
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(&args);
-    let matches = matches.map_err(|error| spelling::with_near(error, &args, &Cli::command()))?;
+    let matches = matches.map_err(|error| {
+        let error = spelling::with_near(error, &args, &Cli::command());
+        spelling::with_usage(error, &args, Cli::command())
+    })?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -126,6 +126,14 @@ impl<W: Write> Output<W> {
         self.json(format!("{all:#}"))
     }
 
+    /// Prints what there is of a document that an error cuts short, if there is anything.
+    pub(crate) fn rest(&mut self) -> Result<(), CliError> {
+        match self.collected.is_empty() {
+            true => Ok(()),
+            false => self.release(),
+        }
+    }
+
     /// Makes one document of what several parts of a command print, until it is released.
     pub(crate) fn hold(&mut self) {
         self.is_held = true;

@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fleet_core::{Epoch, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
-    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLines, JournalOptions,
-    PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
+    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLine, JournalLines,
+    JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
 };
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -258,16 +258,17 @@ impl Session {
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.journal(name, options).await;
-        lines.map_err(|error| {
-            let is_nowhere = matches!(error, ClientError::Api { status: 409, .. });
-            let error = cannot(format!("read the journal of {name}"), error);
-            match is_nowhere {
-                true => {
-                    error.help(format!("\"fleetctl status {name}\" shows what is wanted of it"))
-                }
-                false => error,
-            }
-        })
+        lines.map_err(|error| unreadable("read", name, error))
+    }
+
+    /// The same with when each line was written.
+    pub(crate) async fn dated_journal(
+        &self,
+        name: &UnitName,
+        options: &JournalOptions,
+    ) -> Result<JournalLines, CliError> {
+        let lines = self.client.dated_journal(name, options).await;
+        lines.map_err(|error| unreadable("read", name, error))
     }
 
     /// Opens what changes in the cluster.
@@ -298,8 +299,35 @@ pub(crate) async fn next_line(
     journal: &mut JournalLines,
     name: &UnitName,
 ) -> Result<Option<String>, CliError> {
-    let line = journal.next_line().await;
-    line.map_err(|error| cannot(format!("go on reading the journal of {name}"), error))
+    Ok(next_dated(journal, name).await?.map(|line| line.text))
+}
+
+/// The same with when it was written, if that was asked for.
+pub(crate) async fn next_dated(
+    journal: &mut JournalLines,
+    name: &UnitName,
+) -> Result<Option<JournalLine>, CliError> {
+    let line = journal.next_dated().await;
+    line.map_err(|error| unreadable("go on reading", name, error))
+}
+
+/// Says that a journal cannot be had, at its beginning or in the middle of it.
+fn unreadable(what: &str, name: &UnitName, error: ClientError) -> CliError {
+    let help = match &error {
+        ClientError::Api { status: 409, .. } => {
+            Some(format!("\"fleetctl status {name}\" shows what is wanted of it"))
+        }
+        ClientError::Api { status: 400 | 401 | 403, .. } => None,
+        ClientError::Api { .. } | ClientError::Broken { .. } | ClientError::TimedOut { .. } => {
+            Some(format!(
+                "\"fleetctl status {name}\" shows where it is, and \"fleetctl doctor\" what is \
+                 wrong there; then ask for its journal again"
+            ))
+        }
+        _ => None,
+    };
+    let error = cannot(format!("{what} the journal of {name}"), error);
+    help.into_iter().fold(error, CliError::help)
 }
 
 /// The bytes of a unit's file.

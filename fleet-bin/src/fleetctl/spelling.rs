@@ -66,6 +66,28 @@ pub(crate) fn with_near(
     error
 }
 
+/// The same error with how the command is written, where only a word of it is named.
+pub(crate) fn with_usage(
+    mut error: clap::Error,
+    args: &[OsString],
+    mut command: clap::Command,
+) -> clap::Error {
+    let is_word = matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue);
+    if !is_word || error.get(ContextKind::Usage).is_some() {
+        return error;
+    }
+    command.build();
+    let mut at = &mut command;
+    for word in args.iter().skip(1) {
+        let Some(name) = at.find_subcommand(word).map(|it| it.get_name().to_owned()) else {
+            continue;
+        };
+        at = at.find_subcommand_mut(&name).expect("it was found");
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(at.render_usage()));
+    error
+}
+
 fn rewritten(arg: &str, known: &BTreeSet<String>) -> Option<String> {
     if let Some(letter) = arg.strip_prefix("--").filter(|letter| is_one_letter(letter)) {
         return Some(format!("-{letter}"));
@@ -126,6 +148,23 @@ mod tests {
             let tip = told.lines().find(|line| line.contains("tip:"));
             assert_eq!(tip.is_some(), near.is_some(), "{line}: {told}");
             assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_comes_with_what_to_write_and_how_the_command_goes() {
+        for (line, said, usage) in [
+            ("scale web@ x", "from 0 to 10000", "scale [OPTIONS] <TEMPLATE@> <N>"),
+            ("-o json machine drain m1 --keep-up=-1", "from 0 to", "machine drain [OPTIONS] <ID>"),
+            ("start --wait=up web", "loaded, active, finished", "start [OPTIONS] <UNIT>..."),
+            ("-o yaml list-units", "table, json", "list-units [OPTIONS]"),
+        ] {
+            let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
+            let args: Vec<_> = args.collect();
+            let error = Cli::command().try_get_matches_from(&args).unwrap_err();
+            let told = with_usage(error, &args, Cli::command()).to_string();
+            let usage = format!("Usage: fleetctl {usage}");
+            assert!(told.contains(said) && told.contains(&usage), "{line}: {told}");
         }
     }
 

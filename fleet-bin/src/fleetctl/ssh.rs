@@ -83,14 +83,25 @@ impl Ssh {
     ) -> Vec<String> {
         let mut args = self.options.clone();
         args.extend(forward_agent.then(|| "-A".to_owned()));
-        args.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
-        if let Some(host) = &self.tunnel {
-            args.extend(["-J".to_owned(), host.clone()]);
-        }
-        args.extend(["--".to_owned(), address.to_owned()]);
+        let port = port.map(|port| port.to_string());
+        // The machine may be the host of the tunnel itself, and ssh goes through no host to itself.
+        let (host, port, jump) = match self.tunnel.as_deref().map(|it| (it, with_port(it))) {
+            Some((_, (host, of_tunnel))) if without_user(host) == address => {
+                (host, port.or(of_tunnel.map(str::to_owned)), None)
+            }
+            Some((tunnel, _)) => (address, port, Some(tunnel)),
+            None => (address, port, None),
+        };
+        args.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port]));
+        args.extend(jump.into_iter().flat_map(|jump| ["-J".to_owned(), jump.to_owned()]));
+        args.extend(["--".to_owned(), host.to_owned()]);
         args.extend(command.iter().cloned());
         args
     }
+}
+
+fn without_user(host: &str) -> &str {
+    host.rsplit_once('@').map_or(host, |(_, host)| host)
 }
 
 /// What ssh calls it; fleet v1 asked a person about a host that it did not know.
@@ -153,6 +164,17 @@ mod tests {
         ");
         let shell = ssh.shell("10.0.0.1", Some(22), true, &["uptime".to_owned()]).join(" ");
         assert!(shell.ends_with("-A -p 22 -J a:2222 -- 10.0.0.1 uptime"), "{shell}");
+    }
+
+    #[test]
+    fn the_host_of_the_tunnel_is_not_reached_through_itself() {
+        let direct = |tunnel: &str, port| {
+            let ssh = ssh(&format!("fleetctl --tunnel {tunnel} version"));
+            ssh.shell("10.0.0.1", port, false, &[]).join(" ")
+        };
+        assert_eq!(direct("core@10.0.0.1:2222", None), "-p 2222 -- core@10.0.0.1");
+        assert_eq!(direct("10.0.0.1:2222", Some(22)), "-p 22 -- 10.0.0.1");
+        assert_eq!(direct("core@10.0.0.11", None), "-J core@10.0.0.11 -- 10.0.0.1");
     }
 
     #[test]

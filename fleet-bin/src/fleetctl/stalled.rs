@@ -11,7 +11,7 @@ use super::words::Machines;
 /// What is said of the order.
 const SUBJECT: &str = "rebalance";
 
-/// An ailment for each unit that the order waits for in vain.
+/// An ailment for each unit that the order waits for in vain, and for what holds it up besides.
 pub(crate) fn stalled(
     report: &RebalanceReport,
     states: &[UnitState],
@@ -31,7 +31,13 @@ pub(crate) fn stalled(
         let message = format!("the order to rebalance waits for {unit} on {at}: {why}");
         Some(Ailment::problem(SUBJECT, message, remedy(unit)))
     };
-    report.under_way.iter().filter_map(ailment).collect()
+    let waits = Some(&report.waits).filter(|waits| report.stuck && !waits.is_empty());
+    let waits = waits.map(|waits| {
+        let message = format!("the order to rebalance does not go on by itself: {waits}");
+        let remedy = "mend that, or end the order: \"fleetctl rebalance --stop\"";
+        Ailment::problem(SUBJECT, message, remedy)
+    });
+    report.under_way.iter().filter_map(ailment).chain(waits).collect()
 }
 
 /// Whether a unit does not come up unless somebody sees to it.
@@ -63,6 +69,21 @@ mod tests {
 
     fn under_way(unit: &str, to: &str, reason: &str) -> UnderWay {
         UnderWay { unit: unit.into(), to: to.into(), reason: reason.into() }
+    }
+
+    #[test]
+    fn what_holds_an_order_up_is_told_where_it_cannot_end_by_itself() {
+        let told = |stuck| {
+            let waits = "m1 is drained first".to_owned();
+            let report = RebalanceReport { waits, stuck, ..RebalanceReport::default() };
+            let told = stalled(&report, &[], &[]);
+            told.iter().map(|it| it.text(Colour::Off)).collect::<String>()
+        };
+        assert_eq!(told(false), "");
+        insta::assert_snapshot!(told(true), @r#"
+        problem: the order to rebalance does not go on by itself: m1 is drained first
+           help: mend that, or end the order: "fleetctl rebalance --stop"
+        "#);
     }
 
     #[test]

@@ -222,6 +222,21 @@ async fn apply_that_breaks_off_says_how_far_it_came_and_goes_on_when_it_is_run_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_that_breaks_off_tells_programs_what_was_done() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
+    cluster.thief.steal_when_launched("b.service");
+    let run = cluster.run("apply a b c -o json").await;
+    let all: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let text = |report: &serde_json::Value, field: &str| report[field].as_str().unwrap().to_owned();
+    let outcomes = all.as_array().unwrap().iter();
+    let outcomes = outcomes.map(|it| [text(it, "unit"), text(it, "outcome")].join(" "));
+    let expected = ["a.service triggered", "b.service failed", "c.service triggered"];
+    assert_eq!((run.code, outcomes.collect::<Vec<_>>()), (1, expected.map(String::from).into()));
+    assert!(run.stderr.starts_with("fleetctl: b.service is known no more"), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plan_tells_what_the_engine_would_do() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r2\n"));

@@ -1,6 +1,7 @@
 //! `rebalance`: what would move, and how the order is given, looked at and taken back.
 
 use crate::cluster::Cluster;
+use crate::puppet::Role;
 
 /// All units came before the second machine took any.
 async fn lopsided() -> Cluster {
@@ -90,6 +91,48 @@ async fn an_order_is_waited_for_and_taken_back() {
     assert!(!is_ordered(&cluster));
     cluster.run("rebalance").await.ok();
     assert!(is_ordered(&cluster));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_is_told_that_the_order_was_taken_back() {
+    let cluster = lopsided().await;
+    let stop = async {
+        cluster.wait_until(|it| it.rebalancing.is_some()).await;
+        cluster.run("rebalance --stop").await.ok();
+    };
+    let (waited, ()) = tokio::join!(cluster.run("rebalance --at-once 2 --wait"), stop);
+    insta::assert_snapshot!(waited, @r#"
+    exit 1
+    a.service moves from m1 to 282f949f...
+    b.service moves from m1 to 282f949f...
+    282f949f... has 0 units, and then 2
+    m1 has 4 units, and then 2
+    ---
+    fleetctl: somebody took the order to rebalance back: 2 units are left
+    help: "fleetctl rebalance" goes on with them
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_what_cannot_come_by_itself_is_told_so() {
+    let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
+    cluster.write_sleepers(&["b.service", "c.service"]);
+    cluster.play.cast("b.service", Role::FailingBefore(u64::MAX));
+    cluster.run("start --no-block b c").await.ok();
+    cluster.wait_until(|it| it.states().count() == 2).await;
+    cluster.order_moves("282f949fc0de4711", "m1", &["b.service"]).await;
+    insta::assert_snapshot!(cluster.run("rebalance --wait").await, @r#"
+    exit 1
+    b.service is under way to m1: it is failed (failed)
+    b.service moves from m1 to 282f949f...
+    282f949f... has 0 units, and then 1
+    m1 has 2 units, and then 1
+    ---
+    fleetctl: the order to rebalance does not go on by itself: 1 moved, 1 under way, 1 to move
+    help: b.service on m1: it is failed (failed)
+    help: mend that and it goes on; "fleetctl rebalance --stop" leaves the others where they are
+    "#);
+    assert!(is_ordered(&cluster), "it goes on when the unit is mended");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,14 @@
 //! A cluster for a test: a store in memory, the API on a unix socket, and the puppet.
 
+use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::{MachineId, Snapshot, Strictness};
+use fleet_core::{MachineId, Snapshot, Strictness, Timestamp};
 use fleet_http::{
-    Api, Client, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener, Metrics,
-    Peers, serve,
+    Api, Client, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Listen,
+    Listener, Metrics, Peers, serve,
 };
 use fleet_store::{Key, Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
@@ -143,11 +144,25 @@ impl Journals for Shelf {
             return Err(JournalError::NotHere { machine: machine.clone() });
         }
         let (unit, machine) = (unit.clone(), machine.clone());
+        let unit_is_cut = unit.as_str() == "cut.service";
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
         let orders = if unit.as_str() == "rude.service" { ORDERS } else { "" };
-        let line = move |n| Ok(format!("{unit} on {machine}: {n}{age}{orders}").into());
+        // Of these two it is known when they wrote their lines, in turns.
+        let first = match unit.as_str() {
+            "odd.service" => Some(1),
+            "even.service" => Some(2),
+            _ => None,
+        };
+        let line = move |n: u32| {
+            let at = first.map(|first: u64| Timestamp::from_millis(first + 2 * u64::from(n)));
+            Ok(JournalLine { at, text: format!("{unit} on {machine}: {n}{age}{orders}") })
+        };
         let lines = stream::iter(1..=lines).map(line);
+        if unit_is_cut {
+            let failed = JournalError::Failed("its disk is broken".into());
+            return Ok(lines.take(1).chain(stream::once(ready(Err(failed)))).boxed());
+        }
         match query.follow {
             true => Ok(lines.chain(stream::pending()).boxed()),
             false => Ok(lines.boxed()),

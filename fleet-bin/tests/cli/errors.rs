@@ -111,6 +111,7 @@ async fn other_commands_say_what_is_wrong_and_what_to_do() {
         "import none.jsonl",
         "import not.jsonl",
         "completions tcl",
+        "scale worker@ x",
         "man none",
         "fd-forward none.sock",
         "--endpoint ftp://a version --server",
@@ -155,6 +156,8 @@ async fn slips_of_the_pen_are_taken_for_what_was_meant() {
 
       tip: a similar value exists: 'json'
 
+    Usage: fleetctl list-units [OPTIONS]
+
     For more information, try '--help'.
 
     $ fleetctl apply --wait activ web
@@ -164,6 +167,8 @@ async fn slips_of_the_pen_are_taken_for_what_was_meant() {
       [possible values: loaded, active, finished]
 
       tip: a similar value exists: 'active'
+
+    Usage: fleetctl apply [OPTIONS] <FILE|DIR>...
 
     For more information, try '--help'.
     ");

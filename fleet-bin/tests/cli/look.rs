@@ -91,6 +91,33 @@ async fn logs_of_many_units_and_machines_bear_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_of_the_past_are_in_the_order_in_which_they_were_written() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["even.service", "odd.service"]);
+    cluster.run("start even odd").await.ok();
+    insta::assert_snapshot!(cluster.run("logs even odd -n 2").await, @r"
+    exit 0
+    odd.service: odd.service on m1: 1
+    even.service: even.service on m1: 1
+    odd.service: odd.service on m1: 2
+    even.service: even.service on m1: 2
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_has_what_came_before_an_error() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["cut.service"]);
+    cluster.run("start cut").await.ok();
+    let run = cluster.run("journal cut -o json").await;
+    let lines: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((run.code, lines[0]["line"].as_str()), (1, Some("cut.service on m1: 1")), "{run}");
+    let help = "help: \"fleetctl status cut.service\" shows where it is, and \"fleetctl doctor\" \
+                what is wrong there; then ask for its journal again\n";
+    assert!(run.stderr.ends_with(help), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_that_cannot_be_had_do_not_hide_the_others() {
     let cluster = Cluster::start(&["m1", "far"]).await;
     cluster.write("all.service", GLOBAL);

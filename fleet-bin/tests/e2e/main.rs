@@ -14,4 +14,5 @@ mod moving;
 mod refusals;
 mod run;
 mod service;
+mod sshd;
 mod tour;

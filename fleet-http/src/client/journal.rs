@@ -86,7 +86,11 @@ impl JournalLines {
     }
 
     /// The next line with when it was written, as far as the server told so.
-    pub(crate) async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`next_line`](Self::next_line).
+    pub async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
         let line = self.lines.next_line().await?;
         let read =
             |line: String| if self.is_dated { JournalLine::read(&line) } else { line.into() };

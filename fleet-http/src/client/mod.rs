@@ -302,8 +302,13 @@ impl Client {
         JournalLines::open(&self.caller, &path, options).await
     }
 
-    /// The same with when each line was written, where the server tells that.
-    pub(crate) async fn dated_journal(
+    /// The same with when each line was written, where the server tells that: for those who ask by
+    /// [`JournalLines::next_dated`].
+    ///
+    /// # Errors
+    ///
+    /// As [`journal`](Self::journal).
+    pub async fn dated_journal(
         &self,
         name: &UnitName,
         options: &JournalOptions,

@@ -13,7 +13,8 @@ pub struct RebalanceReport {
     /// The machines that are present, by their IDs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineLoad>,
-    /// The units that are still to move, as things stand, in this order.
+    /// The units that are still to move, as things stand, in this order. Where some are only held
+    /// back until others are up, these are listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<BalanceMove>,
     /// Why no unit is to move, if none is.
@@ -22,6 +23,14 @@ pub struct RebalanceReport {
     /// The units that have left a machine and are not up on the other.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<UnderWay>,
+    /// Why none of the units that are still to move does so now, for people, if it is not because
+    /// of those under way.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub waits: String,
+    /// Whether nothing goes on before somebody sees to it, as far as is known: all that is waited
+    /// for has failed, or can never be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stuck: bool,
 }
 
 impl RebalanceReport {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_core::{ActiveState, BalanceTerms, Epoch, MachineId, Moving, Rebalancing, UnitState};
+use fleet_core::{
+    ActiveState, BalanceTerms, Epoch, Intent, MachineId, Moving, Rebalancing, UnitState,
+};
 use fleet_http::EventOptions;
 use fleet_http::wire::Event;
 use fleet_store::{Place, PlacementWrites, Presence};
@@ -117,6 +119,46 @@ async fn who_is_under_way_is_told_with_what_is_known_of_it() {
     state.systemd.active = ActiveState::Active;
     server.publish(&other, state).await;
     assert_eq!(server.get(PATH).await.json().get("underWay"), None);
+}
+
+#[tokio::test]
+async fn what_an_order_waits_for_is_told_and_whether_that_can_come_by_itself() {
+    let server = Server::start().await;
+    let [one, two] = [server.machine("m1", &[]).await, server.machine("m2", &[]).await];
+    let placed = [("w@1.service", "m1"), ("w@2.service", "m1"), ("w@3.service", "m1")];
+    let last = ("w@4.service", "m2");
+    server.sleepers(&placed.map(|(unit, _)| unit), "launched").await;
+    server.sleepers(&[last.0], "launched").await;
+    server.decide(&[&placed[..], &[last]].concat(), &[]).await;
+    let epoch = server.mirror.snapshot().placement(last.0).unwrap().epoch;
+    for (unit, _) in &placed {
+        server.publish(&one, UnitState { epoch, ..running(unit, "m1") }).await;
+    }
+    let mut last = UnitState { epoch, ..running(last.0, "m2") };
+    let drained: MachineId = "m1".parse().unwrap();
+    for (active, stuck) in [(ActiveState::Activating, None), (ActiveState::Failed, Some(true))] {
+        last.systemd.active = active;
+        server.publish(&two, last.clone()).await;
+        let told = post(&server, "?keepUp=3&dryRun=1").await.json();
+        let waits = format!(
+            "too few instances are up; w@4.service is not up on m2: it is {active} (running)"
+        );
+        assert_eq!((told["moves"].as_array().unwrap().len(), &told["waits"]), (1, &waits.into()));
+        assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
+
+        let intent = Some(Intent::Drained { keep_up: 3 });
+        server.settle(server.registry.set_intent(&drained, intent).await.unwrap()).await;
+        let told = post(&server, "?dryRun=1").await.json();
+        let waits = "m1 is drained first, and w@1.service stays for now: 3 instances of \
+                     w@.service are up, 3 must be";
+        assert_eq!(told["waits"], waits);
+        assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
+        server.settle(server.registry.set_intent(&drained, None).await.unwrap()).await;
+    }
+    last.systemd.active = ActiveState::Active;
+    server.publish(&two, last).await;
+    let told = post(&server, "?keepUp=3&dryRun=1").await.json();
+    assert_eq!((told["moves"].as_array().unwrap().len(), told.get("waits")), (1, None));
 }
 
 #[tokio::test]

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{BalanceTerms, Epoch, Machine, Moving, Rebalancing, Snapshot};
+use fleet_core::{
+    ActiveState, BalanceTerms, Epoch, Generation, LoadState, Machine, Moving, Rebalancing,
+    Snapshot, SystemdState, TargetState, UnitState,
+};
 use fleet_scheduler::{Index, Policy, Rebalance};
 use fleet_unitfile::UnitName;
 
@@ -61,4 +64,35 @@ fn who_is_under_way_takes_up_room() {
     cluster.place(unit, "m2".parse().unwrap(), Epoch(2));
     assert_eq!(Rebalance::wanted(&cluster).unwrap().budget, 2);
     assert_eq!(Rebalance::in_all(&cluster).unwrap().budget, 8);
+}
+
+#[test]
+fn who_is_down_is_hoped_for_unless_it_has_no_reason_to_come_up() {
+    let terms = BalanceTerms { keep_up: 2, ..BalanceTerms::default() };
+    let mut cluster = lopsided(Some(Rebalancing::new(terms)));
+    let [done, failed, stopped] = ["w@1.service", "w@2.service", "w@3.service"];
+    for (name, desired) in [(done, "launched"), (failed, "launched"), (stopped, "loaded")] {
+        cluster.put_unit(unit(name, desired, ""));
+        cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
+    }
+    for (name, active) in [(done, ActiveState::Inactive), (failed, ActiveState::Failed)] {
+        let unit = cluster.unit(name).unwrap().clone();
+        let result = Some("success".to_owned());
+        let systemd = SystemdState { result, ..SystemdState::new(LoadState::Loaded, active, "") };
+        cluster.put_state(UnitState {
+            unit: unit.name.clone(),
+            machine: "m1".parse().unwrap(),
+            hash: unit.hash(),
+            asked: TargetState::Launched,
+            epoch: Epoch(1),
+            generation: Generation(0),
+            systemd,
+            problem: None,
+        });
+    }
+    let asked = Rebalance::wanted(&cluster).unwrap();
+    assert_eq!(asked.down.len(), 6, "nothing else is known to be up");
+    let hope = asked.once_up(&cluster).unwrap();
+    assert_eq!(hope.down.iter().map(UnitName::as_str).collect::<Vec<_>>(), [done, stopped]);
+    assert_eq!(hope.once_up(&cluster), None, "nobody else is hoped for");
 }

@@ -4,9 +4,10 @@ mod adopt;
 mod balance;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{Epoch, MachineId, Placement, Reason, Revision, Term};
+use fleet_core::{Epoch, MachineId, Placement, Reason, Rebalancing, Revision, Term};
 use fleet_unitfile::UnitName;
 use tokio::sync::Mutex;
 
@@ -61,6 +62,17 @@ pub struct PlacementWrites {
     /// What each unit without a machine gets as its reason; nothing takes the old one away. A unit
     /// that is placed and has a reason is listed with nothing: the reason goes as it is placed.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
+    /// What becomes of the order to rebalance by these placements, if they are made for it.
+    pub balance: Option<BalanceNote>,
+}
+
+/// That units are moved for the order to rebalance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BalanceNote {
+    /// The order that the decision saw.
+    pub seen: Arc<Rebalancing>,
+    /// The order with these moves made.
+    pub now: Rebalancing,
 }
 
 /// A placement to be made.
@@ -91,7 +103,8 @@ impl PlacementWrites {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.unplace.is_empty() && self.place.is_empty() && self.reasons.is_empty()
+        let Self { unplace, place, reasons, balance } = self;
+        unplace.is_empty() && place.is_empty() && reasons.is_empty() && balance.is_none()
     }
 }
 
@@ -202,7 +215,8 @@ impl Leadership {
     /// order given. Much is written in several steps. Each step is whole, and the result is the
     /// revision of the last step. Where placements take more than one step, every unit that moves
     /// leaves, the last one first, before any comes: between two steps no two units are placed on
-    /// one machine of which one is yet to leave it for the other.
+    /// one machine of which one is yet to leave it for the other. What becomes of the order to
+    /// rebalance is written with the first step.
     ///
     /// That a unit had no placement when this was decided is not looked up unit by unit: placements
     /// are written by leaders alone, so it is enough that none was since.
@@ -210,9 +224,9 @@ impl Leadership {
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
-    /// placement is no longer what the decision saw, or a unit is gone: decide again. Earlier steps
-    /// are done then. [`RegistryError::Encode`] when a reason cannot be stored, and
-    /// [`StoreError::Invalid`] when a unit is placed twice: nothing is done.
+    /// placement or the order to rebalance is no longer what the decision saw, or a unit is gone:
+    /// decide again. Earlier steps are done then. [`RegistryError::Encode`] when a reason cannot be
+    /// stored, and [`StoreError::Invalid`] when a unit is placed twice: nothing is done.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
         let placed_units = units_of(&writes.place)?;
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
@@ -270,7 +284,8 @@ impl Leadership {
         };
         let unplace = || writes.unplace.iter().map(|unplace| self.unplacing(unplace));
         let moved = writes.place.iter().map(|place| placing(place, place.was.as_ref()));
-        let placements: Vec<_> = unplace().chain(moved).collect();
+        let noted = || writes.balance.iter().map(|note| self.noting(&note.seen, Some(&note.now)));
+        let placements: Vec<_> = noted().chain(unplace()).chain(moved).collect();
         if pack(fence, placements.iter().cloned()).len() <= 1 {
             return pack(fence, placements.into_iter().chain(reasons));
         }
@@ -279,7 +294,7 @@ impl Leadership {
             Some(self.unplacing(&Unplace { unit, was }))
         });
         let coming = writes.place.iter().map(|place| placing(place, None));
-        let mut steps = pack(fence, unplace().chain(leaving));
+        let mut steps = pack(fence, noted().chain(unplace()).chain(leaving));
         steps.extend(pack(fence, coming.chain(reasons)));
         steps
     }

@@ -30,7 +30,7 @@ use together::Together;
 pub use error::RegistryError;
 #[cfg(feature = "embedded")]
 pub(crate) use leadership::LEAP;
-pub use leadership::{Adopted, Leadership, Place, PlacementWrites, Unplace};
+pub use leadership::{Adopted, BalanceNote, Leadership, Place, PlacementWrites, Unplace};
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 #[cfg(feature = "embedded")]

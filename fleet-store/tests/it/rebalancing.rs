@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{BalanceTerms, Moving, Rebalancing, Revision};
-use fleet_store::{Key, Mirror, Registry, RegistryError, Transaction};
+use fleet_core::{BalanceTerms, Epoch, Moving, Placement, Rebalancing, Revision, TargetState};
+use fleet_store::{
+    BalanceNote, ExpectUnit, Key, Mirror, Place, PlacementWrites, Registry, RegistryError,
+    Transaction,
+};
 
-use crate::support::{TTL, id, mirror, name, registry, soon};
+use crate::support::{TTL, id, mirror, name, registry, soon, unit};
 
 const KEY: &str = "/fleet/orders/rebalancing";
 
@@ -81,6 +84,40 @@ async fn a_leader_notes_nothing_of_an_order_that_is_another_by_now() {
     let noted = leader.note_rebalancing(&order, None).await;
     assert!(matches!(noted, Err(RegistryError::Deposed { .. })), "{noted:?}");
     assert!(seen(&mirror, revision).await.is_some());
+}
+
+/// Of moves that were refused, none counts as made.
+#[tokio::test(start_paused = true)]
+async fn moves_are_noted_as_they_are_made_and_not_where_they_are_refused() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
+    let new = unit("a.service", "", TargetState::Launched);
+    registry.put_unit(new, ExpectUnit::Absent).await.unwrap();
+    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let order = seen(&mirror, revision).await.unwrap();
+    let place = |machine: &str, epoch: Revision, was: Option<Placement>| PlacementWrites {
+        place: vec![Place {
+            unit: name("a.service"),
+            machine: id(machine),
+            epoch: Epoch(epoch.0),
+            was,
+        }],
+        ..PlacementWrites::default()
+    };
+    let placed = leader.commit(&place("m-1", revision, None)).await.unwrap();
+    let was = soon(mirror.wait_for(placed)).await.unwrap().placement("a.service").cloned();
+    let balance = Some(BalanceNote { seen: order.clone(), now: begun(&order) });
+    let stale = was.clone().map(|was| Placement { machine: id("m-3"), ..was });
+    let stale = PlacementWrites { balance: balance.clone(), ..place("m-2", placed, stale) };
+    let refused = leader.commit(&stale).await;
+    assert!(matches!(refused, Err(RegistryError::Conflict)), "{refused:?}");
+    let moves = PlacementWrites { balance, ..place("m-2", placed, was) };
+    assert_eq!(seen(&mirror, placed).await, Some(order));
+    let moved = leader.commit(&moves).await.unwrap();
+    assert_eq!(seen(&mirror, moved).await.map(|order| order.moved), Some(1));
+    let again = leader.commit(&moves).await;
+    assert!(matches!(again, Err(RegistryError::Conflict)), "{again:?}");
 }
 
 #[tokio::test(start_paused = true)]

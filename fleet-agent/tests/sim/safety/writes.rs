@@ -231,6 +231,13 @@ pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
     steps.filter(|step| step.cause == Cause::Rebalanced).collect()
 }
 
+/// Whether the order to rebalance goes on once more units are up.
+pub(crate) fn waits_for_balance(cluster: &Snapshot) -> bool {
+    let hope = Rebalance::wanted(cluster).and_then(|asked| asked.once_up(cluster));
+    let plan = hope.map(|hope| Index::load(Policy::default(), cluster).rebalance(&hope));
+    plan.is_some_and(|plan| plan.steps.iter().any(|step| step.cause == Cause::Rebalanced))
+}
+
 /// Whether there is nothing to do but to forget units of missing machines, which may have to wait.
 fn is_idle(snapshot: &Snapshot, plan: &Plan) -> bool {
     plan.steps.iter().all(|step| match &step.action {

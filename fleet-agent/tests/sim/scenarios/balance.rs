@@ -114,3 +114,29 @@ async fn an_order_that_is_taken_back_moves_nobody_any_more() {
     assert_eq!(places(&cluster)[1..], [[0], [0], [0]]);
     assert!(!is_ordered(&cluster));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_keeps_instances_up_does_not_end_because_one_is_down() {
+    let mut cluster = Cluster::start(2).await;
+    intend(&mut cluster, Some(Intent::Cordoned)).await;
+    let units = ["d@1.service", "d@2.service", "d@3.service"];
+    for unit in units {
+        cluster.launch(unit, "").await;
+    }
+    intend(&mut cluster, None).await;
+    let failing = crate::units::name("d@4.service");
+    cluster.hosts[1].fake().fail_start(&failing, "the test wants it so");
+    cluster.launch("d@4.service", "MachineID=m1").await;
+    cluster.wait(TTL).await;
+    order(&mut cluster, BalanceTerms { keep_up: 3, ..BalanceTerms::default() }).await;
+    cluster.wait(TTL).await;
+    assert!(is_ordered(&cluster), "three are up, and would be two");
+    assert_eq!(units.map(|unit| cluster.active_on(unit)), [[0], [0], [0]]);
+    cluster.hosts[1].fake().mend(&failing);
+    cluster.registry.request_restart(&failing).await.expect("it is there");
+    cluster.settle().await;
+    cluster.wait(TTL).await;
+    assert_eq!(units.map(|unit| cluster.active_on(unit)), [[1], [0], [0]]);
+    cluster.rest().await;
+    assert!(!is_ordered(&cluster));
+}

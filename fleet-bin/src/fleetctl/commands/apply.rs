@@ -8,7 +8,7 @@ use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 
 use super::bring_up::has_failed;
-use super::sending::{Step, send_contents};
+use super::sending::{Refusal, Step, send_contents};
 use crate::fleetctl::args::Until;
 use crate::fleetctl::at_once::{at_once, until_refused};
 use crate::fleetctl::change_args::{ApplyArgs, PlanArgs, WantedArgs};
@@ -176,22 +176,49 @@ async fn foresee(
 
 /// Sends all files, then changes desired states, and says what to wait for.
 async fn send(
-    context: &Context,
+    context: &mut Context,
     wanted: Vec<Wanted>,
     until: Until,
 ) -> Result<Vec<Awaited>, CliError> {
     let awaited: Vec<Awaited> = changed(&wanted).map(|it| awaited(it, until)).collect();
     let steps: Vec<Step> =
         wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
+    if let Err(Refusal { error, taken }) = send_contents(&context.session, &steps).await {
+        let sent = taken.iter().map(|name| begun(name).with_message("its file was sent"));
+        sent.into_iter().try_for_each(|report| context.output.record(&report, ""))?;
+        return Err(again(error));
+    }
     let session = &context.session;
-    send_contents(session, &steps).await.map_err(again)?;
     let goals = steps.iter().filter_map(|step| Some((&step.name, step.goal?)));
     let asked = goals.clone().map(|(name, goal)| session.set_desired(name, goal));
     let set = until_refused(asked).await;
+    if set.iter().any(Result::is_err) {
+        let is_set = |step: &Step| {
+            let at = goals.clone().position(|(name, _)| *name == step.name);
+            at.and_then(|at| set.get(at))
+        };
+        for step in &steps {
+            let report = match (is_set(step), &step.file) {
+                (Some(Ok(())), _) => begun(&step.name),
+                (Some(Err(error)), _) => {
+                    let report = Report::new(step.name.as_str(), Action::Apply, Outcome::Failed);
+                    report.with_message(error.parts().0)
+                }
+                (None, Some(_)) => begun(&step.name).with_message("its file was sent"),
+                (None, None) => continue,
+            };
+            context.output.record(&report, "")?;
+        }
+    }
     let names = goals.map(|(name, _)| name.as_str());
     all_or_partly(names.zip(set), "brought to their desired states")
         .map_err(|error| again(error.help("the files of all units were sent")))?;
     Ok(awaited)
+}
+
+/// Of a unit for which something was done before another one was refused.
+fn begun(name: &UnitName) -> Report {
+    Report::new(name.as_str(), Action::Apply, Outcome::Triggered)
 }
 
 /// What is there already is found to be so.

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use fleet_http::{JournalLines, JournalOptions};
+use fleet_http::{JournalLine, JournalLines, JournalOptions};
 use fleet_unitfile::UnitName;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use serde::Serialize;
 
 use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
+use crate::fleetctl::interleave::{Dated, interleaved};
 use crate::fleetctl::look_args::LogsArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
-use crate::fleetctl::session::{Session, next_line};
+use crate::fleetctl::session::{Session, next_dated};
 use crate::fleetctl::words::short_machine;
 
 /// How many journals are read at a time at most, each over a connection of its own.
@@ -41,7 +42,8 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Lines are printed as they come; Ctrl-C ends the program as it ends any.
+/// Runs the command. Lines of the past are printed in the order in which they were written, and
+/// those that are followed as they come; Ctrl-C ends the program as it ends any.
 pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
         return Err(never_whole("logs that are followed"));
@@ -59,9 +61,8 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         }
     }
     let mut all = match args.follow {
-        true => stream::select_all(journals).boxed(),
-        // What is there is read journal by journal: its lines bear no times to sort them by.
-        false => stream::iter(journals).flatten().boxed(),
+        true => stream::select_all(journals).map(|(_, line)| line).boxed(),
+        false => interleaved(journals),
     };
     while let Some(next) = all.next().await {
         match next {
@@ -100,7 +101,7 @@ async fn open(
 ) -> Vec<Result<Lines, CliError>> {
     let open = async |place: &Place| {
         let options = JournalOptions { machine: Some(place.machine.clone()), ..options.clone() };
-        Ok(read(place.clone(), session.journal(&place.unit, &options).await?))
+        Ok(read(place.clone(), session.dated_journal(&place.unit, &options).await?))
     };
     at_once(places.iter().map(open)).await
 }
@@ -148,16 +149,18 @@ async fn of_unit(session: &Session, name: &UnitName) -> Result<Vec<Place>, CliEr
     Ok(machines.into_iter().map(place).collect())
 }
 
-type Lines = BoxStream<'static, Result<(Place, String), CliError>>;
+type Lines = Dated<Result<(Place, String), CliError>>;
 
 /// The lines of a journal; an error is the last of them.
 fn read(place: Place, journal: JournalLines) -> Lines {
     let next = async |(place, journal): (Place, Option<JournalLines>)| {
         let mut journal = journal?;
-        match next_line(&mut journal, &place.unit).await {
+        match next_dated(&mut journal, &place.unit).await {
             Ok(None) => None,
-            Ok(Some(line)) => Some((Ok((place.clone(), line)), (place, Some(journal)))),
-            Err(error) => Some((Err(error), (place, None))),
+            Ok(Some(JournalLine { at, text })) => {
+                Some(((at, Ok((place.clone(), text))), (place, Some(journal))))
+            }
+            Err(error) => Some(((None, Err(error)), (place, None))),
         }
     };
     stream::unfold((place, Some(journal)), next).boxed()

@@ -36,6 +36,10 @@ use super::error::{CliError, Exit};
 /// Runs a command; the way in which the program ends is the command's result.
 pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit, CliError> {
     let result = carry_out(context, command).await;
+    if result.is_err() {
+        // What was done is told all the same. The error that came first is the one to be told.
+        let _closed = context.output.rest();
+    }
     if let Some(age) = context.session.behind() {
         let seconds = age.as_secs();
         context.progress.note(&format!(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_agent::Clock as _;
+use fleet_core::BalanceTerms;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
@@ -14,6 +15,10 @@ use crate::fleetctl::words::short_machine;
 
 /// How long to wait between two looks at how far it has come.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long nothing may be able to go on by itself until that counts: longer than it takes that
+/// what is seen of units is behind what was just done to them.
+const SETTLED: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {
     fn name(&self) -> &'static str {
@@ -45,40 +50,100 @@ pub(super) async fn run(context: &mut Context, args: &RebalanceArgs) -> Result<E
     let terms = args.terms();
     let report = context.session.rebalance(&terms, true).await?;
     context.output.record(&report, &text(&report))?;
-    if !args.dry_run {
-        context.session.rebalance(&terms, false).await?;
-    }
-    let waited = if args.wait { wait(context, args).await } else { Ok(()) };
+    let done = if args.dry_run { Ok(()) } else { order(context, args, &report).await };
     context.output.finish()?;
-    waited?;
+    done?;
     Ok(if args.dry_run && !report.is_over() { Exit::Changes } else { Exit::Success })
 }
 
-/// Waits until nothing is left to be moved.
-async fn wait(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliError> {
+/// Gives the order, of which this was told to be the outcome, and waits if that is asked for.
+async fn order(
+    context: &mut Context,
+    args: &RebalanceArgs,
+    foreseen: &RebalanceReport,
+) -> Result<(), CliError> {
+    let terms = args.terms();
+    // How many moves there are without a bound: how many are left then tells whether it was met.
+    let before = match terms.most {
+        Some(_) if args.wait => all_moves(context, &terms).await?,
+        _ => foreseen.moves.len(),
+    };
+    context.session.rebalance(&terms, false).await?;
+    if !args.wait {
+        return Ok(());
+    }
+    // What it waits for at first was told with the moves.
+    wait(context, args, foreseen.waits.clone()).await?;
+    let left = all_moves(context, &terms).await?;
+    let most = terms.most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    if left > before.saturating_sub(most) {
+        let text = format!("somebody took the order to rebalance back: {left} units are left");
+        return Err(CliError::failed(text).help("\"fleetctl rebalance\" goes on with them"));
+    }
+    let told = match terms.most {
+        Some(most) if left > 0 => format!("{most} were moved, and {left} more could be"),
+        _ => "No unit is left to be moved".to_owned(),
+    };
+    context.progress.note(&told);
+    Ok(())
+}
+
+/// How many units are to be moved as things are, by these terms without their bound.
+async fn all_moves(context: &Context, terms: &BalanceTerms) -> Result<usize, CliError> {
+    let terms = BalanceTerms { most: None, ..*terms };
+    Ok(context.session.rebalance(&terms, true).await?.moves.len())
+}
+
+/// Waits until there is no order any more; what holds it up is told whenever it is something else.
+async fn wait(
+    context: &mut Context,
+    args: &RebalanceArgs,
+    mut told: String,
+) -> Result<(), CliError> {
     let limit = args.wait_timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let deadline = limit.map(|limit| context.clock.now().after(limit));
+    let mut stuck_since = None;
     while let Some(report) = context.session.rebalancing().await? {
         let now = context.clock.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
             return Err(late(&report));
         }
+        stuck_since = stuck_since.or(Some(now)).filter(|_| report.stuck);
+        if stuck_since.is_some_and(|since| now.since(since) >= SETTLED) {
+            return Err(stuck(&report));
+        }
+        if !report.waits.is_empty() && report.waits != told {
+            context.progress.note(&format!("Waiting: {}", report.waits));
+        }
         context.progress.show(&summary(&report));
+        told = report.waits;
         let wake = now.after(PAUSE);
         let wake = deadline.map_or(wake, |deadline| wake.min(deadline));
         context.clock.sleep_until(wake).await;
     }
-    context.progress.note("No unit is left to be moved");
     Ok(())
 }
 
 fn late(report: &RebalanceReport) -> CliError {
     let error = CliError::failed(format!("the units are not spread yet: {}", summary(report)));
+    with_reasons(error, report)
+        .help("it goes on; \"fleetctl rebalance --stop\" leaves the others where they are")
+}
+
+fn stuck(report: &RebalanceReport) -> CliError {
+    let text = format!("the order to rebalance does not go on by itself: {}", summary(report));
+    with_reasons(CliError::failed(text), report).help(
+        "mend that and it goes on; \"fleetctl rebalance --stop\" leaves the others where they are",
+    )
+}
+
+/// The same error, with what is waited for.
+fn with_reasons(error: CliError, report: &RebalanceReport) -> CliError {
     let awaited = report.under_way.iter();
     let awaited =
         awaited.map(|it| format!("{} on {}: {}", it.unit, short_machine(&it.to), it.reason));
-    let error = awaited.fold(error, CliError::help);
-    error.help("it goes on; \"fleetctl rebalance --stop\" leaves the others where they are")
+    let waits = Some(report.waits.clone()).filter(|waits| !waits.is_empty());
+    awaited.chain(waits).fold(error, CliError::help)
 }
 
 fn summary(report: &RebalanceReport) -> String {
@@ -104,5 +169,7 @@ fn text(report: &RebalanceReport) -> String {
         let s = if it.units == 1 { "" } else { "s" };
         format!("{} has {} unit{s}, and then {}", short_machine(&it.machine_id), it.units, it.after)
     });
-    awaited.chain(moves).chain(loads).map(|line| line + "\n").collect()
+    let waits = Some(&report.waits).filter(|waits| !waits.is_empty());
+    let waits = waits.map(|waits| format!("nothing moves for now: {waits}"));
+    awaited.chain(moves).chain(loads).chain(waits).map(|line| line + "\n").collect()
 }

@@ -34,11 +34,23 @@ impl Step {
     }
 }
 
+/// That a file was refused, and whose were taken before that.
+pub(super) struct Refusal {
+    pub(super) error: CliError,
+    pub(super) taken: Vec<UnitName>,
+}
+
+impl From<Refusal> for CliError {
+    fn from(refusal: Refusal) -> Self {
+        refusal.error
+    }
+}
+
 /// Sends every file that is to be sent. Units that are new stay inactive for now, and a file that
 /// takes another's place leaves the desired state as it is.
 ///
 /// When the cluster refuses one, those that it has taken stay so; the error names them.
-pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), CliError> {
+pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(), Refusal> {
     let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
     // Only one after the other the cluster sees whether they lead in a circle.
     let (tied, free): (Vec<_>, Vec<_>) = new.partition(|(step, file)| is_tied(&step.name, file));
@@ -57,7 +69,7 @@ pub(super) async fn send_contents(session: &Session, steps: &[Step]) -> Result<(
 /// file, and was started anew with it if it was launched.
 fn tell_sent<'a>(
     sent: impl Iterator<Item = (&'a Step, Result<(), CliError>)>,
-) -> Result<(), CliError> {
+) -> Result<(), Refusal> {
     let (taken, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
     let Some(error) = refused.into_iter().find_map(|(_, result)| result.err()) else {
         return Ok(());
@@ -67,7 +79,8 @@ fn tell_sent<'a>(
         those.map(|(step, _)| step.name.as_str()).collect::<Vec<_>>()
     };
     let error = with_done(error, "submitted, and not started,", &named(false));
-    Err(with_done(error, "replaced", &named(true)))
+    let error = with_done(error, "replaced", &named(true));
+    Err(Refusal { error, taken: taken.iter().map(|(step, _)| step.name.clone()).collect() })
 }
 
 /// Whether a unit names others that it goes with.

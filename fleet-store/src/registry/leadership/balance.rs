@@ -9,8 +9,7 @@ use crate::{Commit, Condition, Key, Transaction};
 
 impl Leadership {
     /// Puts the order to rebalance as it is from now on in the place of the one that was seen;
-    /// nothing ends it. What is to be moved is noted before it is: where a leader ends in between,
-    /// the next one finds more noted than was moved, and never less.
+    /// nothing ends it. Moves are noted by [`commit`](Self::commit), with the placements.
     ///
     /// # Errors
     ///
@@ -22,20 +21,27 @@ impl Leadership {
         now: Option<&Rebalancing>,
     ) -> Result<Revision, RegistryError> {
         let leader = self.registry.key(&Key::Leader);
-        let key = self.registry.key(&Key::Rebalancing);
-        let transaction = Transaction::new()
-            .when(Condition::value(leader, self.claim.clone()))
-            .when(Condition::value(&key, encode_rebalancing(seen)));
-        let transaction = match now {
-            Some(now) => transaction.put(key, encode_rebalancing(now)),
-            None => transaction.delete(key),
-        };
+        let mut transaction = Transaction::new().when(Condition::value(leader, self.claim.clone()));
+        let noting = self.noting(seen, now);
+        transaction.conditions.extend(noting.conditions);
+        transaction.writes.extend(noting.writes);
         match self.registry.store.commit(transaction).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { condition: LEADING, .. } => {
                 Err(RegistryError::Deposed { term: self.term })
             }
             Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
+    }
+
+    /// What is written of an order, on condition that it is the one that was seen.
+    pub(super) fn noting(&self, seen: &Rebalancing, now: Option<&Rebalancing>) -> Transaction {
+        let key = self.registry.key(&Key::Rebalancing);
+        let as_seen = Condition::value(&key, encode_rebalancing(seen));
+        let transaction = Transaction::new().when(as_seen);
+        match now {
+            Some(now) => transaction.put(key, encode_rebalancing(now)),
+            None => transaction.delete(key),
         }
     }
 }
