@@ -10,6 +10,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::AbortHandle;
 
 use super::config::{SystemdConfig, SystemdScope};
+use super::journal::Wanted;
 use super::machine::{Machine, Session, io_error, unavailable};
 use super::nudge::Nudges;
 use super::{journal, link, load, look, order, reload};
@@ -162,11 +163,26 @@ impl ServiceManager for SystemdManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.read_journal(unit, Wanted::new(query))
+    }
+
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        self.read_journal(unit, Wanted::after(position, follow))
+    }
+}
+
+impl SystemdManager {
+    fn read_journal(&self, unit: &UnitName, wanted: Wanted) -> Result<Journal, ServiceError> {
         self.machine.record(unit)?;
         let SystemdConfig { scope, clock, .. } = &self.machine.config;
         // The journals of users are not for others to touch.
-        let is_nudged = query.follow && matches!(scope, SystemdScope::System);
+        let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
-        journal::read(*scope, unit, query, following)
+        journal::read(*scope, unit, wanted, following)
     }
 }
