@@ -1,5 +1,5 @@
-//! Pure: where in a log a line ends, so that it is found again after the log was cut or rotated, and
-//! by a daemon that counts from another beginning.
+//! Pure: where in a log a line ends, so that it is found again after the log was cut or rotated,
+//! and by a daemon that counts from another beginning.
 //!
 //! The place alone is exact for as long as places are counted from one beginning. What stands right
 //! before it tells whether it still is that place, and is looked for where it is not.
