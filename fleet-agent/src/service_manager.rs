@@ -113,7 +113,8 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Reports which units change from now on.
     fn changes(&self) -> StateChanges;
 
-    /// The output of a unit, oldest line first.
+    /// The output of a unit, oldest line first. One that is followed ends when the unit is
+    /// unloaded.
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
 
     /// What a unit wrote after the line that had this [position](JournalLine::position), and, where

@@ -1,5 +1,6 @@
 //! The output of a unit, read by `journalctl` as a child process.
 
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -50,12 +51,14 @@ impl Wanted {
     }
 }
 
-/// Starts to read the output of a unit. It ends with the reader, and so does what is held for it.
+/// Starts to read the output of a unit. It ends with the reader or when `over` is ready, and so
+/// does what is held for it.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
     wanted: Wanted,
     following: Option<Arc<Following>>,
+    over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Journal, ServiceError> {
     let mut command = Command::new("journalctl");
     command.args(arguments(scope, unit, &wanted));
@@ -64,7 +67,7 @@ pub(crate) fn read(
     let (sender, journal) = Journal::channel();
     let unit = unit.clone();
     tokio::spawn(async move {
-        if let Err(error) = feed(child, Sieve(wanted.from), sender).await {
+        if let Err(error) = feed(child, Sieve(wanted.from), sender, over).await {
             tracing::warn!(%unit, %error, "a journal ends early");
         }
         drop(following);
@@ -107,12 +110,15 @@ async fn feed(
     mut child: Child,
     mut sieve: Sieve,
     sender: mpsc::Sender<JournalLine>,
+    over: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
+    let mut over = pin!(over);
     let mut output = BufReader::new(output);
     'entries: loop {
         let entry = tokio::select! {
             () = sender.closed() => break,
+            () = &mut over => break,
             entry = next_entry(&mut output) => entry?,
         };
         let Some(entry) = entry else { break };

@@ -42,6 +42,7 @@ pub async fn conformance(harness: &dyn Harness) {
     check.the_last_lines_come_oldest_first().await;
     check.no_line_comes_from_before_the_moment_that_is_asked_for().await;
     check.a_journal_goes_on_after_a_line().await;
+    check.a_journal_that_is_followed_ends_with_its_unit().await;
     let check = check.the_end_of_a_daemon_changes_nothing().await;
     let left = check.manager.list().await.expect("list");
     assert_eq!(left, [], "the suite leaves no unit behind");

@@ -50,9 +50,7 @@ impl Check<'_> {
 
     /// Lines that have no positions are told again, after a line that says so.
     pub(super) async fn a_journal_goes_on_after_a_line(&self) {
-        let unit = self.run("resumed.service", UnitKind::Writes).await;
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
-        let mut journal = self.journal(&unit, query).await;
+        let (unit, mut journal) = self.follow_one_that_writes("resumed.service").await;
         let mut positions = Vec::new();
         for expected in ["one", "two", "three"] {
             let line = next_line(&mut journal).await;
@@ -89,11 +87,16 @@ impl Check<'_> {
         self.unload(&unit).await;
     }
 
+    pub(super) async fn a_journal_that_is_followed_ends_with_its_unit(&self) {
+        let (unit, mut journal) = self.follow_one_that_writes("followed.service").await;
+        assert_eq!(next(&mut journal, 3).await, ["one", "two", "three"]);
+        self.unload(&unit).await;
+        assert_eq!(all(journal).await, [""; 0], "nothing comes of a unit that is not known");
+    }
+
     /// A unit that wrote, and the position of the line `two`.
     pub(super) async fn position_of_two(&self) -> (UnitName, Option<String>) {
-        let unit = self.run("wrote.service", UnitKind::Writes).await;
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
-        let mut journal = self.journal(&unit, query).await;
+        let (unit, mut journal) = self.follow_one_that_writes("wrote.service").await;
         let lines = [next_line(&mut journal).await, next_line(&mut journal).await];
         assert_eq!(next(&mut journal, 1).await, ["three"]);
         let [_, two] = lines;
@@ -105,6 +108,15 @@ impl Check<'_> {
         if let Some(two) = two {
             assert_eq!(all(self.after(unit, &two, false).await).await, ["three"]);
         }
+    }
+
+    /// The machine may have lines of an earlier unit of that name.
+    async fn follow_one_that_writes(&self, name: &str) -> (UnitName, Journal) {
+        let since = Some(wall_time());
+        let unit = self.run(name, UnitKind::Writes).await;
+        let query = JournalQuery { since, follow: true, ..JournalQuery::default() };
+        let journal = self.journal(&unit, query).await;
+        (unit, journal)
     }
 
     async fn after(&self, unit: &UnitName, position: &str, follow: bool) -> Journal {
