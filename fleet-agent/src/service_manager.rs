@@ -113,8 +113,30 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Reports which units change from now on.
     fn changes(&self) -> StateChanges;
 
-    /// The output of a unit, oldest line first.
+    /// The output of a unit, oldest line first. One that is followed ends when the unit is
+    /// unloaded.
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
+
+    /// What a unit wrote after the line that had this [position](JournalLine::position), and, where
+    /// it is followed, what it writes. It need not be this manager that told the line: one of an
+    /// earlier daemon is as good.
+    ///
+    /// Where that line is not known any more, all that is kept comes, after one that says so. Who
+    /// gives its lines no positions has nothing to do here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`journal`](Self::journal).
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        let _unknown = position;
+        let query = JournalQuery { follow, ..JournalQuery::default() };
+        Ok(self.journal(unit, query).await?.after_a_gap())
+    }
 }
 
 /// A unit as its service manager knows it.
@@ -255,18 +277,34 @@ pub struct JournalLine {
     pub at: Option<Timestamp>,
     /// The line, without its end.
     pub text: String,
+    /// Where it is, for [`ServiceManager::journal_after`]: a word of visible ASCII, of no more than
+    /// 512 bytes, that says something to its service manager alone. `None` where that cannot tell.
+    pub position: Option<String>,
+}
+
+impl JournalLine {
+    /// Stands in a journal where lines may be missing, because nobody can say any more after which
+    /// line it was to go on.
+    #[must_use]
+    pub fn gap() -> Self {
+        Self::from(
+            "[lines may be missing here: what was told last is not kept any more]".to_owned(),
+        )
+    }
 }
 
 impl From<String> for JournalLine {
-    /// A line of which nobody knows when it was written.
+    /// A line of which nobody knows when it was written, nor where it is.
     fn from(text: String) -> Self {
-        Self { at: None, text }
+        Self { at: None, text, position: None }
     }
 }
 
 /// Lines of a unit's output.
 #[derive(Debug)]
 pub struct Journal {
+    /// What comes before all others.
+    first: Option<JournalLine>,
     lines: mpsc::Receiver<JournalLine>,
 }
 
@@ -278,7 +316,7 @@ impl Journal {
     #[must_use]
     pub fn channel() -> (mpsc::Sender<JournalLine>, Self) {
         let (sender, lines) = mpsc::channel(Self::CAPACITY);
-        (sender, Self { lines })
+        (sender, Self { first: None, lines })
     }
 
     /// A journal of lines that are kept, each with the moment at which it was written: the last
@@ -296,11 +334,17 @@ impl Journal {
         let skipped = query.lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
         let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
         for (at, line) in &lines[skipped..] {
-            let line = JournalLine { at: Some(*at), text: line.as_ref().to_owned() };
+            let line = JournalLine { at: Some(*at), ..line.as_ref().to_owned().into() };
             // There is room for all of them, and the reader is here.
             drop(sender.try_send(line));
         }
-        (query.follow.then_some(sender), Self { lines: waiting })
+        (query.follow.then_some(sender), Self { first: None, lines: waiting })
+    }
+
+    /// The same, beginning with a line that says that some [may be missing](JournalLine::gap).
+    #[must_use]
+    pub fn after_a_gap(self) -> Self {
+        Self { first: Some(JournalLine::gap()), ..self }
     }
 
     /// The next line, without its line end; `None` when there is no more.
@@ -310,7 +354,10 @@ impl Journal {
 
     /// The same with when it was written.
     pub async fn next_line(&mut self) -> Option<JournalLine> {
-        self.lines.recv().await
+        match self.first.take() {
+            Some(line) => Some(line),
+            None => self.lines.recv().await,
+        }
     }
 }
 

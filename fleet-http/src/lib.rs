@@ -6,6 +6,7 @@ mod duplex;
 mod server;
 mod tls;
 mod token;
+mod told;
 mod unverified;
 pub mod wire;
 
@@ -36,6 +37,10 @@ const PROXIED: hyper::header::HeaderName =
 /// The header that says, on a journal, that each line begins with when it was written.
 const MOMENTS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-moments");
+
+/// The header that says, on a journal, that each line begins with where it is.
+const POSITIONS: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-fleet-positions");
 
 /// The header that says, on an export, what the server does about unit files that the old program
 /// would have passed over in silence: `refuse` or `warn`.

@@ -183,7 +183,7 @@ impl TaskUnit {
         }
         // A follower that is gone, or too slow, is cut off: output waits for nobody.
         self.followers.retain(|follower| {
-            follower.try_send(JournalLine { at: Some(now), text: line.to_owned() }).is_ok()
+            follower.try_send(JournalLine { at: Some(now), ..line.to_owned().into() }).is_ok()
         });
     }
 

@@ -8,6 +8,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::changes::Changes;
 use super::log::Log;
+use super::moments::Moments;
+use super::position::{self, Position};
 use crate::{Journal, JournalLine, JournalQuery, wall_time};
 
 /// A longer line is handed over in pieces of this many bytes.
@@ -15,13 +17,46 @@ const LONGEST_LINE: usize = 64 * 1024;
 
 /// Starts to hand over the lines of a log. It ends with the reader or with the log.
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
+    begin(log, query.follow, move |log| {
+        let (text, end) = log.tail(query.lines, query.since)?;
+        Ok(Begun { text, end, moments: log.moments(), is_after_a_gap: false })
+    })
+}
+
+/// The same, from after the line with that position on.
+pub(crate) fn read_after(log: &Arc<Log>, position: &str, follow: bool) -> io::Result<Journal> {
+    let position: Option<Position> = position.parse().ok();
+    begin(log, follow, move |log| {
+        let (mut text, end) = log.tail(None, None)?;
+        let first = end.saturating_sub(text.len() as u64);
+        let found = position.and_then(|position| position.find(&text, first));
+        let text = text.split_off(found.unwrap_or(0));
+        Ok(Begun { text, end, moments: log.moments(), is_after_a_gap: found.is_none() })
+    })
+}
+
+/// What is there already.
+struct Begun {
+    text: Vec<u8>,
+    /// The place that it ends at.
+    end: u64,
+    moments: Moments,
+    is_after_a_gap: bool,
+}
+
+fn begin(
+    log: &Arc<Log>,
+    follow: bool,
+    look: impl FnOnce(&Log) -> io::Result<Begun> + Send + 'static,
+) -> io::Result<Journal> {
     // The watch begins before the first look, so that nothing falls between the two.
-    let changes = if query.follow { Some(Changes::of(log.path())?) } else { None };
+    let changes = if follow { Some(Changes::of(log.path())?) } else { None };
     let (sender, journal) = Journal::channel();
-    let feed = Feed { log: Arc::downgrade(log), sender, lines: Lines::default() };
+    let (lines, before) = (Lines::default(), Vec::new());
+    let feed = Feed { log: Arc::downgrade(log), sender, lines, before };
     let alive = log.alive();
     tokio::spawn(async move {
-        if let Err(error) = feed.run(query, changes, alive).await {
+        if let Err(error) = feed.run(look, changes, alive).await {
             tracing::warn!(%error, "a journal ends early: its log cannot be read");
         }
     });
@@ -32,34 +67,44 @@ struct Feed {
     log: Weak<Log>,
     sender: mpsc::Sender<JournalLine>,
     lines: Lines,
+    /// The last of what was read.
+    before: Vec<u8>,
 }
 
 impl Feed {
     async fn run(
         mut self,
-        query: JournalQuery,
+        look: impl FnOnce(&Log) -> io::Result<Begun> + Send + 'static,
         changes: Option<Changes>,
-        mut alive: watch::Receiver<()>,
+        alive: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let tail = move |log: &Log| {
-            let (text, place) = log.tail(query.lines, query.since)?;
-            Ok((text, place, log.moments()))
-        };
-        let Some((text, mut place, moments)) = self.look(tail).await? else {
+        let Some(begun) = self.look(look).await? else {
             return Ok(());
         };
-        let begin = place.saturating_sub(text.len() as u64);
-        if !self.send(&text, |end| moments.written_by(begin + end)).await {
+        let Begun { text, end, moments, is_after_a_gap } = begun;
+        if is_after_a_gap && self.sender.send(JournalLine::gap()).await.is_err() {
+            return Ok(());
+        }
+        if !self.send(&text, end, |place| moments.written_by(place)).await {
             return Ok(());
         }
         let Some(changes) = changes else {
             if let Some(rest) = self.lines.rest() {
                 // The reader may have gone, which is no failure.
-                let at = moments.written_by(place);
-                drop(self.sender.send(JournalLine { at, text: rest }).await);
+                let line = JournalLine { at: moments.written_by(end), ..rest.into() };
+                drop(self.sender.send(line).await);
             }
             return Ok(());
         };
+        self.follow(end, &changes, alive).await
+    }
+
+    async fn follow(
+        mut self,
+        mut place: u64,
+        changes: &Changes,
+        mut alive: watch::Receiver<()>,
+    ) -> io::Result<()> {
         loop {
             tokio::select! {
                 () = self.sender.closed() => return Ok(()),
@@ -71,15 +116,32 @@ impl Feed {
                 let Some((text, end)) = self.look(move |log| log.read_from(place)).await? else {
                     return Ok(());
                 };
-                place = end;
                 if text.is_empty() {
                     break;
                 }
-                if !self.send(&text, |_| Some(wall_time())).await {
+                let is_cut = end.saturating_sub(text.len() as u64) > place;
+                place = end;
+                if is_cut && !self.skip().await {
+                    return Ok(());
+                }
+                if !self.send(&text, end, |_| Some(wall_time())).await {
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Says that something was cut off before it was read. Returns whether the reader is there.
+    async fn skip(&mut self) -> bool {
+        self.before.clear();
+        let half = self.lines.rest();
+        let told = half.map(JournalLine::from).into_iter().chain([JournalLine::gap()]);
+        for line in told {
+            if self.sender.send(line).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Reads the log away from the runtime; `None` when it is no more.
@@ -94,12 +156,25 @@ impl Feed {
         read.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Sends the lines of a text, of which `written_by` says when one was written that ends at a
-    /// place in it. Returns whether the reader is still there.
-    async fn send(&mut self, text: &[u8], written_by: impl Fn(u64) -> Option<Timestamp>) -> bool {
+    /// Sends the lines of a text that ends at a place. `written_by` says when one was written that
+    /// ends at a place. Returns whether the reader is still there.
+    async fn send(
+        &mut self,
+        text: &[u8],
+        end: u64,
+        written_by: impl Fn(u64) -> Option<Timestamp>,
+    ) -> bool {
+        let begin = end.saturating_sub(text.len() as u64);
+        let before = std::mem::take(&mut self.before);
+        let all = [&before[..], text].concat();
+        self.before = all[all.len().saturating_sub(position::MOST)..].to_vec();
         for (end, text) in self.lines.take(text) {
-            let at = written_by(end);
-            if self.sender.send(JournalLine { at, text }).await.is_err() {
+            let place = begin + end;
+            let read = before.len() + usize::try_from(end).unwrap_or(usize::MAX);
+            let position = Position::new(place, &all[..read.min(all.len())]);
+            let line =
+                JournalLine { at: written_by(place), text, position: Some(position.to_string()) };
+            if self.sender.send(line).await.is_err() {
                 return false;
             }
         }

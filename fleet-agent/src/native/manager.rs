@@ -1,6 +1,7 @@
 //! The service manager that runs units itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::compile::compile;
 use super::external::External;
 use super::identity::Host;
 use super::journal;
+use super::log::Log;
 use super::machine::Machine;
 use super::runner::RunnerConfig;
 use super::runner::services::{Opened, ServicesConfig, open_services};
@@ -299,16 +301,34 @@ impl ServiceManager for NativeManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.read_log(unit, |log| journal::read(log, query))
+    }
+
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        self.read_log(unit, |log| journal::read_after(log, position, follow))
+    }
+}
+
+impl NativeManager {
+    fn read_log(
+        &self,
+        unit: &UnitName,
+        read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
+    ) -> Result<Journal, ServiceError> {
         if self.timers.get(unit).is_some() {
             // A timer writes nothing.
-            return Ok(Journal::kept(std::iter::empty::<(Timestamp, String)>(), query).1);
+            let nothing = std::iter::empty::<(Timestamp, String)>();
+            return Ok(Journal::kept(nothing, JournalQuery::default()).1);
         }
         let seen = self.calls.seen(unit);
         let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
-        journal::read(&log, query).map_err(|source| ServiceError::Io {
-            action: format!("read the log of {unit}"),
-            source,
-        })
+        let action = || format!("read the log of {unit}");
+        read(&log).map_err(|source| ServiceError::Io { action: action(), source })
     }
 }
 

@@ -42,6 +42,7 @@ mod notify;
 mod outcome;
 mod pidfile;
 mod plan;
+mod position;
 mod proc;
 mod process;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fleet_core::Timestamp;
 use fleet_unitfile::{ParseError, UnitFile};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, JournalQuery};
+use crate::{Drift, JournalLine, JournalQuery};
 
 /// What tells an ask of a service manager from others on the same socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +59,12 @@ pub(super) enum Ask {
     Journal {
         unit: String,
         query: QueryWire,
+    },
+    /// The same, from after a position on.
+    JournalAfter {
+        unit: String,
+        position: String,
+        follow: bool,
     },
 }
 
@@ -113,6 +119,31 @@ impl From<QueryWire> for JournalQuery {
     fn from(query: QueryWire) -> Self {
         let QueryWire { lines, since, follow } = query;
         Self { lines, since: since.map(Timestamp::from_millis), follow }
+    }
+}
+
+/// A line of a unit's output.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LineWire {
+    text: String,
+    /// In milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position: Option<String>,
+}
+
+impl From<JournalLine> for LineWire {
+    fn from(line: JournalLine) -> Self {
+        let JournalLine { at, text, position } = line;
+        Self { text, at: at.map(Timestamp::as_millis), position }
+    }
+}
+
+impl From<LineWire> for JournalLine {
+    fn from(line: LineWire) -> Self {
+        let LineWire { text, at, position } = line;
+        Self { at: at.map(Timestamp::from_millis), text, position }
     }
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use super::asks::{Ask, DriftWire, FileWire, OfUnits, TimeWire};
+use super::asks::{Ask, DriftWire, FileWire, LineWire, OfUnits, TimeWire};
 use super::errors::ErrorWire;
 use super::keeper::{Keeper, Standing};
 use super::link::{Answer, AskError};
@@ -170,9 +170,25 @@ impl ServiceManager for RemoteManager {
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         let query = query.into();
-        let mut answer = self.ask(Ask::Journal { unit: unit.to_string(), query })?;
+        self.open_journal(Ask::Journal { unit: unit.to_string(), query }).await
+    }
+
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        let (unit, position) = (unit.to_string(), position.to_owned());
+        self.open_journal(Ask::JournalAfter { unit, position, follow }).await
+    }
+}
+
+impl RemoteManager {
+    async fn open_journal(&self, ask: Ask) -> Result<Journal, ServiceError> {
+        let mut answer = self.ask(ask)?;
         let first = answer.next().await.map_err(read_error)?;
-        let mut lines: Vec<String> = first.map_or_else(|| Ok(Vec::new()), read)?;
+        let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
         let (sender, journal) = Journal::channel();
         tokio::spawn(async move {
             loop {

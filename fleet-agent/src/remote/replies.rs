@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::asks::LineWire;
 use super::frame::{Frame, How, WINDOW};
-use crate::Journal;
+use crate::{Journal, JournalLine};
 
 /// How many bytes of lines one item holds, and a line more.
 const LINES: usize = 64 * 1024;
@@ -41,23 +42,36 @@ impl Replies {
 
     /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
     /// the first one, which says that there is a journal, may be empty.
-    pub async fn send_journal(&mut self, mut journal: Journal) {
-        let mut lines: Vec<String> = Vec::new();
+    pub async fn send_journal(&mut self, journal: Journal) {
+        self.send_lines(journal, |line| line.text).await;
+    }
+
+    /// The same with all that is known of each line.
+    pub(super) async fn send_whole_journal(&mut self, journal: Journal) {
+        self.send_lines(journal, LineWire::from).await;
+    }
+
+    async fn send_lines<T: Serialize + Sync + Send>(
+        &mut self,
+        mut journal: Journal,
+        wire: impl Fn(JournalLine) -> T,
+    ) {
+        let mut lines = Vec::new();
         loop {
             let mut bytes = 0;
             while bytes < LINES {
-                match journal.next().now_or_never() {
+                match journal.next_line().now_or_never() {
                     Some(Some(line)) => {
-                        bytes += line.len() + 1;
-                        lines.push(line);
+                        bytes += line.text.len() + 1;
+                        lines.push(wire(line));
                     }
                     Some(None) => return self.send(&lines).await,
                     None => break,
                 }
             }
             self.send(&lines).await;
-            let Some(line) = journal.next().await else { return };
-            lines = vec![line];
+            let Some(line) = journal.next_line().await else { return };
+            lines = vec![wire(line)];
         }
     }
 

@@ -1,5 +1,6 @@
 //! The output of a unit, read by `journalctl` as a child process.
 
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -21,23 +22,52 @@ const LONGEST_ENTRY: u64 = 1024 * 1024;
 /// Stands in a journal for an entry that is longer.
 const TOO_LONG: &str = "[a message too long to be shown]";
 
-/// Starts to read the output of a unit. It ends with the reader, and so does what is held for it.
+/// Which lines are wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) from: From,
+    pub(crate) follow: bool,
+}
+
+/// From where on they are wanted.
+#[derive(Debug, Clone)]
+pub(crate) enum From {
+    /// The last ones, none of them from before that moment.
+    Last { lines: Option<usize>, since: Option<Timestamp> },
+    /// Those after a line; all, where nothing is known of it.
+    After(Option<Place>),
+}
+
+impl Wanted {
+    pub(crate) fn new(query: JournalQuery) -> Self {
+        let JournalQuery { lines, since, follow } = query;
+        // Of what is to come everything is wanted, and it may come before journalctl has begun.
+        let since = since.map(|since| since.min(wall_time()));
+        Self { from: From::Last { lines, since }, follow }
+    }
+
+    pub(crate) fn after(position: &str, follow: bool) -> Self {
+        Self { from: From::After(Place::read(position)), follow }
+    }
+}
+
+/// Starts to read the output of a unit. It ends with the reader or when `over` is ready, and so
+/// does what is held for it.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
-    mut query: JournalQuery,
+    wanted: Wanted,
     following: Option<Arc<Following>>,
+    over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Journal, ServiceError> {
-    // Of what is to come everything is wanted, and it may come before journalctl has begun.
-    query.since = query.since.map(|since| since.min(wall_time()));
     let mut command = Command::new("journalctl");
-    command.args(arguments(scope, unit, query));
+    command.args(arguments(scope, unit, &wanted));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let child = command.spawn().map_err(io_error("run journalctl"))?;
     let (sender, journal) = Journal::channel();
     let unit = unit.clone();
     tokio::spawn(async move {
-        if let Err(error) = feed(child, query.since, sender).await {
+        if let Err(error) = feed(child, Sieve(wanted.from), sender, over).await {
             tracing::warn!(%unit, %error, "a journal ends early");
         }
         drop(following);
@@ -46,19 +76,24 @@ pub(crate) fn read(
 }
 
 /// What the unit's own processes wrote. What systemd itself says of the unit is told by its state.
-fn arguments(scope: SystemdScope, unit: &UnitName, query: JournalQuery) -> Vec<String> {
-    let lines = query.lines.map_or("all".to_owned(), |lines| lines.to_string());
+fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &Wanted) -> Vec<String> {
     let mut arguments =
         ["--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
             .map(str::to_owned)
             .to_vec();
-    arguments.push(format!("--lines={lines}"));
-    // Of the two options the one or the other wins, by the version; so it gets but one.
-    if let (Some(since), None) = (query.since, query.lines) {
-        let millis = since.as_millis();
-        arguments.push(format!("--since=@{}.{:03}", millis / 1000, millis % 1000));
+    let all = "--lines=all".to_owned();
+    match &wanted.from {
+        // Of the two options the one or the other wins, by the version; so it gets but one.
+        From::Last { lines: Some(lines), .. } => arguments.push(format!("--lines={lines}")),
+        From::Last { lines: None, since: Some(since) } => {
+            let millis = since.as_millis();
+            arguments.extend([all, format!("--since=@{}.{:03}", millis / 1000, millis % 1000)]);
+        }
+        From::Last { lines: None, since: None } | From::After(None) => arguments.push(all),
+        // With the entry itself: where it is the first that comes, nothing is missing.
+        From::After(Some(place)) => arguments.extend([all, format!("--cursor={}", place.cursor)]),
     }
-    if query.follow {
+    if wanted.follow {
         arguments.push("--follow".to_owned());
     }
     match scope {
@@ -73,32 +108,85 @@ fn arguments(scope: SystemdScope, unit: &UnitName, query: JournalQuery) -> Vec<S
 
 async fn feed(
     mut child: Child,
-    mut since: Option<Timestamp>,
+    mut sieve: Sieve,
     sender: mpsc::Sender<JournalLine>,
+    over: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
+    let mut over = pin!(over);
     let mut output = BufReader::new(output);
-    loop {
+    'entries: loop {
         let entry = tokio::select! {
             () = sender.closed() => break,
+            () = &mut over => break,
             entry = next_entry(&mut output) => entry?,
         };
         let Some(entry) = entry else { break };
-        let (at, lines) = read_entry(&entry);
-        if since.zip(at).is_some_and(|(since, at)| at < since) {
-            continue;
-        }
-        // All that follow are later, whatever becomes of the clock.
-        since = since.filter(|_| at.is_none());
-        for text in lines {
-            if sender.send(JournalLine { at, text }).await.is_err() {
-                break;
+        for line in sieve.lines(read_entry(&entry)) {
+            if sender.send(line).await.is_err() {
+                break 'entries;
             }
         }
     }
     // It may have ended already, which is as good.
     drop(child.start_kill());
     child.wait().await.map(drop)
+}
+
+/// Lets through what is wanted, and says where something may be missing.
+struct Sieve(From);
+
+impl Sieve {
+    fn lines(&mut self, entry: Told) -> Vec<JournalLine> {
+        let at = entry.at;
+        // All that follow the first one that is wanted are later, whatever becomes of the clock.
+        let all = From::Last { lines: None, since: None };
+        match &self.0 {
+            From::Last { since: Some(since), .. } if at.is_some_and(|at| at < *since) => Vec::new(),
+            From::Last { .. } => {
+                self.0 = if at.is_some() { all } else { self.0.clone() };
+                entry.lines()
+            }
+            From::After(place) => {
+                let told = place.as_ref().filter(|place| entry.cursor == place.cursor);
+                let mut lines = entry.lines();
+                match told.map(|place| place.lines.unwrap_or(lines.len()).min(lines.len())) {
+                    Some(told) => drop(lines.drain(..told)),
+                    None => lines.insert(0, JournalLine::gap()),
+                }
+                self.0 = all;
+                lines
+            }
+        }
+    }
+}
+
+/// Where a line is: the cursor of its entry, and where the entry has more lines after it, how many
+/// of them there are up to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    cursor: String,
+    lines: Option<usize>,
+}
+
+impl Place {
+    /// A cursor has no slash.
+    fn read(text: &str) -> Option<Self> {
+        let (cursor, lines) = match text.split_once('/') {
+            Some((cursor, lines)) => (cursor, Some(lines.parse().ok()?)),
+            None => (text, None),
+        };
+        let is_known = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or_default();
+            let is_hex = |byte: u8| byte.is_ascii_hexdigit();
+            matches!(name, "s" | "i" | "b" | "m" | "t" | "x")
+                && (1..=32).contains(&value.len())
+                && value.bytes().all(is_hex)
+        };
+        // journalctl takes nothing else, and shows nothing then.
+        let is_cursor = cursor.split(';').all(is_known) && cursor.split(';').count() <= 6;
+        is_cursor.then(|| Self { cursor: cursor.to_owned(), lines })
+    }
 }
 
 /// The next entry, with the end of its line if it is whole; `None` when there is no more.
@@ -128,11 +216,34 @@ async fn skip_line(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<
 
 #[derive(Deserialize)]
 struct Entry {
-    /// In microseconds. It comes with every entry.
+    /// Where it is. It comes with every entry, as does the moment.
+    #[serde(rename = "__CURSOR", default)]
+    cursor: String,
+    /// In microseconds.
     #[serde(rename = "__REALTIME_TIMESTAMP")]
     at: Option<String>,
     #[serde(rename = "MESSAGE")]
     message: Option<Message>,
+}
+
+/// What an entry tells: when it was written, if that can be read, and its lines.
+struct Told {
+    cursor: String,
+    at: Option<Timestamp>,
+    texts: Vec<String>,
+}
+
+impl Told {
+    fn lines(self) -> Vec<JournalLine> {
+        let Self { cursor, at, texts } = self;
+        let (last, cursor) = (texts.len(), Some(cursor).filter(|cursor| !cursor.is_empty()));
+        let place = |number: usize| {
+            let cursor = cursor.as_ref()?;
+            Some(if number == last { cursor.clone() } else { format!("{cursor}/{number}") })
+        };
+        let numbered = (1..).zip(texts);
+        numbered.map(|(number, text)| JournalLine { at, text, position: place(number) }).collect()
+    }
 }
 
 /// A message that is no text comes as bytes, and one that was given twice as a list.
@@ -154,14 +265,13 @@ impl Message {
     }
 }
 
-/// When an entry of the journal was written, if that can be read, and its lines.
-fn read_entry(entry: &[u8]) -> (Option<Timestamp>, Vec<String>) {
-    let Ok(Entry { at, message }) = serde_json::from_slice(entry) else {
-        return (None, vec![TOO_LONG.to_owned()]);
+fn read_entry(entry: &[u8]) -> Told {
+    let Ok(Entry { cursor, at, message }) = serde_json::from_slice(entry) else {
+        return Told { cursor: String::new(), at: None, texts: vec![TOO_LONG.to_owned()] };
     };
     let micros = at.and_then(|at| at.parse::<u64>().ok());
     let at = micros.map(|micros| Timestamp::from_millis(micros / 1000));
-    (at, message.map(lines).unwrap_or_default())
+    Told { cursor, at, texts: message.map(lines).unwrap_or_default() }
 }
 
 fn lines(message: Message) -> Vec<String> {
@@ -187,16 +297,16 @@ mod tests {
             (r#"{"MESSAGE":"cut of"#, &[TOO_LONG]),
         ];
         for (entry, expected) in rows {
-            assert_eq!(read_entry(entry.as_bytes()).1, expected, "{entry}");
+            assert_eq!(read_entry(entry.as_bytes()).texts, expected, "{entry}");
         }
     }
 
     #[test]
     fn an_entry_has_its_moment() {
         let entry = br#"{"__REALTIME_TIMESTAMP":"1395716396250999","MESSAGE":"one"}"#;
-        assert_eq!(read_entry(entry).0, Some(Timestamp::from_millis(1_395_716_396_250)));
+        assert_eq!(read_entry(entry).at, Some(Timestamp::from_millis(1_395_716_396_250)));
         let entry = br#"{"__REALTIME_TIMESTAMP":"soon","MESSAGE":"one"}"#;
-        assert_eq!(read_entry(entry).0, None);
+        assert_eq!(read_entry(entry).at, None);
     }
 
     #[tokio::test]
@@ -206,7 +316,7 @@ mod tests {
         let mut output = BufReader::new(&*text);
         let mut found = Vec::new();
         while let Some(entry) = next_entry(&mut output).await.expect("memory can be read") {
-            found.extend(read_entry(&entry).1);
+            found.extend(read_entry(&entry).texts);
         }
         assert_eq!(found, ["a", TOO_LONG, "b"]);
     }
@@ -216,18 +326,67 @@ mod tests {
         let unit: UnitName = "a.service".parse().expect("it is a name");
         let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
         let since = Some(Timestamp::from_millis(1_395_716_396_007));
-        let query = JournalQuery { lines: Some(2), since, follow: true };
+        let last = |lines| Wanted { from: From::Last { lines, since }, follow: true };
         assert_eq!(
-            arguments(SystemdScope::System, &unit, query).join(" "),
+            arguments(SystemdScope::System, &unit, &last(Some(2))).join(" "),
             format!("{all} --lines=2 --follow _SYSTEMD_UNIT=a.service")
         );
-        let query = JournalQuery { since, ..JournalQuery::default() };
         let user = rustix::process::getuid().as_raw();
+        let wanted = Wanted { follow: false, ..last(None) };
         assert_eq!(
-            arguments(SystemdScope::User, &unit, query).join(" "),
+            arguments(SystemdScope::User, &unit, &wanted).join(" "),
             format!(
                 "{all} --lines=all --since=@1395716396.007 _SYSTEMD_USER_UNIT=a.service _UID={user}"
             )
         );
+        let rows = [
+            ("s=a;i=1/3", "--lines=all --cursor=s=a;i=1 --follow _SYSTEMD_UNIT=a.service"),
+            ("s=a --until=1", "--lines=all --follow _SYSTEMD_UNIT=a.service"),
+        ];
+        for (position, expected) in rows {
+            let wanted = Wanted::after(position, true);
+            let found = arguments(SystemdScope::System, &unit, &wanted).join(" ");
+            assert_eq!(found, format!("{all} {expected}"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_not_asked_for() {
+        let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
+        let place = |lines| Some(Place { cursor: cursor.to_owned(), lines });
+        assert_eq!(Place::read(cursor), place(None));
+        assert_eq!(Place::read(&format!("{cursor}/2")), place(Some(2)));
+        for text in ["", "s", "s=", "s=g", "y=1", "s=1;", "s=1/", "s=1/x", "s=1/1/1", "7.4.aa"] {
+            assert_eq!(Place::read(text), None, "{text}");
+        }
+    }
+
+    /// What comes of entries `a` and `b`, of two lines each, after that place.
+    fn after(position: &str) -> Vec<String> {
+        let mut sieve = Sieve(Wanted::after(position, true).from);
+        let entry = |cursor: &str, text: &str| {
+            let texts = vec![format!("{text}1"), format!("{text}2")];
+            Told { cursor: cursor.to_owned(), at: None, texts }
+        };
+        let mut lines = sieve.lines(entry("i=1", "a"));
+        lines.extend(sieve.lines(entry("i=2", "b")));
+        lines.into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn it_goes_on_after_the_line_that_was_told_last() {
+        let gap = JournalLine::gap().text;
+        assert_eq!(after("i=1"), ["b1", "b2"]);
+        assert_eq!(after("i=1/1"), ["a2", "b1", "b2"]);
+        assert_eq!(after("i=1/9"), ["b1", "b2"]);
+        assert_eq!(after("i=0"), [&*gap, "a1", "a2", "b1", "b2"], "it is not there any more");
+        assert_eq!(after("?"), [&*gap, "a1", "a2", "b1", "b2"]);
+    }
+
+    #[test]
+    fn lines_have_the_place_of_their_entry() {
+        let entry = br#"{"__CURSOR":"i=7","MESSAGE":"one\ntwo"}"#;
+        let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.position).collect();
+        assert_eq!(places, [Some("i=7/1".to_owned()), Some("i=7".to_owned())]);
     }
 }

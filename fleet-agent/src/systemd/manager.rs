@@ -7,17 +7,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::config::{SystemdConfig, SystemdScope};
+use super::journal::Wanted;
 use super::machine::{Machine, Session, io_error, unavailable};
 use super::nudge::Nudges;
 use super::{journal, link, load, look, order, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
 use crate::{
-    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
 };
+
+/// How long the last lines of a unit may take until they are in the journal.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs units by the machine's systemd, over D-Bus.
 ///
@@ -162,11 +167,35 @@ impl ServiceManager for SystemdManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.read_journal(unit, Wanted::new(query))
+    }
+
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        self.read_journal(unit, Wanted::after(position, follow))
+    }
+}
+
+impl SystemdManager {
+    fn read_journal(&self, unit: &UnitName, wanted: Wanted) -> Result<Journal, ServiceError> {
         self.machine.record(unit)?;
         let SystemdConfig { scope, clock, .. } = &self.machine.config;
         // The journals of users are not for others to touch.
-        let is_nudged = query.follow && matches!(scope, SystemdScope::System);
+        let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
-        journal::read(*scope, unit, query, following)
+        let alive = self.machine.units.alive(unit).filter(|_| wanted.follow);
+        let over = until_it_ends(alive, clock.clone());
+        journal::read(*scope, unit, wanted, following, over)
     }
+}
+
+/// Waits until a unit is not known any more, and its last lines can be in the journal.
+async fn until_it_ends(alive: Option<watch::Receiver<()>>, clock: Arc<dyn Clock>) {
+    let Some(mut alive) = alive else { return std::future::pending().await };
+    while alive.changed().await.is_ok() {}
+    clock.sleep(LAST_LINES).await;
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
+use tokio::sync::watch;
 
 use super::bus::unit_path;
 use super::meddling::Meddling;
@@ -34,6 +35,8 @@ struct Entry {
     news: u64,
     /// systemd has nothing of an earlier run.
     is_new: bool,
+    /// Ends with the unit, so that those who follow its journal end too.
+    alive: watch::Sender<()>,
 }
 
 impl Units {
@@ -80,6 +83,11 @@ impl Units {
     /// What was asked of a known unit.
     pub(crate) fn record(&self, unit: &UnitName) -> Option<Record> {
         self.lock().units.get(unit)?.record.clone()
+    }
+
+    /// Closes when the unit is not known any more.
+    pub(crate) fn alive(&self, unit: &UnitName) -> Option<watch::Receiver<()>> {
+        Some(self.lock().units.get(unit)?.alive.subscribe())
     }
 
     /// What systemd tells of a unit.

@@ -41,6 +41,8 @@ pub async fn conformance(harness: &dyn Harness) {
     check.every_change_is_reported().await;
     check.the_last_lines_come_oldest_first().await;
     check.no_line_comes_from_before_the_moment_that_is_asked_for().await;
+    check.a_journal_goes_on_after_a_line().await;
+    check.a_journal_that_is_followed_ends_with_its_unit().await;
     let check = check.the_end_of_a_daemon_changes_nothing().await;
     let left = check.manager.list().await.expect("list");
     assert_eq!(left, [], "the suite leaves no unit behind");
@@ -303,11 +305,14 @@ impl<'a> Check<'a> {
     async fn the_end_of_a_daemon_changes_nothing(self) -> Self {
         let running = self.run("survivor.service", UnitKind::RunsForEver).await;
         let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
+        let (wrote, position) = self.position_of_two().await;
         let before = self.manager.list().await.expect("list");
         let Self { harness, manager } = self;
         drop(manager);
         let check = Self { harness, manager: harness.open().await };
         assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
+        check.its_journal_goes_on(&wrote, position).await;
+        check.unload(&wrote).await;
         check.manager.stop(&running).await.expect("what was taken back can be stopped");
         assert_eq!(check.get(&running).await.state.main_pid, None);
         check.manager.start(&running, Generation(2)).await.expect("and started");

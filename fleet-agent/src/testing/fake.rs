@@ -382,7 +382,7 @@ impl FakeUnit {
         let at = wall_time();
         self.lines.push((at, line.to_owned()));
         self.followers.retain(|follower| {
-            let line = JournalLine { at: Some(at), text: line.to_owned() };
+            let line = JournalLine { at: Some(at), ..line.to_owned().into() };
             let sent = follower.try_send(line);
             !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });

@@ -7,7 +7,7 @@ use fleet_unitfile::UnitName;
 
 use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
-use crate::{Clock as _, Journal, JournalQuery, SystemClock, wall_time};
+use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
 
 /// What is less apart may count as one moment: files are dated by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
@@ -48,6 +48,81 @@ impl Check<'_> {
         self.unload(&unit).await;
     }
 
+    /// Lines that have no positions are told again, after a line that says so.
+    pub(super) async fn a_journal_goes_on_after_a_line(&self) {
+        let (unit, mut journal) = self.follow_one_that_writes("resumed.service").await;
+        let mut positions = Vec::new();
+        for expected in ["one", "two", "three"] {
+            let line = next_line(&mut journal).await;
+            assert_eq!(line.text, expected);
+            positions.extend(line.position.map(|position| (expected, position)));
+        }
+        for (line, position) in &positions {
+            assert!(position.len() <= 512 && position.bytes().all(|b| b.is_ascii_graphic()));
+            let expected: &[&str] = match *line {
+                "one" => &["two", "three"],
+                "two" => &["three"],
+                _ => &[],
+            };
+            assert_eq!(
+                all(self.after(&unit, position, false).await).await,
+                expected,
+                "after {line}"
+            );
+        }
+        let mut unknown = self.after(&unit, "nowhere", true).await;
+        let gap = JournalLine::gap().text;
+        assert_eq!(next(&mut unknown, 4).await, [&*gap, "one", "two", "three"]);
+
+        let last = positions.last().map_or("nowhere", |(_, position)| position);
+        let mut followed = self.after(&unit, last, true).await;
+        let file = self.harness.unit(&unit, UnitKind::WritesMore);
+        self.manager.load(&unit, &file, Epoch(2)).await.expect("load");
+        self.manager.reload().await.expect("reload");
+        self.manager.restart(&unit, Generation(2)).await.expect("restart");
+        if positions.is_empty() {
+            assert_eq!(next(&mut followed, 4).await, [&*gap, "one", "two", "three"]);
+        }
+        assert_eq!(next(&mut followed, 1).await, ["four"]);
+        self.unload(&unit).await;
+    }
+
+    pub(super) async fn a_journal_that_is_followed_ends_with_its_unit(&self) {
+        let (unit, mut journal) = self.follow_one_that_writes("followed.service").await;
+        assert_eq!(next(&mut journal, 3).await, ["one", "two", "three"]);
+        self.unload(&unit).await;
+        assert_eq!(all(journal).await, [""; 0], "nothing comes of a unit that is not known");
+    }
+
+    /// A unit that wrote, and the position of the line `two`.
+    pub(super) async fn position_of_two(&self) -> (UnitName, Option<String>) {
+        let (unit, mut journal) = self.follow_one_that_writes("wrote.service").await;
+        let lines = [next_line(&mut journal).await, next_line(&mut journal).await];
+        assert_eq!(next(&mut journal, 1).await, ["three"]);
+        let [_, two] = lines;
+        (unit, two.position)
+    }
+
+    /// A position that an earlier manager told says to this one what it said to that.
+    pub(super) async fn its_journal_goes_on(&self, unit: &UnitName, two: Option<String>) {
+        if let Some(two) = two {
+            assert_eq!(all(self.after(unit, &two, false).await).await, ["three"]);
+        }
+    }
+
+    /// The machine may have lines of an earlier unit of that name.
+    async fn follow_one_that_writes(&self, name: &str) -> (UnitName, Journal) {
+        let since = Some(wall_time());
+        let unit = self.run(name, UnitKind::Writes).await;
+        let query = JournalQuery { since, follow: true, ..JournalQuery::default() };
+        let journal = self.journal(&unit, query).await;
+        (unit, journal)
+    }
+
+    async fn after(&self, unit: &UnitName, position: &str, follow: bool) -> Journal {
+        self.manager.journal_after(unit, position, follow).await.expect("a journal")
+    }
+
     /// Of the lines `one` to `three`, written since `start`, and `four`, since `between`.
     async fn these_lines_come(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
         let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
@@ -77,10 +152,14 @@ impl Check<'_> {
 async fn next(journal: &mut Journal, lines: usize) -> Vec<String> {
     let mut found = Vec::new();
     while found.len() < lines {
-        let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line in time");
-        found.push(line.expect("the journal goes on"));
+        found.push(next_line(journal).await.text);
     }
     found
+}
+
+async fn next_line(journal: &mut Journal) -> JournalLine {
+    let line = tokio::time::timeout(DEADLINE, journal.next_line()).await;
+    line.expect("a line in time").expect("the journal goes on")
 }
 
 /// All lines of a journal that is not followed.

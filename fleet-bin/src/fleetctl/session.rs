@@ -251,14 +251,14 @@ impl Session {
         handed.map_err(|error| cannot("hand the cluster over", error))
     }
 
-    /// Opens a unit's journal.
+    /// Opens a unit's journal. One that is followed goes on where the connection breaks.
     pub(crate) async fn journal(
         &self,
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.journal(name, options).await;
-        lines.map_err(|error| unreadable("read", name, error))
+        lines.map(JournalLines::lasting).map_err(|error| unreadable("read", name, error))
     }
 
     /// The same with when each line was written.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{JournalQuery, ServiceError, ServiceManager, Shutdown, wall_time};
+use fleet_agent::{JournalQuery, ServiceError, ServiceManager, wall_time};
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::{JournalError, JournalLine, JournalStream, Journals};
 use fleet_unitfile::UnitName;
@@ -12,16 +12,13 @@ use fleet_unitfile::UnitName;
 /// The service managers of this daemon's machines.
 pub(crate) struct LocalJournals {
     managers: BTreeMap<MachineId, Arc<dyn ServiceManager>>,
-    /// Ends the journals that are followed, so that nobody waits for a daemon that has gone.
-    shutdown: Shutdown,
 }
 
 impl LocalJournals {
     pub(crate) fn new(
         managers: impl IntoIterator<Item = (MachineId, Arc<dyn ServiceManager>)>,
-        shutdown: Shutdown,
     ) -> Self {
-        Self { managers: managers.into_iter().collect(), shutdown }
+        Self { managers: managers.into_iter().collect() }
     }
 }
 
@@ -35,28 +32,28 @@ impl Journals for LocalJournals {
     ) -> Result<JournalStream, JournalError> {
         let manager = self.managers.get(machine);
         let manager = manager.ok_or_else(|| JournalError::NotHere { machine: machine.clone() })?;
-        let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-        // The machine is this one, so its clock is the one that counts.
-        let origin = Timestamp::default();
-        let before = |age| origin.after(wall_time().since(origin.after(age)));
-        let since = query.since.map(before);
-        let query = JournalQuery { lines, since, follow: query.follow };
-        let journal = manager.journal(unit, query).await;
+        let journal = match &query.after {
+            Some(position) => manager.journal_after(unit, position, query.follow).await,
+            None => manager.journal(unit, read(query)).await,
+        };
         let journal = journal.map_err(|error| match error {
             ServiceError::NotLoaded { unit } => {
                 JournalError::NotLoaded { unit, machine: machine.clone() }
             }
             error => JournalError::Failed(error.into()),
         })?;
-        let source = (journal, self.shutdown.clone());
-        let lines = futures_util::stream::unfold(source, async |(mut journal, mut shutdown)| {
-            let line = tokio::select! {
-                line = journal.next_line() => line?,
-                () = shutdown.wait() => return None,
-            };
-            let line = JournalLine { at: line.at, text: line.text };
-            Some((Ok(line), (journal, shutdown)))
+        let lines = futures_util::stream::unfold(journal, async |mut journal| {
+            let fleet_agent::JournalLine { at, text, position } = journal.next_line().await?;
+            Some((Ok(JournalLine { at, text, position }), journal))
         });
         Ok(Box::pin(lines))
     }
+}
+
+fn read(query: &fleet_http::JournalQuery) -> JournalQuery {
+    let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
+    // The machine is this one, so its clock is the one that counts.
+    let origin = Timestamp::default();
+    let before = |age| origin.after(wall_time().since(origin.after(age)));
+    JournalQuery { lines, since: query.since.map(before), follow: query.follow }
 }

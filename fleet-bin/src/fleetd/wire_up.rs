@@ -166,7 +166,7 @@ impl Wiring {
         let api = Api {
             registry: running.registry.clone(),
             mirror: running.mirror.clone(),
-            journals: Arc::new(LocalJournals::new(managers, shutdown.clone())),
+            journals: Arc::new(LocalJournals::new(managers)),
             peers: self.peers,
             metrics,
             page_size: self.token_limit,

@@ -217,11 +217,11 @@ fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
 }
 
 #[test]
-fn a_journal_is_followed_until_the_cluster_ends() {
+fn a_journal_is_followed_beyond_the_end_of_its_daemon() {
     let mut cluster = Cluster::start(&[]);
     let gate = cluster.path("gate");
     let script =
-        format!("echo early; until [ -e {} ]; do sleep 0.01; done; echo late", gate.display());
+        format!("echo early; until [ -e {} ]; do sleep 0.01; done; echo late $$$$", gate.display());
     let unit = format!("[Service]\nExecStart=/bin/sh -c '{script}; exec sleep infinity'\n");
     let path = cluster.write("talker.service", &unit);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
@@ -231,12 +231,17 @@ fn a_journal_is_followed_until_the_cluster_ends() {
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "early");
     std::fs::write(gate, "").unwrap();
-    assert_eq!(lines.next().unwrap().unwrap(), "late");
+    let late = lines.next().unwrap().unwrap();
+    assert!(late.starts_with("late "), "{late}");
     let since = |span: &str| cluster.succeed(&["journal", "--since", span, "talker.service"]);
-    assert_eq!(since("1h"), "early\nlate\n");
+    assert_eq!(since("1h"), format!("early\n{late}\n"));
     crate::daemon::wait_for("what was written is past", || since("1us").is_empty().then_some(()));
 
     assert!(cluster.end_daemon(Signal::INT).success());
-    assert!(follow.wait().unwrap().success(), "the end of the cluster is the end of the journal");
     cluster.start_daemon(&[]);
+    let of_next_run = lines.by_ref().take(2).map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(of_next_run[0], "early", "it goes on after the last line");
+    assert!(of_next_run[1].starts_with("late ") && of_next_run[1] != late, "{of_next_run:?}");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
 }

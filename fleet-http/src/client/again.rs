@@ -18,18 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The tries to open something again: ever fewer, and for no longer than a minute.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(crate) struct Again {
     pause: Duration,
     waited: Duration,
 }
 
 impl Again {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { pause: FIRST_PAUSE, waited: Duration::ZERO }
     }
 
     /// Waits until it is time for a try.
-    pub(super) async fn pause(&mut self) {
+    pub(crate) async fn pause(&mut self) {
         let never = std::future::pending::<()>();
         let _elapsed = timeout(self.pause, never).await;
         self.waited += self.pause;

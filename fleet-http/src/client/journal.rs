@@ -3,10 +3,13 @@
 use fleet_unitfile::Timespan;
 
 use super::ClientError;
+use super::again::Again;
 use super::call::Caller;
 use super::lines::BodyLines;
 use super::query::Query;
-use crate::{JournalLine, MOMENTS};
+use crate::server::With;
+use crate::told::Told;
+use crate::{JournalLine, MOMENTS, POSITIONS};
 
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,44 +37,89 @@ impl JournalOptions {
             .with("machine", self.machine.as_deref())
             .with("since", since.as_deref())
     }
-
-    /// The same, asking when each line was written.
-    fn dated_query(&self) -> Query {
-        self.query().with("moments", Some("1"))
-    }
 }
 
 /// The lines of a journal as they come.
 #[derive(Debug)]
 pub struct JournalLines {
-    lines: BodyLines,
-    /// Whether each line begins with when it was written.
-    is_dated: bool,
+    caller: Caller,
+    path: String,
+    options: JournalOptions,
+    opened: Opened,
+    told: Told,
+    is_lasting: bool,
 }
 
 impl JournalLines {
-    /// Opens the journal at that path.
+    /// Opens the journal at that path. Of one that is followed it asks where each line is, so that
+    /// it can be [`lasting`](Self::lasting).
     pub(super) async fn open(
-        caller: &Caller,
-        path: &str,
-        options: &JournalOptions,
+        caller: Caller,
+        path: String,
+        options: JournalOptions,
     ) -> Result<Self, ClientError> {
-        Self::open_by(caller, path, &options.query()).await
+        let positions = options.follow.then_some("1");
+        let query = options.query().with("positions", positions);
+        Self::open_by(caller, path, options, query).await
     }
 
-    /// The same, asking when each line was written.
+    /// The same, asking when each line was written, too.
     pub(super) async fn open_dated(
-        caller: &Caller,
-        path: &str,
-        options: &JournalOptions,
+        caller: Caller,
+        path: String,
+        options: JournalOptions,
     ) -> Result<Self, ClientError> {
-        Self::open_by(caller, path, &options.dated_query()).await
+        let positions = options.follow.then_some("1");
+        let query = options.query().with("moments", Some("1")).with("positions", positions);
+        Self::open_by(caller, path, options, query).await
     }
 
-    async fn open_by(caller: &Caller, path: &str, query: &Query) -> Result<Self, ClientError> {
-        let answer = caller.open(path, query).await?;
-        let is_dated = answer.headers().contains_key(MOMENTS);
-        Ok(Self { lines: BodyLines::new(caller.endpoint().clone(), answer), is_dated })
+    /// The same with all that is known of each line, after the one with that position.
+    pub(super) async fn open_whole(
+        caller: Caller,
+        path: String,
+        options: JournalOptions,
+        after: Option<&str>,
+    ) -> Result<Self, ClientError> {
+        let query = options.query().with("moments", Some("1")).with("positions", Some("1"));
+        let query = query.with("after", after);
+        Self::open_by(caller, path, options, query).await
+    }
+
+    async fn open_by(
+        caller: Caller,
+        path: String,
+        options: JournalOptions,
+        query: Query,
+    ) -> Result<Self, ClientError> {
+        let told = Told::new();
+        let opened = Opened::new(&caller, &path, &query).await?;
+        Ok(Self { caller, path, options, opened, told, is_lasting: false })
+    }
+
+    /// The same, which goes on where it breaks off, if it is one that is followed.
+    ///
+    /// It is opened again as [`Events::lasting`](crate::Events::lasting) is, and goes on after the
+    /// last line: none is told twice, and none is left out but those that are not kept any more,
+    /// in place of which a line says so. Where it was not even told where its lines are, those of
+    /// the time since it was opened are told. It ends with the unit.
+    ///
+    /// ```
+    /// use fleet_http::{Client, ClientError, JournalOptions};
+    /// use fleet_unitfile::UnitName;
+    ///
+    /// async fn follow(client: &Client, unit: &UnitName) -> Result<(), ClientError> {
+    ///     let options = JournalOptions { follow: true, ..JournalOptions::default() };
+    ///     let mut lines = client.journal(unit, &options).await?.lasting();
+    ///     while let Some(line) = lines.next_line().await? {
+    ///         println!("{line}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { is_lasting: self.options.follow, ..self }
     }
 
     /// The next line without its end; `None` after the last one. Bytes that are not UTF-8 are
@@ -80,20 +128,76 @@ impl JournalLines {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Broken`] when the journal was cut off.
+    /// [`ClientError::Broken`] when the journal was cut off. Those of a lasting one are the ones of
+    /// its last try.
     pub async fn next_line(&mut self) -> Result<Option<String>, ClientError> {
         Ok(self.next_dated().await?.map(|line| line.text))
     }
 
-    /// The next line with when it was written, as far as the server told so.
+    /// The next line with when it was written and where it is, as far as the server told so.
     ///
     /// # Errors
     ///
     /// As [`next_line`](Self::next_line).
     pub async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
+        loop {
+            match self.opened.next().await {
+                Ok(Some(line)) => {
+                    self.told.on_line(&line);
+                    return Ok(Some(line));
+                }
+                Err(error) if self.is_lasting && error.is_passing() => match self.go_on().await {
+                    // The unit is there no more.
+                    Err(ClientError::Api { status: 404 | 409, .. }) => return Ok(None),
+                    went_on => went_on?,
+                },
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Opens it anew, after the last line.
+    async fn go_on(&mut self) -> Result<(), ClientError> {
+        let mut again = Again::new();
+        self.opened = loop {
+            again.pause().await;
+            let opened = Opened::new(&self.caller, &self.path, &self.what_follows()).await;
+            match opened {
+                Err(error) if again.goes_on(&error) => {}
+                opened => break opened?,
+            }
+        };
+        Ok(())
+    }
+
+    /// What to ask for to miss nothing.
+    fn what_follows(&self) -> Query {
+        let since = Some(Timespan::Finite(self.told.since_opened()));
+        let options = JournalOptions { lines: None, since, ..self.options.clone() };
+        let moments = self.opened.with.moments.then_some("1");
+        let query = options.query().with("moments", moments).with("positions", Some("1"));
+        self.told.positions().fold(query, |query, position| query.with("after", Some(&position)))
+    }
+}
+
+/// A journal as one answer tells it.
+#[derive(Debug)]
+struct Opened {
+    lines: BodyLines,
+    /// What each line begins with.
+    with: With,
+}
+
+impl Opened {
+    async fn new(caller: &Caller, path: &str, query: &Query) -> Result<Self, ClientError> {
+        let answer = caller.open(path, query).await?;
+        let has = |name| answer.headers().contains_key(name);
+        let with = With { positions: has(POSITIONS), moments: has(MOMENTS) };
+        Ok(Self { lines: BodyLines::new(caller.endpoint().clone(), answer), with })
+    }
+
+    async fn next(&mut self) -> Result<Option<JournalLine>, ClientError> {
         let line = self.lines.next_line().await?;
-        let read =
-            |line: String| if self.is_dated { JournalLine::read(&line) } else { line.into() };
-        Ok(line.map(read))
+        Ok(line.map(|line| JournalLine::read(&line, self.with)))
     }
 }

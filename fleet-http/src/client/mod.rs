@@ -34,6 +34,7 @@ use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
+pub(crate) use again::Again;
 pub use conditions::Tagged;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
@@ -299,7 +300,7 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        JournalLines::open(&self.caller, &path, options).await
+        JournalLines::open(self.caller.clone(), path, options.clone()).await
     }
 
     /// The same with when each line was written, where the server tells that: for those who ask by
@@ -314,7 +315,18 @@ impl Client {
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
         let path = format!("{}/journal", unit_path(name));
-        JournalLines::open_dated(&self.caller, &path, options).await
+        JournalLines::open_dated(self.caller.clone(), path, options.clone()).await
+    }
+
+    /// The same with all that is known of each line, after the one with that position.
+    pub(crate) async fn whole_journal(
+        &self,
+        name: &UnitName,
+        options: &JournalOptions,
+        after: Option<&str>,
+    ) -> Result<JournalLines, ClientError> {
+        let path = format!("{}/journal", unit_path(name));
+        JournalLines::open_whole(self.caller.clone(), path, options.clone(), after).await
     }
 
     /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if

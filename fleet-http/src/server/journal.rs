@@ -15,10 +15,10 @@ use super::closing::{Closing, closed};
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
 use super::intents::present;
-use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream};
+use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream, With};
 use super::lines::Source;
 use super::openapi::{self as path, Failures};
-use crate::{MOMENTS, wire};
+use crate::{MOMENTS, POSITIONS, wire};
 
 /// Of how many machines lines are told at once.
 pub(super) const MOST_MACHINES: usize = 256;
@@ -31,7 +31,12 @@ pub(super) const MOST_MACHINES: usize = 256;
 /// machine and a colon before it: as they come where they are followed, otherwise in the order of
 /// their moments.
 ///
-/// An error after the first line cannot be told any more, so it cuts the answer off.
+/// With `after` it goes on after a line that was told with its position: for each machine whose
+/// position is given, with all that came since, and for any other as without. Where the line is not
+/// kept any more, a line says so.
+///
+/// An error after the first line cannot be told any more, so it cuts the answer off. Where several
+/// machines are followed it is told in a line, and that machine is asked again until it is back.
 #[utoipa::path(
     get,
     path = "/units/{name}/journal",
@@ -51,6 +56,15 @@ pub(super) const MOST_MACHINES: usize = 256;
             description = "Whether each line is to begin with when it was written, in milliseconds \
                 since 1970 by its machine's clock, or - where nobody knows, and a space",
         ),
+        (
+            "positions" = Option<bool>, Query,
+            description = "Whether each line is to begin with where it is, before its moment: a \
+                word to go on after, or - where nobody can tell, and a space",
+        ),
+        (
+            "after" = Option<Vec<String>>, Query,
+            description = "The position of a line, to go on after it; once for each machine",
+        ),
     ),
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "The lines"),
@@ -66,8 +80,9 @@ pub(super) async fn journal(
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
-    let source = Source::new(&api, &unit.name, query(&params)?, &request);
-    let is_dated = params.flag("moments")?;
+    let mut source = Source::new(&api, &unit.name, query(&params)?, &request);
+    source.go_on_after(params.all("after"))?;
+    let with = With { positions: params.flag("positions")?, moments: params.flag("moments")? };
     let mut machines = asked_for(&snapshot, unit, &params)?;
     let lines = match machines.len() {
         1 => {
@@ -76,9 +91,10 @@ pub(super) async fn journal(
         _ => source.open_all(machines),
     };
     let lines = until_the_end(lines, closing);
-    let body = Body::from_stream(lines.then(move |told| line(told, is_dated)));
-    let dated = is_dated.then_some([(MOMENTS, "1")]);
-    Ok((dated, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+    let body = Body::from_stream(lines.then(move |told| line(told, with)));
+    let dated = with.moments.then_some([(MOMENTS, "1")]);
+    let placed = with.positions.then_some([(POSITIONS, "1")]);
+    Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
 /// The lines, for as long as there is a server: it does not wait for who follows. They are cut off
@@ -98,16 +114,12 @@ fn until_the_end(lines: JournalStream, closing: Option<Extension<Closing>>) -> J
 
 /// A line as it is sent. Before an error the connection gets the chance to send what came before:
 /// the error ends it.
-async fn line(
-    line: Result<JournalLine, JournalError>,
-    is_dated: bool,
-) -> Result<String, JournalError> {
+async fn line(line: Result<JournalLine, JournalError>, with: With) -> Result<String, JournalError> {
     if let Err(error) = &line {
         tracing::warn!(error = chain(error), "a journal is cut off");
         tokio::task::yield_now().await;
     }
-    let told = |line: JournalLine| if is_dated { line.dated() } else { line.text };
-    line.map(|line| told(line) + "\n")
+    line.map(|line| line.told(with) + "\n")
 }
 
 pub(super) fn query(params: &Params) -> Result<JournalQuery, Failure> {

@@ -1,19 +1,21 @@
 //! Lines of a unit's journal, from whichever machine they are on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::request::Parts;
 use fleet_core::{MachineId, Snapshot};
 use fleet_unitfile::{Timespan, UnitName};
-use futures_util::stream;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
 use super::api::Shared;
-use super::failure::chain;
-use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream};
+use super::failure::Failure;
+use super::followed::followed;
+use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream, is_position};
 use super::merge::merged;
 use crate::client::{JournalLines, JournalOptions};
+use crate::told::Told;
 use crate::{ClientError, PROXIED};
 
 /// How long a machine may take to answer, and over lines that are there already.
@@ -28,6 +30,8 @@ pub(super) struct Source {
     api: Shared,
     unit: UnitName,
     query: JournalQuery,
+    /// After which lines it is to go on, by machine.
+    after: BTreeMap<String, String>,
     /// Whether a daemon asks for somebody else. It is answered with what is here: what was asked
     /// for once is never asked for again.
     is_proxied: bool,
@@ -39,8 +43,44 @@ impl Source {
             api: api.clone(),
             unit: unit.clone(),
             query,
+            after: BTreeMap::new(),
             is_proxied: request.headers.contains_key(PROXIED),
         }
+    }
+
+    /// Goes on after lines of which these are the positions, each with its machine.
+    pub(super) fn go_on_after<'a>(
+        &mut self,
+        positions: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        for given in positions {
+            let known = given.split_once('/').filter(|_| is_position(given));
+            let (machine, position) = known.ok_or_else(|| {
+                Failure::bad(format!(
+                    "invalid value of after: {given:?} is none of the positions that \
+                     positions=1 has told"
+                ))
+            })?;
+            self.after.insert(machine.to_owned(), position.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Asks for what comes after what was told of a machine.
+    pub(super) fn going_on(mut self, machine: &MachineId, told: &Told) -> Self {
+        match told.position(machine.as_str()) {
+            Some(position) => {
+                self.after.insert(machine.to_string(), position.to_owned());
+            }
+            None => (self.query.lines, self.query.since) = (None, Some(told.since_opened())),
+        }
+        self
+    }
+
+    /// Whether there may be lines of it again.
+    pub(super) fn is_there(&self) -> bool {
+        let mirror = &self.api.mirror;
+        !mirror.is_current() || mirror.snapshot().unit(self.unit.as_str()).is_some()
     }
 
     /// Whose lines they are.
@@ -50,12 +90,14 @@ impl Source {
 
     /// The lines of one machine.
     pub(super) async fn open(&self, machine: &MachineId) -> Result<JournalStream, JournalError> {
-        match self.api.journals.open(machine, &self.unit, &self.query).await {
+        let after = self.after.get(machine.as_str()).cloned();
+        let query = JournalQuery { after, ..self.query.clone() };
+        match self.api.journals.open(machine, &self.unit, &query).await {
             Err(error @ JournalError::NotHere { .. }) if !self.is_proxied => {
                 let url = self.url(machine).ok_or(error)?;
                 self.ask(machine, &url).await
             }
-            opened => opened,
+            opened => Ok(placed(machine.clone(), opened?)),
         }
     }
 
@@ -67,8 +109,8 @@ impl Source {
     pub(super) fn open_all(self, machines: Vec<MachineId>) -> JournalStream {
         let machines = machines.into_iter();
         if self.query.follow {
-            let told = move |machine| self.clone().told(machine).flatten_stream().boxed();
-            return stream::select_all(machines.map(told)).boxed();
+            return stream::select_all(machines.map(|machine| followed(self.clone(), machine)))
+                .boxed();
         }
         let opening = machines.map(|machine| {
             let (source, id) = (self.clone(), machine.clone());
@@ -114,21 +156,6 @@ impl Source {
         Ok(())
     }
 
-    /// The lines of a machine as they come, with its ID before each, and in the end why there are
-    /// no more.
-    async fn told(self, machine: MachineId) -> JournalStream {
-        let lines = match timeout(PATIENCE, self.open(&machine)).await {
-            Ok(Ok(lines)) => lines,
-            Ok(Err(error)) => failed(error),
-            Err(_) => failed(late(&machine)),
-        };
-        let told = move |line: Result<JournalLine, JournalError>| {
-            let line = line.unwrap_or_else(|error| format!("[{}]", chain(&error)).into());
-            Ok(JournalLine { text: format!("{machine}: {}", line.text), ..line })
-        };
-        lines.map(told).boxed()
-    }
-
     fn url(&self, machine: &MachineId) -> Option<String> {
         let snapshot: &Snapshot = &self.api.mirror.snapshot();
         let known = snapshot.machine(machine.as_str())?;
@@ -138,10 +165,12 @@ impl Source {
     /// Has the daemon of the machine tell them.
     async fn ask(&self, machine: &MachineId, url: &str) -> Result<JournalStream, JournalError> {
         let client = self.api.peers.client(url).map_err(|error| unreachable(machine, error))?;
-        let JournalQuery { lines, since, follow } = self.query;
+        let JournalQuery { lines, since, follow, .. } = self.query;
         let since = since.map(Timespan::Finite);
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
-        match client.dated_journal(&self.unit, &options).await {
+        let after = self.after.get(machine.as_str());
+        let after = after.map(|position| format!("{machine}/{position}"));
+        match client.whole_journal(&self.unit, &options, after.as_deref()).await {
             Ok(lines) => Ok(passed_on(machine.clone(), lines)),
             // It would know its own machine.
             Err(ClientError::Api { status: 501, .. }) => {
@@ -181,8 +210,13 @@ fn passed_on(machine: MachineId, lines: JournalLines) -> JournalStream {
     stream::unfold(lines, next).map(move |line| line.map_err(&failed)).boxed()
 }
 
-fn failed(error: JournalError) -> JournalStream {
-    stream::once(async { Err(error) }).boxed()
+/// The lines of a machine, whose positions begin with its ID: they mean nothing to another one.
+fn placed(machine: MachineId, lines: JournalStream) -> JournalStream {
+    let place = move |line: JournalLine| {
+        let position = line.position.map(|position| format!("{machine}/{position}"));
+        JournalLine { position, ..line }
+    };
+    lines.map(move |line| line.map(&place)).boxed()
 }
 
 pub(super) fn late(machine: &MachineId) -> JournalError {

@@ -64,8 +64,8 @@ impl Merge {
         };
         self.taken = Some(number);
         let lane = &mut self.lanes[number];
-        let JournalLine { at, text } = lane.head.take()?;
-        Some(JournalLine { at, text: format!("{}: {text}", lane.machine) })
+        let line = lane.head.take()?;
+        Some(JournalLine { text: format!("{}: {}", lane.machine, line.text), ..line })
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     fn merge(machines: Vec<Told>) -> Vec<String> {
         let opening = machines.into_iter().enumerate().map(|(number, told)| {
             let line = |(at, text): (Option<u64>, String)| {
-                Ok(JournalLine { at: at.map(Timestamp::from_millis), text })
+                Ok(JournalLine { at: at.map(Timestamp::from_millis), ..text.into() })
             };
             let lines = stream::iter(told.into_iter().map(line).collect::<Vec<_>>()).boxed();
             (format!("m{number}").parse().unwrap(), async { Ok(lines) })
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn line(at: u64, text: &str) -> Result<JournalLine, JournalError> {
-        Ok(JournalLine { at: Some(Timestamp::from_millis(at)), text: text.to_owned() })
+        Ok(JournalLine { at: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
     }
 
     /// One that tells a line now and then is cut off, and one that does not open is named.

@@ -47,6 +47,8 @@ async fn refusals_say_where_the_lines_are() {
         ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
+        ("a.service/journal?after=7", 400, "invalid value of after: "),
+        ("a.service/journal?after=m1/%20", 400, "invalid value of after: "),
         ("a.service/journal?lines=100001", 400, "invalid value of lines: "),
         ("a.service/journal?since=noon", 400, "invalid value of since: "),
         ("a.service/journal?since=", 400, "invalid value of since: "),

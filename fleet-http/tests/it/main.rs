@@ -14,6 +14,7 @@ mod harness;
 mod http;
 mod intents;
 mod journal;
+mod lasting;
 mod listening;
 mod machines;
 mod metrics;

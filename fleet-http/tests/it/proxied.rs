@@ -50,7 +50,7 @@ impl Journals for Desk {
         let there = there.map(move |number| {
             let own = u64::from(at.as_bytes()[1] - b'0');
             let written = Timestamp::from_millis(u64::from(number) * 10 + own);
-            Ok(JournalLine { at: Some(written), text: format!("{number} of {at}") })
+            Ok(JournalLine { at: Some(written), ..format!("{number} of {at}").into() })
         });
         if !query.follow {
             return Ok(there.boxed());

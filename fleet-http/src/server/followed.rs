@@ -1,0 +1,86 @@
+//! The lines of one of several machines that are followed: who drops out is named, and taken up
+//! again where it left off.
+
+use fleet_core::MachineId;
+use futures_util::{StreamExt as _, stream};
+use tokio::time::timeout;
+
+use super::failure::chain;
+use super::journals::{JournalError, JournalLine, JournalStream};
+use super::lines::{PATIENCE, Source, late};
+use crate::client::Again;
+use crate::told::Told;
+
+/// The lines of a machine as they come, with its ID before each, until the unit is there no more.
+pub(super) fn followed(source: Source, machine: MachineId) -> JournalStream {
+    let lane =
+        Lane { source, machine, lines: None, told: None, again: Again::new(), is_named: false };
+    let next = async |mut lane: Lane| Some((Ok(lane.next().await?), lane));
+    stream::unfold(lane, next).boxed()
+}
+
+/// What comes of one machine.
+struct Lane {
+    source: Source,
+    machine: MachineId,
+    /// What comes, while it is open.
+    lines: Option<JournalStream>,
+    /// What has come; nothing before it was open once.
+    told: Option<Told>,
+    again: Again,
+    /// Whether it was said why nothing comes.
+    is_named: bool,
+}
+
+impl Lane {
+    async fn next(&mut self) -> Option<JournalLine> {
+        loop {
+            let error = match &mut self.lines {
+                None => self.open().await.err(),
+                Some(lines) => match lines.next().await {
+                    Some(Ok(line)) => return Some(self.tell(line)),
+                    Some(Err(error)) => {
+                        self.lines = None;
+                        Some(error)
+                    }
+                    // The unit is not there any more, or will never be.
+                    None => return None,
+                },
+            };
+            let Some(error) = error else { continue };
+            if matches!(error, JournalError::NotLoaded { .. }) {
+                self.lines = Some(stream::empty().boxed());
+            }
+            if !std::mem::replace(&mut self.is_named, true) {
+                tracing::debug!(error = chain(&error), "a journal is taken up again");
+                return Some(format!("{}: [{}]", self.machine, chain(&error)).into());
+            }
+        }
+    }
+
+    fn tell(&mut self, line: JournalLine) -> JournalLine {
+        self.told.get_or_insert_with(Told::new).on_line(&line);
+        JournalLine { text: format!("{}: {}", self.machine, line.text), ..line }
+    }
+
+    /// Opens it, or what came since. May be dropped at any time.
+    async fn open(&mut self) -> Result<(), JournalError> {
+        let mut source = self.source.clone();
+        if self.is_named {
+            self.again.pause().await;
+            if !self.source.is_there() {
+                self.lines = Some(stream::empty().boxed());
+                return Ok(());
+            }
+        }
+        if let Some(told) = &self.told {
+            source = source.going_on(&self.machine, told);
+        }
+        let opening = Told::new();
+        let opened = timeout(PATIENCE, source.open(&self.machine)).await;
+        self.lines = Some(opened.unwrap_or_else(|_| Err(late(&self.machine)))?);
+        self.told.get_or_insert(opening);
+        (self.again, self.is_named) = (Again::new(), false);
+        Ok(())
+    }
+}
