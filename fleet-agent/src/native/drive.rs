@@ -406,18 +406,9 @@ impl Driver {
         let active = !self.service.is_at_rest();
         if active != self.active {
             self.active = active;
-            self.machine.count_active(active);
             if !active {
                 self.end_run();
             }
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if self.active {
-            self.machine.count_active(false);
         }
     }
 }

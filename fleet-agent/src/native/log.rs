@@ -13,7 +13,9 @@
 //! half is written back. What the unit writes in the instant between is lost, and the log is
 //! another one from then on.
 
+mod keeper;
 mod origin;
+mod pace;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
+pub(crate) use self::keeper::Keeper;
 pub(crate) use self::origin::LogId;
 use self::origin::{Origin, beside};
 use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
@@ -78,8 +81,8 @@ impl Log {
             }
             written => written?,
         };
-        let origin = Origin::of(&path, &written)?;
         let metadata = written.metadata()?;
+        let origin = Origin::of(&path, &metadata)?;
         let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
         let floor = origin.base + left;
         let mut kept = Kept { origin, floor, longest: LONGEST, moments: Moments::default() };
@@ -139,6 +142,14 @@ impl Log {
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
         kept.on_look(&std::fs::metadata(&self.path)?)
+    }
+
+    /// Whether it has grown past its limit, as the last look tells.
+    pub(crate) fn is_over(&self) -> bool {
+        let kept = self.lock();
+        let end = kept.moments.end();
+        end.saturating_sub(kept.floor) > self.limit
+            || end - kept.origin.base.min(end) > kept.longest
     }
 
     /// Looks at the log, and keeps its newer half alone if it has grown past its limit.

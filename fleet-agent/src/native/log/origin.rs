@@ -7,12 +7,12 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use std::time::UNIX_EPOCH;
 
 use crate::whole::write_whole;
 
@@ -29,13 +29,16 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// That of the log in an open file of that path.
-    pub(super) fn of(path: &Path, file: &File) -> io::Result<Self> {
+    /// That of the log in the file of that path.
+    pub(super) fn of(path: &Path, file: &Metadata) -> io::Result<Self> {
+        let new = Self { id: LogId::of(file), base: 0 };
+        if file.len() == 0 {
+            // Something is left of one that was cut.
+            return Ok(new);
+        }
         match std::fs::read_to_string(beside(path)) {
             Ok(text) => text.trim_end().parse(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Self { id: LogId::of(file)?, base: 0 })
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(new),
             Err(error) => Err(error),
         }
     }
@@ -58,15 +61,11 @@ impl FromStr for Origin {
 }
 
 impl LogId {
-    fn of(file: &File) -> io::Result<Self> {
-        let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
-        if facts.stx_mask & StatxFlags::BTIME.bits() == 0 {
-            // Not even the next daemon must take it for the same one.
-            return Ok(Self::random());
-        }
-        let born = i128::from(facts.stx_btime.tv_sec) * 1_000_000_000;
-        let born = (born + i128::from(facts.stx_btime.tv_nsec)).unsigned_abs();
-        Ok(Self(u128::from(facts.stx_ino) << 64 | born & u128::from(u64::MAX)))
+    fn of(file: &Metadata) -> Self {
+        let born = file.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        // Where nobody knows, not even the next daemon must take it for the same one.
+        let Some(born) = born else { return Self::random() };
+        Self(u128::from(file.ino()) << 64 | born.as_nanos() & u128::from(u64::MAX))
     }
 
     fn random() -> Self {
@@ -100,13 +99,15 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
     fn another_file_of_the_same_name_is_another_log() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("log");
-        let make = || File::create(&path).and_then(|file| Origin::of(&path, &file));
+        let make = || File::create(&path)?.metadata().and_then(|file| Origin::of(&path, &file));
         let first = make().expect("it is made");
         assert_eq!(make().expect("it is there"), first);
         std::fs::rename(&path, directory.path().join("aside")).expect("it is there");
@@ -117,7 +118,8 @@ mod tests {
     fn what_was_cut_off_is_remembered() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("log");
-        let file = File::create(&path).expect("it is made");
+        std::fs::write(&path, "what is left").expect("it is made");
+        let file = std::fs::metadata(&path).expect("it is there");
         let first = Origin::of(&path, &file).expect("it is there");
         let second = first.renew(&path, 5).and_then(|it| it.renew(&path, 7)).expect("written");
         assert!(second.id != first.id && second.base == 12);
