@@ -228,6 +228,9 @@ impl Driver {
             .ok()
             .and_then(|identity| identity.uid)
             .unwrap_or(0);
+        if let Some((Some(longest), _)) = self.spec.run.surroundings.limits.get("fsize") {
+            self.log.keep_below(*longest);
+        }
         self.log_from = self.log.end().unwrap_or(0);
         self.listen();
         if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
@@ -403,18 +406,9 @@ impl Driver {
         let active = !self.service.is_at_rest();
         if active != self.active {
             self.active = active;
-            self.machine.count_active(active);
             if !active {
                 self.end_run();
             }
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if self.active {
-            self.machine.count_active(false);
         }
     }
 }

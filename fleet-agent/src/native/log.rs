@@ -1,23 +1,43 @@
 //! The log of one unit: a file that its processes append to themselves, kept within a limit.
 //!
-//! A log that has grown past its limit is cut to its newer half, at the start of a line: the half
-//! is read, the file is emptied, and the half is written back. The unit goes on writing meanwhile,
-//! because it always appends; what it writes in the instant between reading and emptying is lost.
+//! ```text
+//! place  0              floor                 end
+//!        |    a hole      | lines that are kept |
+//! ```
+//!
+//! A log that has grown past its limit rotates within its file: all but the newer half is given
+//! back to the file system, up to the start of a line. Nothing moves, so that nothing is lost of
+//! what the unit writes meanwhile, and a *place* means the same for as long as there is the log,
+//! to the next daemon, too. Where the file system knows no holes, and where the file would become
+//! longer than it may, the log is cut instead: the newer half is read, the file is emptied, and the
+//! half is written back. What the unit writes in the instant between is lost, and the log is
+//! another one from then on.
+
+mod keeper;
+mod origin;
+mod pace;
+mod room;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
+pub(crate) use self::keeper::Keeper;
+pub(crate) use self::origin::LogId;
+use self::origin::{Origin, beside};
+use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
 use super::process::append;
 use crate::clock::{as_wall_time, wall_time};
 
-/// The most that is read at once.
-const BLOCK: u64 = 64 * 1024;
+/// How long a file may become, holes and all. File systems have a limit.
+const LONGEST: u64 = 1 << 40;
 
 /// The log of one unit.
 #[derive(Debug)]
@@ -30,32 +50,55 @@ pub(crate) struct Log {
     alive: watch::Sender<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    /// How many bytes were cut off so far.
-    cut: u64,
+    origin: Origin,
+    /// The first place that is kept.
+    floor: u64,
+    /// How long the file may become.
+    longest: u64,
     moments: Moments,
 }
 
 impl Kept {
-    fn on_look(&mut self, file: &Metadata) -> io::Result<()> {
-        let written = as_wall_time(file.modified()?);
-        self.moments.on_look(self.cut + file.len(), written, wall_time());
-        Ok(())
+    /// Remembers what a look at the file tells, and returns the place at which it ends.
+    fn on_look(&mut self, file: &Metadata) -> io::Result<u64> {
+        let (end, written) = (self.origin.base + file.len(), as_wall_time(file.modified()?));
+        self.moments.on_look(end, written, wall_time());
+        // Somebody else may have emptied the file.
+        self.floor = self.floor.min(end);
+        Ok(end)
     }
 }
 
 impl Log {
     /// The log in that file, which is made if it is missing, with its directory.
     pub(crate) fn open(path: PathBuf, limit: u64) -> io::Result<Self> {
-        if let Err(error) = append(&path) {
-            let directory = path.parent().filter(|_| error.kind() == io::ErrorKind::NotFound);
-            std::fs::create_dir_all(directory.ok_or(error)?)?;
-            append(&path)?;
+        let written = match append(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(path.parent().ok_or(error)?)?;
+                append(&path)?
+            }
+            written => written?,
+        };
+        let metadata = written.metadata()?;
+        let origin = Origin::of(&path, &metadata)?;
+        let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
+        let floor = origin.base + left;
+        let mut kept = Kept { origin, floor, longest: LONGEST, moments: Moments::default() };
+        kept.on_look(&metadata)?;
+        Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
+    }
+
+    /// Removes the log in that file, if there is one.
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        for file in [&beside(path), path] {
+            std::fs::remove_file(file).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
         }
-        let log = Self { path, limit, kept: Mutex::default(), alive: watch::channel(()).0 };
-        log.look()?;
-        Ok(log)
+        Ok(())
     }
 
     /// Where the file is.
@@ -73,39 +116,64 @@ impl Log {
         append(&self.path)?.write_all(format!("fleet: {words}\n").as_bytes())
     }
 
+    /// From now on its file may not become longer than that, as a process that writes to it may
+    /// not have it longer.
+    pub(crate) fn keep_below(&self, longest: u64) {
+        // Within its limit a log is not cut, whatever becomes of who writes it.
+        self.lock().longest = (longest / 2).min(LONGEST).max(self.limit);
+    }
+
     /// The place at which it ends now; a later one of what is written from now on.
     pub(crate) fn end(&self) -> io::Result<u64> {
         let kept = self.lock();
-        Ok(kept.cut + std::fs::metadata(&self.path)?.len())
+        Ok(kept.origin.base + std::fs::metadata(&self.path)?.len())
     }
 
-    /// Notes by when what there is was written, and returns how much that is. What is written later
-    /// can be told from it.
+    /// Which log it is, and the first place of what is kept. Who remembers the one with a place
+    /// can go on from there later, and tell whether something is missing in between.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers that go on where they were"))]
+    pub(crate) fn kept(&self) -> (LogId, u64) {
+        let kept = self.lock();
+        (kept.origin.id, kept.floor)
+    }
+
+    /// Notes by when what there is was written, and returns the place at which it ends. What is
+    /// written later can be told from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
-        let file = std::fs::metadata(&self.path)?;
-        kept.on_look(&file)?;
-        Ok(file.len())
+        kept.on_look(&std::fs::metadata(&self.path)?)
     }
 
-    /// Looks at the log, and cuts it to its newer half if it has grown past its limit.
+    /// Whether it has grown past its limit, as the last look tells.
+    pub(crate) fn is_over(&self) -> bool {
+        let kept = self.lock();
+        let end = kept.moments.end();
+        end.saturating_sub(kept.floor) > self.limit
+            || end - kept.origin.base.min(end) > kept.longest
+    }
+
+    /// Looks at the log, and keeps its newer half alone if it has grown past its limit.
     pub(crate) fn trim(&self) -> io::Result<()> {
-        if self.look()? <= self.limit {
+        let mut kept = self.lock();
+        let metadata = std::fs::metadata(&self.path)?;
+        let (end, length) = (kept.on_look(&metadata)?, metadata.len());
+        let is_too_long = length > kept.longest;
+        if end - kept.floor <= self.limit && !is_too_long {
             return Ok(());
         }
-        let mut kept = self.lock();
-        let mut file = append(&self.path)?;
         let mut reader = File::open(&self.path)?;
-        let length = reader.metadata()?.len();
-        let from = length - self.limit / 2;
-        reader.seek(SeekFrom::Start(from))?;
-        // Bounded, for a unit may write faster than this reads.
-        let mut half = Vec::new();
-        reader.take(self.limit).read_to_end(&mut half)?;
-        file.set_len(0)?;
-        let whole = half.iter().position(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-        file.write_all(&half[whole..])?;
-        kept.cut += from + whole as u64;
+        let from = next_line(&mut reader, length.saturating_sub(self.limit / 2))?;
+        let mut file = append(&self.path)?;
+        if is_too_long || !give_back(&file, from)? {
+            reader.seek(SeekFrom::Start(from))?;
+            // Bounded, for a unit may write faster than this reads.
+            let mut half = Vec::new();
+            reader.take(self.limit).read_to_end(&mut half)?;
+            kept.origin = kept.origin.renew(&self.path, from)?;
+            file.set_len(0)?;
+            file.write_all(&half)?;
+        }
+        kept.floor = end - length + from;
         Ok(())
     }
 
@@ -120,10 +188,14 @@ impl Log {
         let mut file = File::open(&self.path)?;
         let metadata = file.metadata()?;
         kept.on_look(&metadata)?;
-        let end = metadata.len();
-        let mut floor = end.saturating_sub(self.limit.saturating_mul(2));
+        let (base, end) = (kept.origin.base, metadata.len());
+        let (mut floor, bound) = (kept.floor - base, self.limit.saturating_mul(2));
+        if end - floor > bound {
+            // It has grown much since somebody last looked.
+            floor = next_line(&mut file, end - bound)?;
+        }
         if let Some(since) = since {
-            let place = kept.moments.place_of(since).saturating_sub(kept.cut);
+            let place = kept.moments.place_of(since).saturating_sub(base);
             floor = floor.max(start_of_line(&mut file, place.min(end))?);
         }
         let mut from = end;
@@ -138,16 +210,16 @@ impl Log {
             from = start;
         }
         let first = lines.map_or(0, |lines| start_of_last(&text, lines));
-        Ok((text.split_off(first), kept.cut + end))
+        Ok((text.split_off(first), base + end))
     }
 
     /// What was written from a place on, at most one block of it, and the place that it ends at.
     pub(crate) fn read_from(&self, place: u64) -> io::Result<(Vec<u8>, u64)> {
         let kept = self.lock();
         let mut file = File::open(&self.path)?;
-        // What was cut off before it was read is skipped.
-        let start = place.max(kept.cut);
-        file.seek(SeekFrom::Start(start - kept.cut))?;
+        // What was given back before it was read is skipped.
+        let start = place.max(kept.floor);
+        file.seek(SeekFrom::Start(start - kept.origin.base))?;
         let mut text = Vec::new();
         file.take(BLOCK).read_to_end(&mut text)?;
         let end = start + text.len() as u64;
@@ -164,16 +236,6 @@ impl Log {
     }
 }
 
-/// Where the line begins that goes on at a place; a place within it, if it is longer than a block.
-fn start_of_line(file: &mut File, place: u64) -> io::Result<u64> {
-    let start = place.saturating_sub(BLOCK);
-    file.seek(SeekFrom::Start(start))?;
-    let mut block = Vec::new();
-    file.take(place - start).read_to_end(&mut block)?;
-    let newline = block.iter().rposition(|&byte| byte == b'\n');
-    Ok(start + newline.map_or(0, |newline| newline as u64 + 1))
-}
-
 /// How many lines certainly start in a text that may begin in the middle of one.
 fn starts_of_lines(text: &[u8]) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
@@ -188,98 +250,4 @@ fn start_of_last(text: &[u8], lines: usize) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     let newlines = body.iter().enumerate().rev().filter(|&(_, &byte)| byte == b'\n');
     newlines.map(|(at, _)| at + 1).nth(lines - 1).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {
-        let directory = tempfile::tempdir().expect("a directory can be made");
-        let log = Log::open(directory.path().join("log"), limit).expect("a file can be made");
-        append(log.path()).and_then(|mut file| file.write_all(text)).expect("it can be written");
-        (directory, log)
-    }
-
-    #[test]
-    fn the_last_lines() {
-        let (_directory, log) = log(1 << 20, b"one\ntwo\nthree");
-        for (lines, expected) in [
-            (None, "one\ntwo\nthree"),
-            (Some(0), ""),
-            (Some(1), "three"),
-            (Some(2), "two\nthree"),
-            (Some(9), "one\ntwo\nthree"),
-        ] {
-            let (text, end) = log.tail(lines, None).expect("it can be read");
-            assert_eq!((String::from_utf8_lossy(&text).as_ref(), end), (expected, 13), "{lines:?}");
-        }
-    }
-
-    /// Has what the log holds by now as if it had been written at that moment.
-    fn date(log: &Log, millis: u64) {
-        let file = append(log.path()).expect("it can be opened");
-        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
-        file.set_modified(at).and_then(|()| log.look()).expect("it can be dated");
-    }
-
-    #[test]
-    fn the_lines_since_a_moment() {
-        let (_directory, log) = log(1 << 20, b"one\ntwo\nthr");
-        date(&log, 1000);
-        append(log.path()).and_then(|mut file| file.write_all(b"ee\nfour\n")).expect("written");
-        date(&log, 2000);
-        for (lines, since, expected) in [
-            (None, 1000, "one\ntwo\nthree\nfour\n"),
-            (None, 1500, "three\nfour\n"),
-            (None, 2000, "three\nfour\n"),
-            (Some(1), 1500, "four\n"),
-            (Some(9), 1500, "three\nfour\n"),
-            (None, 2500, ""),
-            (Some(9), 2500, ""),
-            (None, u64::MAX, ""),
-        ] {
-            let since = Timestamp::from_millis(since);
-            let (text, end) = log.tail(lines, Some(since)).expect("it can be read");
-            let text = String::from_utf8_lossy(&text).into_owned();
-            assert_eq!((text.as_str(), end), (expected, 19), "{lines:?} since {since:?}");
-        }
-    }
-
-    #[test]
-    fn a_cut_keeps_the_moments_of_lines() {
-        let early: String = (0..90).map(|number| format!("line {number:02}\n")).collect();
-        let (_directory, log) = log(400, early.as_bytes());
-        date(&log, 1000);
-        log.note("late").expect("it can be written");
-        date(&log, 2000);
-        log.trim().expect("it can be cut");
-        let tail =
-            |since| log.tail(None, Some(Timestamp::from_millis(since))).expect("it is read").0;
-        assert_eq!(tail(1500), b"fleet: late\n");
-        assert_eq!(tail(2500), b"");
-        assert!(tail(1000).len() > 100);
-    }
-
-    #[test]
-    fn lines_longer_than_a_block_are_whole() {
-        let long = "x".repeat(3 * usize::try_from(BLOCK).expect("it is small"));
-        let (_directory, log) = log(1 << 20, format!("first\n{long}\nlast\n").as_bytes());
-        let (text, _) = log.tail(Some(2), None).expect("it can be read");
-        assert_eq!(text, format!("{long}\nlast\n").as_bytes());
-    }
-
-    #[test]
-    fn a_cut_keeps_the_newer_half_and_the_places_of_readers() {
-        let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
-        let (_directory, log) = log(400, lines.as_bytes());
-        let (_, end) = log.tail(None, None).expect("it can be read");
-        log.trim().expect("it can be cut");
-        let (kept, _) = log.tail(None, None).expect("it can be read");
-        let kept = String::from_utf8(kept).expect("it was text");
-        assert!(kept.len() <= 200 && lines.ends_with(&kept) && kept.starts_with("line "), "{kept}");
-        log.note("more").expect("it can be written");
-        assert_eq!(log.read_from(end).expect("it can be read").0, b"fleet: more\n");
-        assert_eq!(log.read_from(0).expect("it can be read").0.len(), kept.len() + 12);
-    }
 }

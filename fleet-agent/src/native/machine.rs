@@ -4,25 +4,19 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use fleet_core::Timestamp;
-use tokio::sync::Notify;
 
 use super::adopt::is_stale;
 use super::cgroup::{Group, Groups};
-use super::log::Log;
+use super::log::{Keeper, Log};
 use super::proc::{Census, boot_id};
 use super::record::{Shared, UnitDirectory};
 use super::records::Records;
 use super::seldom::Seldom;
 use super::tracking::Tracking;
 use crate::{Clock, StateFeed};
-
-/// How often logs are looked at while any unit runs.
-const LOOK_AT_LOGS: Duration = Duration::from_secs(5);
 
 /// The file in which a runner keeps what runs, and the directory of the logs, beside that of the
 /// units that have directories.
@@ -42,9 +36,7 @@ pub(crate) struct Machine {
     units: PathBuf,
     records: Arc<Records>,
     log_limit: u64,
-    logs: Mutex<Vec<Weak<Log>>>,
-    active: AtomicUsize,
-    woken: Notify,
+    logs: Keeper,
     /// Held as long as anything may still write to the directory.
     _lock: File,
 }
@@ -68,9 +60,7 @@ impl Machine {
             records: Arc::new(Records::new(units.with_file_name(RECORDS))),
             units,
             log_limit,
-            logs: Mutex::default(),
-            active: AtomicUsize::new(0),
-            woken: Notify::new(),
+            logs: Keeper::new(),
             _lock: lock,
         }
     }
@@ -123,43 +113,14 @@ impl Machine {
     /// Opens the log of a unit, and sees to its limit from now on.
     pub(crate) fn open_log(&self, path: PathBuf) -> io::Result<Arc<Log>> {
         let log = Arc::new(Log::open(path, self.log_limit)?);
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        if logs.len() == logs.capacity() {
-            // Before there would have to be more room, so that many logs do not cost their square.
-            logs.retain(|log| log.strong_count() > 0);
-        }
-        logs.push(Arc::downgrade(&log));
+        self.logs.keep(&log, self.now());
         Ok(log)
     }
 
-    /// Counts the units that may be writing.
-    pub(crate) fn count_active(&self, active: bool) {
-        if active {
-            self.active.fetch_add(1, Ordering::SeqCst);
-            self.woken.notify_one();
-        } else {
-            self.active.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Keeps all logs within their limit: one timer for all, and none while nothing runs.
+    /// Keeps all logs within their limit.
     pub(crate) async fn keep_logs_small(self: Arc<Self>) {
-        loop {
-            while self.active.load(Ordering::SeqCst) == 0 {
-                self.woken.notified().await;
-            }
-            self.clock.sleep(LOOK_AT_LOGS).await;
-            let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let trimmed = tokio::task::spawn_blocking(move || {
-                for log in logs.iter().filter_map(Weak::upgrade) {
-                    if let Err(error) = log.trim() {
-                        tracing::warn!(%error, log = %log.path().display(), "cannot cut a log");
-                    }
-                }
-            });
-            if trimmed.await.is_err() {
-                tracing::warn!("the look at the sizes of logs was broken off");
-            }
+        if let Err(error) = self.logs.run(&*self.clock).await {
+            tracing::error!(%error, "logs are not kept small any more");
         }
     }
 }

@@ -123,10 +123,11 @@ impl NativeConfig {
 ///
 /// # Output
 ///
-/// Units write straight into a file of their own, so their output survives the daemon. While any
-/// unit runs the files are looked at every five seconds; a log past its limit is cut to its newer
-/// half. What a unit writes in the instant of the cut may be lost. Unloading a unit removes its
-/// log.
+/// Units write straight into a file of their own, so their output survives the daemon. Of a log
+/// past its limit all but the newer half is given back to the file system, and nothing else of it
+/// is lost. A file system that knows no holes in files has it cut, and what a unit writes in that
+/// instant may be lost. A log is looked at when it is first written, and every five seconds while
+/// more comes, or sooner where that is much. Unloading a unit removes its log.
 ///
 /// Nobody sees the moment of each line, so a journal [`since`](JournalQuery::since) a moment begins
 /// where the file had ended at the last look that was certainly before: at most five seconds

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
-//! by the clock, followers of a log by inotify. How large logs are, and when they were written, is
-//! the one thing that is looked at now and then, and only while something runs.
+//! by the clock, and the writing of logs by inotify. While nothing happens nobody wakes.
 
 mod abilities;
 #[cfg(test)]

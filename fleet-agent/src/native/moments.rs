@@ -47,6 +47,11 @@ impl Moments {
         }
     }
 
+    /// Where it ended at the last look.
+    pub(crate) fn end(&self) -> u64 {
+        self.marks.last().map_or(0, |mark| mark.place)
+    }
+
     /// The last place of which it is certain that all before it was written before that moment;
     /// zero where that is of none.
     pub(crate) fn place_of(&self, since: Timestamp) -> u64 {

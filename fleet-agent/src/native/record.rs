@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::Group;
 use super::life::{Memory, ProcessId};
+use super::log::Log;
 use super::process::append;
 use super::records::Records;
 use crate::whole::write_whole;
@@ -193,7 +194,7 @@ impl UnitDirectory {
         };
         if let Some(shared) = &self.shared {
             shared.records.forget(&shared.unit)?;
-            return gone(std::fs::remove_file(&shared.log));
+            return Log::remove(&shared.log);
         }
         gone(std::fs::remove_file(self.path.join("asked.json")))?;
         gone(std::fs::remove_dir_all(&self.path))

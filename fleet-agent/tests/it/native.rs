@@ -14,6 +14,7 @@ mod limits;
 mod lines;
 mod output;
 mod refusals;
+mod rest;
 mod retries;
 mod settings;
 mod stanzas;

@@ -1,0 +1,274 @@
+//! Looks at logs when they are written, and keeps them within their limits.
+//!
+//! The kernel tells of the first writing to a log, and then of no other: the log is looked at, and
+//! looked at again a while later, for as long as it grows. When it has not grown in between the
+//! kernel is asked to tell of the next writing. So a unit that writes without a pause wakes the
+//! daemon now and then, however much it writes, and one that writes nothing does not.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use fleet_core::Timestamp;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use super::Log;
+use super::pace::{LONGEST, Pace};
+use crate::Clock;
+use crate::clock::wait_until;
+use crate::readable::readable;
+
+/// Keeps all logs of a service manager within their limits.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    /// Tells which logs were written; nothing where the kernel has none to give.
+    told: Option<OwnedFd>,
+    logs: Mutex<Logs>,
+    /// Says that there is something to be looked at that was not there before.
+    woken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    /// Those of which the kernel tells, by the numbers that it has for them.
+    quiet: BTreeMap<i32, Kept>,
+    /// Those that are looked at again, by when; the number only keeps them apart.
+    busy: BTreeMap<(Timestamp, u64), Kept>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    log: Weak<Log>,
+    pace: Pace,
+    /// Where it ended at the last look.
+    end: u64,
+}
+
+impl Keeper {
+    /// Keeps nothing yet.
+    pub(crate) fn new() -> Self {
+        let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let told = told.inspect_err(|error| {
+            tracing::warn!(%error, "logs are looked at now and then, as nobody tells of them");
+        });
+        Self { told: told.ok(), logs: Mutex::default(), woken: Notify::new() }
+    }
+
+    /// Sees to a log from now on.
+    pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
+        let kept = Kept { log: Arc::downgrade(log), pace: Pace::new(now), end: 0 };
+        if log.is_over() {
+            // Nobody saw to it while it was written.
+            self.look_again(kept, now);
+        } else {
+            self.rest(kept, now);
+        }
+        self.woken.notify_one();
+    }
+
+    /// Keeps the logs within their limits for as long as it is asked to.
+    pub(crate) async fn run(&self, clock: &dyn Clock) -> io::Result<()> {
+        let told = self.told.as_ref().map(|told| readable(told.try_clone()?)).transpose()?;
+        loop {
+            let due = self.lock().busy.first_key_value().map(|(&(due, _), _)| due);
+            tokio::select! {
+                written = next_written(told.as_ref()) => {
+                    for number in written? {
+                        self.on_written(number, clock.now()).await;
+                    }
+                }
+                () = wait_until(clock, due) => self.on_time(clock.now()).await,
+                () = self.woken.notified() => {}
+            }
+        }
+    }
+
+    /// The kernel tells of a log that was written, or has lost count.
+    async fn on_written(&self, number: Option<i32>, now: Timestamp) {
+        let Some(number) = number else { return self.look_at_all(now) };
+        let kept = self.lock().quiet.remove(&number);
+        let Some(mut kept) = kept else { return };
+        kept.pace.on_written(now);
+        if let Some(end) = look(&kept.log).await {
+            kept.end = end;
+            let due = now.after(kept.pace.pause());
+            self.look_again(kept, due);
+        }
+    }
+
+    async fn on_time(&self, now: Timestamp) {
+        while let Some(mut kept) = self.take_due(now) {
+            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.limit));
+            let Some(end) = look(&kept.log).await else { continue };
+            kept.end = end;
+            if end == before {
+                self.rest(kept, now);
+            } else {
+                kept.pace.on_growth(end.saturating_sub(before), limit);
+                let due = now.after(kept.pace.pause());
+                self.look_again(kept, due);
+            }
+        }
+    }
+
+    fn take_due(&self, now: Timestamp) -> Option<Kept> {
+        let mut logs = self.lock();
+        let next = logs.busy.first_entry().filter(|next| next.key().0 <= now)?;
+        Some(next.remove())
+    }
+
+    /// Has the kernel tell when a log is written that is not any more.
+    fn rest(&self, mut kept: Kept, now: Timestamp) {
+        let Some(log) = kept.log.upgrade() else { return };
+        let flags = WatchFlags::MODIFY | WatchFlags::ONESHOT;
+        let mut logs = self.lock();
+        let watch = self.told.as_ref().map(|told| inotify::add_watch(told, log.path(), flags));
+        let number = match watch {
+            Some(Ok(number)) => number,
+            // Nobody can write to it any more who does not already.
+            Some(Err(rustix::io::Errno::NOENT)) => return,
+            _ => {
+                drop(logs);
+                return self.look_again(kept, now.after(LONGEST));
+            }
+        };
+        kept.pace.on_rest(now);
+        let before = kept.end;
+        logs.quiet.insert(number, kept);
+        // What was written before the kernel was asked is not told of.
+        if before != 0 && log.look().is_ok_and(|end| end != before) {
+            let kept = logs.quiet.remove(&number);
+            drop(logs);
+            if let Some(kept) = kept {
+                self.look_again(kept, now);
+            }
+        }
+    }
+
+    fn look_again(&self, kept: Kept, due: Timestamp) {
+        let mut logs = self.lock();
+        logs.count += 1;
+        let key = (due, logs.count);
+        logs.busy.insert(key, kept);
+    }
+
+    fn look_at_all(&self, now: Timestamp) {
+        let quiet = std::mem::take(&mut self.lock().quiet);
+        quiet.into_values().for_each(|kept| self.look_again(kept, now));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at a log, keeps it within its limit, and returns where it ends; `None` if it is no more.
+async fn look(log: &Weak<Log>) -> Option<u64> {
+    let log = log.upgrade()?;
+    let end = log.look().ok()?;
+    if !log.is_over() {
+        return Some(end);
+    }
+    let path = log.path().clone();
+    let kept = tokio::task::spawn_blocking(move || log.trim()).await;
+    if let Err(error) = kept.map_err(io::Error::other).flatten() {
+        tracing::warn!(%error, log = %path.display(), "cannot keep a log small");
+    }
+    Some(end)
+}
+
+/// The numbers of logs that were written; `None` among them is whichever. May be dropped at any
+/// time.
+async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
+    let Some(told) = told else { return std::future::pending().await };
+    let mut room = [const { MaybeUninit::uninit() }; 4096];
+    loop {
+        let mut ready = told.readable().await?;
+        let mut events = inotify::Reader::new(told.get_ref(), &mut room);
+        let mut written = Vec::new();
+        loop {
+            let event = match events.next() {
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    ready.clear_ready();
+                    break;
+                }
+                event => event?,
+            };
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                written.push(None);
+            } else {
+                // That a watch is over is told, too: a log that is written, or removed.
+                written.push(Some(event.wd()));
+            }
+            if events.is_buffer_empty() {
+                break;
+            }
+        }
+        if !written.is_empty() {
+            return Ok(written);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::SystemClock;
+    use crate::native::process::append;
+
+    /// Waits until nobody has to look at the log any more, but to be told.
+    async fn wait_for_rest(keeper: &Keeper, log: &Log) {
+        let clock = SystemClock::start();
+        let deadline = clock.now().after(Duration::from_secs(60));
+        while log.is_over() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
+            assert!(clock.now() < deadline, "it does not come to rest");
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until nothing is kept before that place.
+    async fn wait_for_floor(log: &Log, place: u64) {
+        let clock = SystemClock::start();
+        let deadline = clock.now().after(Duration::from_secs(60));
+        while log.kept().1 < place {
+            assert!(clock.now() < deadline, "what is too old is still there");
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let open = || Log::open(directory.path().join("log"), 1000).map(Arc::new);
+        let log = open().expect("a file can be made");
+        let write = |bytes: usize| {
+            let text = b"sixteen letters\n".repeat(bytes / 16);
+            append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
+        };
+        // It has grown while nobody looked.
+        write(4000);
+        let (keeper, clock) = (Arc::new(Keeper::new()), SystemClock::start());
+        let log = open().expect("it is there");
+        keeper.keep(&log, clock.now());
+        let running = Arc::clone(&keeper);
+        let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
+        wait_for_rest(&keeper, &log).await;
+        let (_, floor) = log.kept();
+        assert!((3500..4000).contains(&floor), "{floor}");
+        for round in 1..4 {
+            write(4000);
+            wait_for_floor(&log, 3400 + round * 4000).await;
+            wait_for_rest(&keeper, &log).await;
+        }
+        running.abort();
+    }
+}

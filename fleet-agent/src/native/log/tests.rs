@@ -1,0 +1,164 @@
+//! What a log keeps, and where.
+
+use super::*;
+
+fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let log = Log::open(directory.path().join("log"), limit).expect("a file can be made");
+    append(log.path()).and_then(|mut file| file.write_all(text)).expect("it can be written");
+    (directory, log)
+}
+
+#[test]
+fn the_last_lines() {
+    let (_directory, log) = log(1 << 20, b"one\ntwo\nthree");
+    for (lines, expected) in [
+        (None, "one\ntwo\nthree"),
+        (Some(0), ""),
+        (Some(1), "three"),
+        (Some(2), "two\nthree"),
+        (Some(9), "one\ntwo\nthree"),
+    ] {
+        let (text, end) = log.tail(lines, None).expect("it can be read");
+        assert_eq!((String::from_utf8_lossy(&text).as_ref(), end), (expected, 13), "{lines:?}");
+    }
+}
+
+/// Has what the log holds by now as if it had been written at that moment.
+fn date(log: &Log, millis: u64) {
+    let file = append(log.path()).expect("it can be opened");
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
+    file.set_modified(at).and_then(|()| log.look()).expect("it can be dated");
+}
+
+#[test]
+fn the_lines_since_a_moment() {
+    let (_directory, log) = log(1 << 20, b"one\ntwo\nthr");
+    date(&log, 1000);
+    append(log.path()).and_then(|mut file| file.write_all(b"ee\nfour\n")).expect("written");
+    date(&log, 2000);
+    for (lines, since, expected) in [
+        (None, 1000, "one\ntwo\nthree\nfour\n"),
+        (None, 1500, "three\nfour\n"),
+        (None, 2000, "three\nfour\n"),
+        (Some(1), 1500, "four\n"),
+        (Some(9), 1500, "three\nfour\n"),
+        (None, 2500, ""),
+        (Some(9), 2500, ""),
+        (None, u64::MAX, ""),
+    ] {
+        let since = Timestamp::from_millis(since);
+        let (text, end) = log.tail(lines, Some(since)).expect("it can be read");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert_eq!((text.as_str(), end), (expected, 19), "{lines:?} since {since:?}");
+    }
+}
+
+#[test]
+fn a_rotation_keeps_the_moments_of_lines() {
+    let early: String = (0..90).map(|number| format!("line {number:02}\n")).collect();
+    let (_directory, log) = log(400, early.as_bytes());
+    date(&log, 1000);
+    log.note("late").expect("it can be written");
+    date(&log, 2000);
+    log.trim().expect("it can be done");
+    let tail = |since| log.tail(None, Some(Timestamp::from_millis(since))).expect("it is read").0;
+    assert_eq!(tail(1500), b"fleet: late\n");
+    assert_eq!(tail(2500), b"");
+    assert!(tail(1000).len() > 100);
+}
+
+#[test]
+fn lines_longer_than_a_block_are_whole() {
+    let long = "x".repeat(3 * usize::try_from(BLOCK).expect("it is small"));
+    let (_directory, log) = log(1 << 20, format!("first\n{long}\nlast\n").as_bytes());
+    let (text, _) = log.tail(Some(2), None).expect("it can be read");
+    assert_eq!(text, format!("{long}\nlast\n").as_bytes());
+}
+
+/// A hundred lines in a log that may have four hundred bytes, cut or with a hole.
+fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String, LogId) {
+    let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
+    let (directory, log) = log(400, lines.as_bytes());
+    let (id, _) = log.kept();
+    if is_cut {
+        log.keep_below(0);
+    }
+    log.trim().expect("it can be done");
+    (directory, log, lines, id)
+}
+
+fn all(log: &Log) -> String {
+    String::from_utf8(log.tail(None, None).expect("it can be read").0).expect("it is text")
+}
+
+#[test]
+fn what_is_too_long_is_kept_to_its_newer_half_and_places_stay() {
+    for is_cut in [false, true] {
+        let (_directory, log, lines, id) = rotated(is_cut);
+        let kept = all(&log);
+        assert!(kept.len() <= 200 && lines.ends_with(&kept) && kept.starts_with("line "));
+        let floor = (lines.len() - kept.len()) as u64;
+        assert_eq!((log.kept().0 == id, log.kept().1), (!is_cut, floor), "cut: {is_cut}");
+        assert_eq!(log.end().expect("it is there"), lines.len() as u64);
+        log.note("more").expect("it can be written");
+        let read = |place| log.read_from(place).expect("it can be read").0;
+        assert_eq!(read(lines.len() as u64), b"fleet: more\n");
+        assert_eq!(read(0).len(), kept.len() + 12);
+        log.trim().expect("it can be done");
+        assert_eq!(log.kept().1, floor, "it is short enough by now");
+    }
+}
+
+#[test]
+fn the_next_daemon_knows_the_same_places() {
+    for is_cut in [false, true] {
+        let (_directory, log, _, _) = rotated(is_cut);
+        let next = Log::open(log.path().clone(), 400).expect("it is there");
+        assert_eq!((all(&next), next.kept()), (all(&log), log.kept()), "cut: {is_cut}");
+        assert_eq!(next.end().expect("it is there"), 800);
+    }
+}
+
+#[test]
+fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
+    let (directory, log, _, _) = rotated(true);
+    Log::remove(log.path()).and_then(|()| Log::remove(log.path())).expect("it can be removed");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
+    let next = Log::open(log.path().clone(), 400).expect("it can be made");
+    assert!(next.kept().0 != log.kept().0 && next.kept().1 == 0);
+}
+
+/// The file is where it was, and takes no more room than what is kept.
+#[test]
+fn a_rotation_gives_room_back() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(1 << 18));
+    let before = std::fs::metadata(log.path()).expect("it is there");
+    log.trim().expect("it can be done");
+    let after = std::fs::metadata(log.path()).expect("it is there");
+    assert_eq!(after.ino(), before.ino());
+    assert!(after.blocks() * 512 <= 1 << 20, "{} bytes", after.blocks() * 512);
+    assert_eq!(all(&log).len(), (1 << 19) - 16);
+}
+
+#[test]
+fn nothing_is_lost_that_is_written_while_it_rotates() {
+    let (_directory, log) = log(1000, b"");
+    let path = log.path().clone();
+    let writer = std::thread::spawn(move || {
+        let mut file = append(&path).expect("it is there");
+        for number in 0..20_000 {
+            file.write_all(format!("line {number:06}\n").as_bytes()).expect("it is written");
+        }
+    });
+    while !writer.is_finished() {
+        log.trim().expect("it can be done");
+    }
+    writer.join().expect("it has written all");
+    let (kept, end) = (all(&log), log.end().expect("it is there"));
+    let lines: Vec<&str> = kept.lines().collect();
+    let first = 20_000 - lines.len();
+    let expected: Vec<String> = (first..20_000).map(|it| format!("line {it:06}")).collect();
+    assert_eq!((lines, end), (expected.iter().map(String::as_str).collect(), 240_000));
+}
