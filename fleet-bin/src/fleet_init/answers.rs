@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
-use fleet_agent::{JournalQuery, Runner, RunnerError};
+use fleet_agent::{JournalQuery, Runner, RunnerError, Trial};
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, Name, Settings, Target};
 use serde_json::Value;
 
 use super::asks::{Ask, OfInit, Refusal};
-use super::{files, shown};
+use super::{files, foretold, shown};
 use crate::chain;
 use crate::fleetctl::error::CliError;
 
@@ -69,11 +69,39 @@ impl OfFiles {
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let (graph, settings) = read(&self.paths, self.goal.as_ref())?;
-        let done = self.runner.reload(graph, &settings).await;
-        done.map_err(|error: RunnerError| {
-            let error = CliError::failed("the units cannot be run instead").because(error);
-            error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
-        })
+        self.runner.reload(graph, &settings).await.map_err(not_instead)
+    }
+
+    /// Tells what would follow if other files were run, for another goal; or if its own were read
+    /// again.
+    async fn plan(
+        &self,
+        paths: &[PathBuf],
+        goal: Option<String>,
+        beside: &[String],
+        replies: &mut Replies,
+    ) -> Result<(), Refusal> {
+        let goal = goal.as_deref().map(target).transpose()?;
+        let beside: BTreeSet<Target> =
+            beside.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
+        let wants = goal.is_some() || !beside.is_empty();
+        let files = match (paths, wants) {
+            ([], true) => None,
+            ([], false) => Some(read(&self.paths, self.goal.as_ref())),
+            (paths, _) => Some(read(paths, goal.as_ref())),
+        };
+        let files = files.transpose().map_err(|error| of(&error))?;
+        let tried = self.runner.try_out(Trial { files, goal, beside }).await;
+        let tried = tried.map_err(|error| match paths {
+            [] if wants => because(&error),
+            _ => of(&not_instead(error)),
+        })?;
+        let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
+        replies.send(&goals).await;
+        for part in rows.chunks(UNITS) {
+            replies.send(&part).await;
+        }
+        Ok(())
     }
 
     async fn carry_out(&self, ask: Ask, replies: &mut Replies) -> Result<(), Refusal> {
@@ -94,6 +122,7 @@ impl OfFiles {
                 done.map_err(|error| because(&error))?;
             }
             Ask::Reload => self.reload().await.map_err(|error| of(&error))?,
+            Ask::Plan { paths, goal, beside } => self.plan(&paths, goal, &beside, replies).await?,
             Ask::Reset { unit } => {
                 let target = self.target_of(&unit).await?;
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
@@ -139,6 +168,11 @@ impl Service for OfFiles {
             serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
         self.carry_out(ask.init, replies).await.map_err(|refusal| to_value(&refusal))
     }
+}
+
+fn not_instead(error: RunnerError) -> CliError {
+    let error = CliError::failed("the units cannot be run instead").because(error);
+    error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
 }
 
 fn target(text: &str) -> Result<Target, Refusal> {

@@ -4,21 +4,22 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Target, Unit};
+use fleet_core::graph::{EdgeKind, Graph, Name, Settings, System, Target, Unit};
 
 use super::args::{Drawing, GraphArgs};
 use super::files;
+use super::foretold::needed;
 use super::picture::{MOST, picture};
-use super::waves::waves;
 use crate::fleetctl::error::CliError;
 
 /// Runs the command.
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.whole(args.goal.as_ref())?;
-    let starts = goal.as_ref().map(|goal| waves(graph, goal, &BTreeSet::new()));
-    let needed: Option<BTreeSet<&Name>> =
-        starts.as_ref().map(|starts| starts.iter().map(|start| &start.unit.name).collect());
+    let settings = Settings { goal: goal.clone(), ..Settings::default() };
+    let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
+    let system = System::new(graph.clone(), &settings).map_err(cannot)?;
+    let needed = goal.is_some().then(|| needed(&system));
     let (goal, needed) = (goal.as_ref(), needed.as_ref());
     let text = match args.output {
         Drawing::Dot => draw(graph, goal, needed),

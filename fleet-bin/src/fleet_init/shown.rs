@@ -61,7 +61,8 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<String>) {
+/// What a unit is, in a word, and why.
+pub(super) fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<String>) {
     match shown {
         Shown::Disabled => ("disabled", None),
         Shown::Masked => ("masked", None),

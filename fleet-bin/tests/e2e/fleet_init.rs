@@ -1,6 +1,7 @@
 //! `fleet-init run --fleet`: what it runs outlives the daemon that asks for it, and itself.
 
 mod files;
+mod plans;
 
 use std::io::Write as _;
 use std::path::PathBuf;
