@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// Have a fleet-init that runs read its files again.
     ///
     /// If anything is wrong in them, nothing changes.
-    Reload(SocketArgs),
+    Reload(ReloadArgs),
     /// Have a unit that failed or ended tried again at once.
     Reset(ResetArgs),
     /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
@@ -180,6 +180,9 @@ pub(crate) struct LogsArgs {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -192,6 +195,18 @@ pub(crate) struct SetTargetArgs {
     pub(crate) with: Vec<Target>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -201,6 +216,9 @@ pub(crate) struct ResetArgs {
     pub(crate) unit: String,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 /// How many units may be starting at once; nothing is no limit.
@@ -256,6 +274,8 @@ pub(crate) enum Drawing {
     Dot,
     /// What browsers show.
     Svg,
+    /// The units and what they depend on, in one JSON document.
+    Json,
 }
 
 /// An init that units are converted from.

@@ -18,22 +18,15 @@ pub(super) struct OfInit {
 pub(super) enum Ask {
     /// Answered with a [`Head`], then with lists of [`Unit`]s.
     Status,
-    SetTarget {
-        goal: String,
-        beside: Vec<String>,
-    },
+    /// Answered with [`Goals`]; of an earlier version, with nothing.
+    SetTarget { goal: String, beside: Vec<String> },
+    /// Answered in the same way.
     Reload,
     /// What would follow if these files were run instead, for that goal: without either, if its own
     /// were read again. Answered with [`Goals`], then with lists of [`Planned`].
-    Plan {
-        paths: Vec<PathBuf>,
-        goal: Option<String>,
-        beside: Vec<String>,
-    },
+    Plan { paths: Vec<PathBuf>, goal: Option<String>, beside: Vec<String> },
     /// Answered with whether there was something to forget.
-    Reset {
-        unit: String,
-    },
+    Reset { unit: String },
     /// Answered with lists of lines.
     Logs {
         unit: String,
@@ -61,6 +54,9 @@ pub(super) struct Head {
     pub(super) beside: Vec<String>,
     /// Why processes are found in a weaker way than they could be.
     pub(super) weak: Option<String>,
+    /// Whether it is fleetd that says what is wanted, so that there is no goal.
+    #[serde(default)]
+    pub(super) fleet: bool,
 }
 
 /// A unit, also as JSON for people's programs.
@@ -98,7 +94,7 @@ pub(super) struct Edge {
     pub(super) unit: String,
 }
 
-/// What is planned for.
+/// What is wanted, or planned for; also as JSON for people's programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Goals {
     pub(super) goal: Option<String>,
@@ -126,6 +122,12 @@ pub(super) struct Planned {
     pub(super) needed_by: Vec<Edge>,
     /// What it would have to do without.
     pub(super) degraded_by: Vec<String>,
+}
+
+impl Record for Goals {
+    fn name(&self) -> &str {
+        self.goal.as_deref().unwrap_or_default()
+    }
 }
 
 impl Record for Planned {

@@ -12,11 +12,18 @@ pub(super) fn head(snapshot: &Snapshot) -> Head {
     Head {
         goal: wanted.goal.as_ref().map(ToString::to_string),
         beside: wanted.beside.iter().map(ToString::to_string).collect(),
+        fleet: false,
         weak: match &snapshot.tracking {
             Tracking::ControlGroups => None,
             Tracking::Environment { why } => Some(why.clone()),
         },
     }
+}
+
+/// What one is there for that runs the units of fleetd: what that wants.
+pub(super) fn head_for_fleet(snapshot: &Snapshot) -> Head {
+    let beside = snapshot.system.goals().map(ToString::to_string).collect();
+    Head { beside, fleet: true, ..head(snapshot) }
 }
 
 /// One unit.

@@ -60,7 +60,7 @@ pub(super) fn succeed(init: &Init, args: &[&str]) -> String {
     told
 }
 
-fn unit(init: &Init, name: &str) -> Value {
+pub(super) fn unit(init: &Init, name: &str) -> Value {
     let output = init.output(&["status", "-o", "json"]);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     all.into_iter().find(|unit| unit["unit"] == name).expect("there is such a unit")
