@@ -41,7 +41,7 @@ pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
     BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
-    Snapshot, Tracking, UnitStatus, Wanted,
+    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted,
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{

@@ -15,6 +15,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use super::record::{Asked, UnitDirectory};
+use super::runner::Snapshot;
 use super::runner::lead::{Lead, Request, lock};
 use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase};
 use crate::{ManagedUnit, ServiceError};
@@ -85,6 +86,11 @@ impl Calls {
     /// Whether somebody leads the units.
     pub(super) fn check(&self) -> Done {
         if self.requests.is_closed() { Err(ended()) } else { Ok(()) }
+    }
+
+    /// How all units of the graph are.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, ServiceError> {
+        self.lead(|lead| lead.snapshot()).await
     }
 
     /// Hands in what a unit is run by.

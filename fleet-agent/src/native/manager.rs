@@ -20,6 +20,7 @@ use super::journal;
 use super::log::Log;
 use super::machine::Machine;
 use super::runner::RunnerConfig;
+use super::runner::Snapshot;
 use super::runner::services::{Opened, ServicesConfig, open_services};
 use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
@@ -173,6 +174,17 @@ impl NativeManager {
             timers,
             lead,
         }))
+    }
+
+    /// How all units are now, as those of a graph: what they depend on, why they are as they are,
+    /// and when they are tried again. What fleet wants to run is what is wanted beside a goal;
+    /// timers are not among them.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Unavailable`] alone.
+    pub async fn snapshot(&self) -> Result<Snapshot, ServiceError> {
+        self.calls.snapshot().await
     }
 
     /// How the processes of units are found here.

@@ -68,5 +68,5 @@ mod words;
 pub use external::{BadExternal, External};
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
-pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, UnitStatus, Wanted};
+pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, Trial, Tried, UnitStatus, Wanted};
 pub use tracking::Tracking;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
-use fleet_agent::{JournalQuery, Runner, RunnerError};
+use fleet_agent::{JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial};
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, Name, Settings, Target};
 use serde_json::Value;
 
-use super::asks::{Ask, OfInit, Refusal};
-use super::{files, shown};
+use super::asks::{Ask, Goals, Head, OfInit, Refusal};
+use super::{files, foretold, shown};
 use crate::chain;
 use crate::fleetctl::error::CliError;
 
@@ -23,15 +23,24 @@ const UNITS: usize = 256;
 /// One that runs the units of fleetd.
 pub(super) struct ForFleet {
     pub(super) units: Units,
+    pub(super) manager: Arc<NativeManager>,
 }
 
 #[async_trait]
 impl Service for ForFleet {
     async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
-        if ask.get("init").is_some() {
-            return Err(to_value(&Refusal::RunsForFleet));
+        if ask.get("init").is_none() {
+            return self.units.answer(ask, replies).await;
         }
-        self.units.answer(ask, replies).await
+        match serde_json::from_value(ask) {
+            Ok(OfInit { init: Ask::Status }) => {
+                let snapshot = self.manager.snapshot().await;
+                let snapshot = snapshot.map_err(|error| to_value(&because(&error)))?;
+                tell_units(&shown::head_for_fleet(&snapshot), &snapshot, replies).await;
+                Ok(())
+            }
+            _ => Err(to_value(&Refusal::RunsForFleet)),
+        }
     }
 }
 
@@ -69,22 +78,55 @@ impl OfFiles {
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let (graph, settings) = read(&self.paths, self.goal.as_ref())?;
-        let done = self.runner.reload(graph, &settings).await;
-        done.map_err(|error: RunnerError| {
-            let error = CliError::failed("the units cannot be run instead").because(error);
-            error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
-        })
+        self.runner.reload(graph, &settings).await.map_err(not_instead)
+    }
+
+    /// Tells what is wanted from now on.
+    async fn tell_goals(&self, replies: &mut Replies) -> Result<(), Refusal> {
+        let wanted = self.runner.snapshot().await.map_err(|error| because(&error))?.wanted;
+        let goal = wanted.goal.as_ref().map(ToString::to_string);
+        let beside = wanted.beside.iter().map(ToString::to_string).collect();
+        replies.send(&Goals { goal, beside }).await;
+        Ok(())
+    }
+
+    /// Tells what would follow if other files were run, for another goal; or if its own were read
+    /// again.
+    async fn plan(
+        &self,
+        paths: &[PathBuf],
+        goal: Option<String>,
+        beside: &[String],
+        replies: &mut Replies,
+    ) -> Result<(), Refusal> {
+        let goal = goal.as_deref().map(target).transpose()?;
+        let beside: BTreeSet<Target> =
+            beside.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
+        let wants = goal.is_some() || !beside.is_empty();
+        let files = match (paths, wants) {
+            ([], true) => None,
+            ([], false) => Some(read(&self.paths, self.goal.as_ref())),
+            (paths, _) => Some(read(paths, goal.as_ref())),
+        };
+        let files = files.transpose().map_err(|error| of(&error))?;
+        let tried = self.runner.try_out(Trial { files, goal, beside }).await;
+        let tried = tried.map_err(|error| match paths {
+            [] if wants => because(&error),
+            _ => of(&not_instead(error)),
+        })?;
+        let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
+        replies.send(&goals).await;
+        for part in rows.chunks(UNITS) {
+            replies.send(&part).await;
+        }
+        Ok(())
     }
 
     async fn carry_out(&self, ask: Ask, replies: &mut Replies) -> Result<(), Refusal> {
         match ask {
             Ask::Status => {
                 let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
-                replies.send(&shown::head(&snapshot)).await;
-                for part in snapshot.units.chunks(UNITS) {
-                    let unit = |status| shown::unit(status, &snapshot.system, snapshot.now);
-                    replies.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
-                }
+                tell_units(&shown::head(&snapshot), &snapshot, replies).await;
             }
             Ask::SetTarget { goal, beside } => {
                 let goal = target(&goal)?;
@@ -92,8 +134,13 @@ impl OfFiles {
                     beside.iter().map(|it| target(it)).collect();
                 let done = self.runner.set_goal(Some(goal), beside?).await;
                 done.map_err(|error| because(&error))?;
+                self.tell_goals(replies).await?;
             }
-            Ask::Reload => self.reload().await.map_err(|error| of(&error))?,
+            Ask::Reload => {
+                self.reload().await.map_err(|error| of(&error))?;
+                self.tell_goals(replies).await?;
+            }
+            Ask::Plan { paths, goal, beside } => self.plan(&paths, goal, &beside, replies).await?,
             Ask::Reset { unit } => {
                 let target = self.target_of(&unit).await?;
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
@@ -139,6 +186,19 @@ impl Service for OfFiles {
             serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
         self.carry_out(ask.init, replies).await.map_err(|refusal| to_value(&refusal))
     }
+}
+
+async fn tell_units(head: &Head, snapshot: &Snapshot, replies: &mut Replies) {
+    replies.send(head).await;
+    for part in snapshot.units.chunks(UNITS) {
+        let unit = |status| shown::unit(status, &snapshot.system, snapshot.now);
+        replies.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
+    }
+}
+
+fn not_instead(error: RunnerError) -> CliError {
+    let error = CliError::failed("the units cannot be run instead").because(error);
+    error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
 }
 
 fn target(text: &str) -> Result<Target, Refusal> {

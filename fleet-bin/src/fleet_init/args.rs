@@ -33,9 +33,13 @@ pub(crate) enum Command {
     ///
     /// Programs that are not on this computer are only warned of.
     Check(CheckArgs),
-    /// Say what would start for a goal, in which waves, and for whom.
+    /// Say what would start, stop and restart, in which order, and why.
     ///
-    /// The units of a wave wait for units of the waves before, and for nothing else.
+    /// It is compared with what a fleet-init runs, which is not disturbed: by files, as if it ran
+    /// those; by a goal, as set-target would choose it; by neither, as reload would read its own
+    /// files again. Where none runs, it is planned from nothing.
+    ///
+    /// A wave waits for those before it, and for nothing else.
     Plan(PlanArgs),
     /// Run units until told to end: those of files, or those of this machine's fleetd.
     ///
@@ -58,7 +62,7 @@ pub(crate) enum Command {
     /// Have a fleet-init that runs read its files again.
     ///
     /// If anything is wrong in them, nothing changes.
-    Reload(SocketArgs),
+    Reload(ReloadArgs),
     /// Have a unit that failed or ended tried again at once.
     Reset(ResetArgs),
     /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
@@ -86,12 +90,20 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Files, or directories.
-    #[arg(value_name = "PATH", required = true)]
+    /// Files, or directories [default: those of the fleet-init that runs].
+    #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// The target to plan for, instead of the goal in init.conf.
+    /// The target to plan for, instead of the goal in init.conf or the one that was chosen.
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
+    /// Targets that are wanted beside it for the time being.
+    #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
+    pub(crate) with: Vec<Target>,
+    /// Plan as if nothing ran.
+    #[arg(long, requires = "paths")]
+    pub(crate) from_nothing: bool,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
     /// How results are printed.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
@@ -168,6 +180,9 @@ pub(crate) struct LogsArgs {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +195,18 @@ pub(crate) struct SetTargetArgs {
     pub(crate) with: Vec<Target>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -189,6 +216,9 @@ pub(crate) struct ResetArgs {
     pub(crate) unit: String,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+    /// How results are printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 /// How many units may be starting at once; nothing is no limit.
@@ -244,6 +274,8 @@ pub(crate) enum Drawing {
     Dot,
     /// What browsers show.
     Svg,
+    /// The units and what they depend on, in one JSON document.
+    Json,
 }
 
 /// An init that units are converted from.

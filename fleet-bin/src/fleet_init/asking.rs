@@ -38,13 +38,39 @@ pub(super) fn ask<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&Asking) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed("cannot begin").because(error))?;
-    let socket = places::socket(args.socket.as_deref());
-    runtime.block_on(async {
+    in_runtime(async {
+        let socket = places::socket(args.socket.as_deref());
         let link = in_time(&socket, Link::connect(&socket, PROGRAM)).await?;
         question(&Asking { link: link.map_err(unreachable)?, socket }).await
     })
+}
+
+/// Asks the fleet-init at a socket, if anybody listens there.
+pub(super) fn ask_if_there<T>(
+    args: &SocketArgs,
+    question: impl AsyncFnOnce(&Asking) -> Result<T, CliError>,
+) -> Result<Option<T>, CliError> {
+    in_runtime(async {
+        let socket = places::socket(args.socket.as_deref());
+        match in_time(&socket, Link::connect(&socket, PROGRAM)).await? {
+            Ok(link) => question(&Asking { link, socket }).await.map(Some),
+            Err(error) if is_nobody(&error) => Ok(None),
+            Err(error) => Err(unreachable(error)),
+        }
+    })
+}
+
+fn in_runtime<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::failed("cannot begin").because(error))?;
+    runtime.block_on(work)
+}
+
+/// Whether there is nothing at a socket, and not somebody who cannot be asked.
+fn is_nobody(error: &LinkError) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let LinkError::Connect { source, .. } = error else { return false };
+    matches!(source.kind(), ConnectionRefused | NotFound)
 }
 
 /// What a fleet-init says, if it says it in time.
@@ -80,13 +106,20 @@ impl Asking {
                 }
             }
         };
-        all.await.map_err(|error: NoAnswer| match error {
-            NoAnswer::Because(error) => error,
-            NoAnswer::RunsForFleet => {
+        all.await.map_err(NoAnswer::into_error)
+    }
+}
+
+impl NoAnswer {
+    /// As it is told where a goal is needed.
+    pub(super) fn into_error(self) -> CliError {
+        match self {
+            Self::Because(error) => error,
+            Self::RunsForFleet => {
                 CliError::failed("this fleet-init runs the units of fleetd, and has no goal")
                     .help("fleetctl starts and stops them")
             }
-        })
+        }
     }
 }
 

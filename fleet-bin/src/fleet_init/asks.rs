@@ -1,5 +1,7 @@
 //! What is asked of a fleet-init that runs the units of files, and what is answered, as it is sent.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::fleetctl::output::Record;
@@ -16,15 +18,15 @@ pub(super) struct OfInit {
 pub(super) enum Ask {
     /// Answered with a [`Head`], then with lists of [`Unit`]s.
     Status,
-    SetTarget {
-        goal: String,
-        beside: Vec<String>,
-    },
+    /// Answered with [`Goals`]; of an earlier version, with nothing.
+    SetTarget { goal: String, beside: Vec<String> },
+    /// Answered in the same way.
     Reload,
+    /// What would follow if these files were run instead, for that goal: without either, if its own
+    /// were read again. Answered with [`Goals`], then with lists of [`Planned`].
+    Plan { paths: Vec<PathBuf>, goal: Option<String>, beside: Vec<String> },
     /// Answered with whether there was something to forget.
-    Reset {
-        unit: String,
-    },
+    Reset { unit: String },
     /// Answered with lists of lines.
     Logs {
         unit: String,
@@ -52,6 +54,9 @@ pub(super) struct Head {
     pub(super) beside: Vec<String>,
     /// Why processes are found in a weaker way than they could be.
     pub(super) weak: Option<String>,
+    /// Whether it is fleetd that says what is wanted, so that there is no goal.
+    #[serde(default)]
+    pub(super) fleet: bool,
 }
 
 /// A unit, also as JSON for people's programs.
@@ -87,6 +92,48 @@ pub(super) struct Unit {
 pub(super) struct Edge {
     pub(super) kind: String,
     pub(super) unit: String,
+}
+
+/// What is wanted, or planned for; also as JSON for people's programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Goals {
+    pub(super) goal: Option<String>,
+    pub(super) beside: Vec<String>,
+}
+
+/// What would be done to a unit, also as JSON for people's programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Planned {
+    pub(super) unit: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// One word: `start`, `stop`, `restart`, `stay`, or `wait` of one that is needed and down.
+    pub(super) action: String,
+    /// The wave in which it is stopped.
+    pub(super) stop_wave: Option<usize>,
+    /// The wave in which it is started.
+    pub(super) wave: Option<usize>,
+    pub(super) why: String,
+    /// The keys of its stanza that are not as in what runs.
+    pub(super) changed: Vec<String>,
+    /// What it comes after.
+    pub(super) after: Vec<Edge>,
+    pub(super) needed_by: Vec<Edge>,
+    /// What it would have to do without.
+    pub(super) degraded_by: Vec<String>,
+}
+
+impl Record for Goals {
+    fn name(&self) -> &str {
+        self.goal.as_deref().unwrap_or_default()
+    }
+}
+
+impl Record for Planned {
+    fn name(&self) -> &str {
+        &self.unit
+    }
 }
 
 impl Record for Unit {

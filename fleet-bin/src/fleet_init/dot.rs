@@ -3,28 +3,77 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Target, Unit};
+use fleet_core::graph::{EdgeKind, Graph, Name, Settings, System, Target, Unit};
+
+use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};
+use super::asks::Edge;
 use super::files;
+use super::foretold::needed;
 use super::picture::{MOST, picture};
-use super::waves::waves;
 use crate::fleetctl::error::CliError;
 
 /// Runs the command.
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.whole(args.goal.as_ref())?;
-    let starts = goal.as_ref().map(|goal| waves(graph, goal, &BTreeSet::new()));
-    let needed: Option<BTreeSet<&Name>> =
-        starts.as_ref().map(|starts| starts.iter().map(|start| &start.unit.name).collect());
+    let settings = Settings { goal: goal.clone(), ..Settings::default() };
+    let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
+    let system = System::new(graph.clone(), &settings).map_err(cannot)?;
+    let needed = goal.is_some().then(|| needed(&system));
     let (goal, needed) = (goal.as_ref(), needed.as_ref());
     let text = match args.output {
         Drawing::Dot => draw(graph, goal, needed),
+        Drawing::Json => document(graph, goal, needed)?,
         Drawing::Svg => picture(graph, goal, needed).ok_or_else(too_large)?,
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// The same as JSON.
+fn document(
+    graph: &Graph,
+    goal: Option<&Target>,
+    needed: Option<&BTreeSet<&Name>>,
+) -> Result<String, CliError> {
+    let unit = |unit: &Arc<Unit>| Node {
+        unit: unit.name.to_string(),
+        kind: unit.kind.as_str(),
+        description: unit.description.clone(),
+        provides: unit.provides.iter().map(ToString::to_string).collect(),
+        needed: needed.map(|needed| needed.contains(&unit.name)),
+        depends: graph
+            .dependencies(&unit.name)
+            .into_iter()
+            .map(|(kind, on)| Edge { kind: kind.to_string(), unit: on.name.to_string() })
+            .collect(),
+    };
+    let units = graph.units().map(unit).collect();
+    let whole = Document { goal: goal.map(Target::as_str), units };
+    let text = serde_json::to_string_pretty(&whole);
+    let cannot = |error| CliError::failed("cannot write the graph").because(error);
+    Ok(text.map_err(cannot)? + "\n")
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    goal: Option<&'a str>,
+    units: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct Node {
+    unit: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    description: String,
+    provides: Vec<String>,
+    /// Whether the goal needs it; nothing where there is no goal.
+    needed: Option<bool>,
+    depends: Vec<Edge>,
 }
 
 fn too_large() -> CliError {

@@ -1,5 +1,6 @@
 //! What a fleet-init says that runs the units of fleetd.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,6 +9,8 @@ use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
 
 use super::asking::{Asking, PROGRAM};
+use super::asks::{Head, Unit};
+use super::tree::tree_with;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
@@ -25,7 +28,53 @@ pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> 
     RemoteManager::open(config).await.map_err(cannot)
 }
 
-/// Lists its units.
+/// Shows its units as a tree, with what fleetd asked of each and is shown of it.
+pub(super) async fn tree(
+    init: &Asking,
+    format: Format,
+    head: &Head,
+    mut units: Vec<Unit>,
+) -> Result<(), CliError> {
+    let cannot = |error| CliError::failed("cannot list the units").because(error);
+    let managed = open(init).await?.list().await.map_err(cannot)?;
+    let rows: BTreeMap<&str, Row> =
+        managed.iter().map(|it| (it.unit.as_str(), Row::new(it))).collect();
+    let known: BTreeSet<String> = units.iter().map(|unit| unit.unit.clone()).collect();
+    // Timers, and units that cannot be run, are in no graph.
+    units.extend(rows.values().filter(|row| !known.contains(row.unit)).map(|row| Unit {
+        unit: row.unit.to_owned(),
+        state: row.sub.to_owned(),
+        reason: (row.load != "loaded").then(|| row.load.to_owned()),
+        ..Unit::default()
+    }));
+    units.sort_by(|one, other| one.unit.cmp(&other.unit));
+    let beside = |name: &str| match rows.get(name) {
+        Some(row) => [row.asked, row.active, row.sub].map(str::to_owned).to_vec(),
+        None => vec![cell(None::<String>); 3],
+    };
+    let mut output = Output::on_stdout(format);
+    let columns = ["asked", "active", "sub"];
+    let table = tree_with(head, &units, &columns, &beside, output.colour());
+    let both = |unit| Both { unit, row: rows.get(unit.unit.as_str()) };
+    output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
+}
+
+/// A unit as the graph has it, and as fleetd is shown it, as JSON.
+#[derive(Serialize)]
+struct Both<'a> {
+    #[serde(flatten)]
+    unit: &'a Unit,
+    #[serde(flatten)]
+    row: Option<&'a Row<'a>>,
+}
+
+impl Record for Both<'_> {
+    fn name(&self) -> &str {
+        &self.unit.unit
+    }
+}
+
+/// Lists the units of one of an earlier version, which says nothing of their graph.
 pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
     let units = open(init).await?.list().await.map_err(cannot)?;

@@ -1,39 +1,50 @@
 //! `logs`: what a unit of a fleet-init that runs has written.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use fleet_agent::{JournalQuery, ServiceManager as _, wall_time};
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
+use serde::Serialize;
 
 use super::args::LogsArgs;
 use super::asking::{Asking, NoAnswer, ask, no_answer, read};
 use super::asks::Ask;
 use super::fleet;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::harmless::harmless_line;
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
-    ask(&args.socket, async |init| match of_files(init, args).await {
-        Err(NoAnswer::RunsForFleet) => of_fleet(init, args).await,
+    if args.follow && args.output == Format::Json {
+        let error = CliError::usage("what is followed never becomes one JSON document");
+        return Err(error.help("write -o jsonl: a document for each line"));
+    }
+    let mut output = Output::on_stdout(args.output);
+    ask(&args.socket, async |init| match of_files(init, args, &mut output).await {
+        Err(NoAnswer::RunsForFleet) => of_fleet(init, args, &mut output).await,
         Err(NoAnswer::Because(error)) => Err(error),
         Ok(()) => Ok(()),
-    })
+    })?;
+    output.finish()
 }
 
-async fn of_files(init: &Asking, args: &LogsArgs) -> Result<(), NoAnswer> {
+type Out = Output<io::Stdout>;
+
+async fn of_files(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), NoAnswer> {
     let (unit, lines, follow) = (args.unit.clone(), args.lines, args.follow);
     let since = since(args).map(Timestamp::as_millis);
     let mut answer = init.begin(Ask::Logs { unit, lines, since, follow })?;
     while let Some(item) = answer.next().await.map_err(no_answer)? {
         let lines: Vec<String> = read(item).map_err(NoAnswer::Because)?;
-        lines.iter().try_for_each(|line| print(line, args.raw)).map_err(NoAnswer::Because)?;
+        let printed = lines.iter().try_for_each(|line| print(line, args, out));
+        printed.map_err(NoAnswer::Because)?;
     }
     Ok(())
 }
 
-async fn of_fleet(init: &Asking, args: &LogsArgs) -> Result<(), CliError> {
+async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
     let unit = UnitName::parse(&args.unit)
         .map_err(|error| CliError::usage("it is no name of a unit").because(error))?;
     let query = JournalQuery { lines: args.lines, since: since(args), follow: args.follow };
@@ -41,7 +52,7 @@ async fn of_fleet(init: &Asking, args: &LogsArgs) -> Result<(), CliError> {
     let manager = fleet::open(init).await?;
     let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;
     while let Some(line) = journal.next().await {
-        print(&line, args.raw)?;
+        print(&line, args, out)?;
     }
     Ok(())
 }
@@ -53,9 +64,19 @@ fn since(args: &LogsArgs) -> Option<Timestamp> {
     Some(Timestamp::from_millis(wall_time().as_millis().saturating_sub(millis)))
 }
 
-fn print(line: &str, raw: bool) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    let line = if raw { line.into() } else { harmless_line(line) };
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
+fn print(line: &str, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
+    out.written("", line, args.raw, &Line { unit: &args.unit, line })
+}
+
+/// A line, as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    unit: &'a str,
+    line: &'a str,
+}
+
+impl Record for Line<'_> {
+    fn name(&self) -> &str {
+        self.unit
+    }
 }

@@ -5,7 +5,7 @@
 //! | read the command line | `args` |
 //! | read the files | `files` |
 //! | check them | `check` |
-//! | say what would start (pure) | `waves`, `plan` |
+//! | say what would be done (pure) | `foretold`; as it is asked for: `plan` |
 //! | draw the graph (pure) | `dot`, `picture`, `layers` |
 //! | convert units of other inits | `convert` |
 //! | run units, and end them | `run`, `ending` |
@@ -24,6 +24,7 @@ mod dot;
 mod ending;
 mod files;
 mod fleet;
+mod foretold;
 mod layers;
 mod logs;
 mod picture;
@@ -35,7 +36,6 @@ mod status;
 mod tree;
 mod verbs;
 mod warden;
-mod waves;
 
 use std::ffi::OsString;
 use std::io;

@@ -1,14 +1,16 @@
-//! `plan`: what would start for a goal, in which waves, and for whom.
+//! `plan`: what would start, stop and restart, in which order and why.
 
-use serde::Serialize;
+use std::io::{self, Write as _};
 
-use fleet_core::graph::{EdgeKind, Name};
+use fleet_core::Timestamp;
+use fleet_core::graph::{Observation, Settings, System};
 
 use super::args::PlanArgs;
-use super::files;
-use super::waves::{Never, Start, waves};
+use super::asking::{Asking, NoAnswer, ask_if_there, no_answer, read};
+use super::asks::{Ask, Goals, Planned};
+use super::{files, foretold, places};
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::{Output, Record};
+use crate::fleetctl::output::Output;
 use crate::fleetctl::table::{cell, layout};
 
 /// How many units a cell names.
@@ -16,93 +18,108 @@ const MOST_NAMES: usize = 4;
 
 /// Runs the command.
 pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
-    let read = files::read(&args.paths)?;
-    let (graph, goal) = read.whole(args.goal.as_ref())?;
-    let Some(goal) = goal else {
-        let error = CliError::usage("there is no goal to plan for");
-        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
+    let running = if args.from_nothing { None } else { of_running(args)? };
+    let (told, (goals, rows)) = match running {
+        Some(Ok(found)) => ("compared with what runs".to_owned(), found),
+        Some(Err(why)) => (format!("planned from nothing: {why}"), from_nothing(args)?),
+        None => ("planned from nothing".to_owned(), from_nothing(args)?),
     };
-    let starts = waves(graph, &goal, &read.sources.settings().mask);
-    let rows: Vec<Row> = starts.iter().map(Row::new).collect();
-    let cells: Vec<Vec<String>> = starts.iter().map(|start| cells(start, goal.as_str())).collect();
-    let table = layout(&["wave", "unit", "type", "after", "needed by"], true, &cells);
+    tell(&told, &goals, &rows);
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let table = layout(&["action", "wave", "unit", "type", "after", "why"], true, &cells);
     Output::on_stdout(args.output).list(&rows, &table)
 }
 
-fn cells(start: &Start, goal: &str) -> Vec<String> {
-    let wave = match (&start.wave, &start.never) {
-        (Some(wave), _) => wave.to_string(),
-        (None, Some(Never::Without(name))) => format!("never, without {name}"),
-        (None, _) => "never, masked".to_owned(),
+type Plan = (Goals, Vec<Planned>);
+
+/// What one that runs says of these files; or why none does that could.
+fn of_running(args: &PlanArgs) -> Result<Option<Result<Plan, String>>, CliError> {
+    let paths = args.paths.iter().map(std::path::absolute).collect::<Result<_, _>>();
+    let paths =
+        paths.map_err(|error| CliError::failed("cannot tell where this is").because(error))?;
+    let ask = Ask::Plan {
+        paths,
+        goal: args.goal.as_ref().map(ToString::to_string),
+        beside: args.with.iter().map(ToString::to_string).collect(),
     };
-    let is_goal = start.unit.provides.iter().any(|target| target.as_str() == goal);
-    let goal = is_goal.then(|| "the goal".to_owned());
-    let needed_by: Vec<String> = goal.into_iter().chain(named(&start.needed_by)).collect();
+    let found = ask_if_there(&args.socket, async |init| match answer(init, ask).await {
+        Ok(plan) => Ok(Ok(plan)),
+        Err(NoAnswer::RunsForFleet) if !args.paths.is_empty() => {
+            Ok(Err(format!("the fleet-init at {} runs the units of fleetd", init.socket.display())))
+        }
+        Err(error) => Err(error.into_error()),
+    })?;
+    let socket = places::socket(args.socket.socket.as_deref());
+    let nobody = || format!("no fleet-init listens at {}", socket.display());
+    Ok(Some(found.unwrap_or_else(|| Err(nobody()))))
+}
+
+async fn answer(init: &Asking, ask: Ask) -> Result<Plan, NoAnswer> {
+    let mut answer = init.begin(ask)?;
+    let (mut goals, mut rows) = (None, Vec::new());
+    while let Some(item) = answer.next().await.map_err(no_answer)? {
+        match goals {
+            None => goals = Some(read(item).map_err(NoAnswer::Because)?),
+            Some(_) => rows.extend(read::<Vec<Planned>>(item).map_err(NoAnswer::Because)?),
+        }
+    }
+    Ok((goals.unwrap_or_default(), rows))
+}
+
+fn from_nothing(args: &PlanArgs) -> Result<Plan, CliError> {
+    if args.paths.is_empty() {
+        let error = CliError::usage("there is nothing to plan");
+        return Err(error.help("name files, or start a fleet-init with `fleet-init run`"));
+    }
+    let read = files::read(&args.paths)?;
+    let (graph, goal) = read.whole(args.goal.as_ref())?;
+    if goal.is_none() {
+        let error = CliError::usage("there is no goal to plan for");
+        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
+    }
+    let now = Timestamp::from_millis(0);
+    let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
+    let system = System::restore(graph.clone(), &settings, Observation::default());
+    let cannot = |flaw| CliError::usage("it cannot be planned for").because(flaw);
+    let mut system = system.map_err(cannot)?;
+    system.set_goal(goal, args.with.iter().cloned().collect(), now).map_err(cannot)?;
+    Ok(foretold::foretell(None, system, now))
+}
+
+/// Says on standard error what was planned, and how much it is.
+fn tell(what: &str, goals: &Goals, rows: &[Planned]) {
+    let words = [("restart", "restarted"), ("stop", "stopped"), ("start", "started")];
+    let counted = words.into_iter().filter_map(|(action, word)| {
+        let count = rows.iter().filter(|row| row.action == action).count();
+        (count > 0).then(|| format!("{count} would be {word}"))
+    });
+    let counted: Vec<String> = counted.collect();
+    let counted =
+        if counted.is_empty() { "nothing would change".into() } else { counted.join(", ") };
+    let goal = goals.goal.as_deref().unwrap_or("nothing");
+    let beside = match goals.beside.as_slice() {
+        [] => String::new(),
+        beside => format!(" and {}", beside.join(", ")),
+    };
+    let text = format!("{what}\nfor {goal}{beside}: {counted}");
+    let _unread = writeln!(io::stderr(), "{text}").is_err();
+}
+
+fn cells(row: &Planned) -> Vec<String> {
+    let waves = [row.stop_wave, row.wave].into_iter().flatten().map(|wave| wave.to_string());
     vec![
-        wave,
-        start.unit.name.to_string(),
-        start.unit.kind.as_str().to_owned(),
-        cell(Some(in_short(named(&start.after).collect()))),
-        in_short(needed_by),
+        row.action.clone(),
+        cell(Some(waves.collect::<Vec<_>>().join(", "))),
+        row.unit.clone(),
+        row.kind.clone(),
+        cell(Some(in_short(row))),
+        cell(Some(row.why.clone())),
     ]
 }
 
-fn named(units: &[(EdgeKind, Name)]) -> impl Iterator<Item = String> {
-    units.iter().map(|(kind, name)| format!("{name} ({kind})"))
-}
-
-fn in_short(mut names: Vec<String>) -> String {
-    let more = names.len().saturating_sub(MOST_NAMES);
-    names.truncate(MOST_NAMES);
-    let text = names.join(", ");
+fn in_short(row: &Planned) -> String {
+    let names = row.after.iter().take(MOST_NAMES).map(|edge| edge.unit.as_str());
+    let text = names.collect::<Vec<_>>().join(", ");
+    let more = row.after.len().saturating_sub(MOST_NAMES);
     if more == 0 { text } else { format!("{text} and {more} more") }
-}
-
-/// A unit that would start, as JSON.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row<'a> {
-    unit: &'a str,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    /// Nothing if it never starts.
-    wave: Option<usize>,
-    /// Why it never starts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    never: Option<String>,
-    after: Vec<Edge<'a>>,
-    needed_by: Vec<Edge<'a>>,
-}
-
-#[derive(Serialize)]
-struct Edge<'a> {
-    unit: &'a str,
-    kind: &'static str,
-}
-
-impl<'a> Row<'a> {
-    fn new(start: &'a Start) -> Self {
-        let never = start.never.as_ref().map(|never| match never {
-            Never::Masked => "masked".to_owned(),
-            Never::Without(name) => format!("without {name}"),
-        });
-        Self {
-            unit: start.unit.name.as_str(),
-            kind: start.unit.kind.as_str(),
-            wave: start.wave,
-            never,
-            after: edges(&start.after),
-            needed_by: edges(&start.needed_by),
-        }
-    }
-}
-
-fn edges(all: &[(EdgeKind, Name)]) -> Vec<Edge<'_>> {
-    all.iter().map(|(kind, name)| Edge { unit: name.as_str(), kind: kind.as_str() }).collect()
-}
-
-impl Record for Row<'_> {
-    fn name(&self) -> &str {
-        self.unit
-    }
 }

@@ -48,7 +48,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
-    let service = Arc::new(ForFleet { units: Units::new(shared) });
+    let service = Arc::new(ForFleet { units: Units::new(shared), manager: Arc::clone(&manager) });
     let at_work = AtWork { ends, door, directory, service };
     at_work.until_the_end(args, Grip::Manager(manager), std::future::pending()).await
 }

@@ -12,11 +12,18 @@ pub(super) fn head(snapshot: &Snapshot) -> Head {
     Head {
         goal: wanted.goal.as_ref().map(ToString::to_string),
         beside: wanted.beside.iter().map(ToString::to_string).collect(),
+        fleet: false,
         weak: match &snapshot.tracking {
             Tracking::ControlGroups => None,
             Tracking::Environment { why } => Some(why.clone()),
         },
     }
+}
+
+/// What one is there for that runs the units of fleetd: what that wants.
+pub(super) fn head_for_fleet(snapshot: &Snapshot) -> Head {
+    let beside = snapshot.system.goals().map(ToString::to_string).collect();
+    Head { beside, fleet: true, ..head(snapshot) }
 }
 
 /// One unit.
@@ -61,7 +68,8 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<String>) {
+/// What a unit is, in a word, and why.
+pub(super) fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<String>) {
     match shown {
         Shown::Disabled => ("disabled", None),
         Shown::Masked => ("masked", None),

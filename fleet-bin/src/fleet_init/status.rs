@@ -14,6 +14,10 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
     ask(&args.socket, async |init| match of_files(init).await {
         Err(NoAnswer::RunsForFleet) => fleet::status(init, args.output).await,
         Err(NoAnswer::Because(error)) => Err(error),
+        Ok((head, units)) if head.fleet => {
+            tell(&head);
+            fleet::tree(init, args.output, &head, units).await
+        }
         Ok((head, units)) => {
             tell(&head);
             let mut output = Output::on_stdout(args.output);
@@ -38,11 +42,14 @@ async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
 /// Says on standard error what is not about one unit.
 fn tell(head: &Head) {
     let mut to = io::stderr();
-    if let Some(why) = &head.weak {
-        let text = "processes that leave their group, parent and environment are not found";
-        let _unread = writeln!(to, "{text}: {why}").is_err();
-    }
-    if head.goal.is_none() {
+    let tracking = match &head.weak {
+        None => "processes are found by their control groups".to_owned(),
+        Some(why) => {
+            format!("processes that leave their group, parent and environment are not found: {why}")
+        }
+    };
+    let _unread = writeln!(to, "{tracking}").is_err();
+    if head.goal.is_none() && !head.fleet {
         let _unread = writeln!(to, "there is no goal, so nothing is needed").is_err();
     }
 }

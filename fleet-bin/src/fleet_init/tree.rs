@@ -7,9 +7,25 @@ use super::shown::brief;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
 
+/// What is shown beside each unit, by its name.
+pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
+
 /// The tree of the goal and what is wanted beside it, then what is not needed.
 pub(super) fn tree(head: &Head, units: &[Unit], colour: Colour) -> String {
+    tree_with(head, units, &[], &|_| Vec::new(), colour)
+}
+
+/// The same with more columns, each with a cell for each unit.
+pub(super) fn tree_with(
+    head: &Head,
+    units: &[Unit],
+    columns: &[&str],
+    beside: Beside<'_>,
+    colour: Colour,
+) -> String {
     let mut tree = Tree {
+        beside,
+        more: columns.len(),
         by_name: units.iter().map(|unit| (unit.unit.as_str(), unit)).collect(),
         seen: BTreeSet::new(),
         rows: Vec::new(),
@@ -24,10 +40,14 @@ pub(super) fn tree(head: &Head, units: &[Unit], colour: Colour) -> String {
     for unit in rest {
         tree.row("", unit, "");
     }
-    painted(&["unit", "state", "for", "pid", "why"], true, &tree.rows, colour)
+    let columns = [&["unit"], columns, &["state", "for", "pid", "why"]].concat();
+    painted(&columns, true, &tree.rows, colour)
 }
 
 struct Tree<'a> {
+    beside: Beside<'a>,
+    /// How many columns are beside.
+    more: usize,
     by_name: BTreeMap<&'a str, &'a Unit>,
     seen: BTreeSet<&'a str>,
     rows: Vec<Vec<String>>,
@@ -41,7 +61,8 @@ impl<'a> Tree<'a> {
         while let Some((lead, below, unit, kind)) = open.pop() {
             if !self.seen.insert(&unit.unit) {
                 let again = if unit.depends.is_empty() { "" } else { " (see above)" };
-                self.rows.push(name_only(format!("{lead}{}{}{again}", unit.unit, of(kind))));
+                let name = format!("{lead}{}{}{again}", unit.unit, of(kind));
+                self.rows.push(name_only(name, self.more + 4));
                 continue;
             }
             self.row(&lead, unit, kind);
@@ -66,13 +87,15 @@ impl<'a> Tree<'a> {
             format!("{}, degraded", unit.state)
         };
         let off = ["disabled", "masked", "waiting"].contains(&unit.state.as_str());
-        self.rows.push(vec![
-            format!("{lead}{}{}", unit.unit, of(kind)),
+        let mut row = vec![format!("{lead}{}{}", unit.unit, of(kind))];
+        row.extend((self.beside)(&unit.unit));
+        row.extend([
             state,
             cell((!off).then(|| brief(unit.milliseconds))),
             cell(unit.main_pid.map(|pid| pid.to_string())),
             cell(Some(why(unit))),
         ]);
+        self.rows.push(row);
     }
 }
 
@@ -80,8 +103,8 @@ fn of(kind: &str) -> String {
     if kind.is_empty() { String::new() } else { format!(" ({kind})") }
 }
 
-fn name_only(name: String) -> Vec<String> {
-    [name].into_iter().chain((0..4).map(|_| String::new())).collect()
+fn name_only(name: String, others: usize) -> Vec<String> {
+    [name].into_iter().chain((0..others).map(|_| String::new())).collect()
 }
 
 fn why(unit: &Unit) -> String {

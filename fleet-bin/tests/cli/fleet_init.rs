@@ -1,5 +1,7 @@
 //! The real `fleet-init` over files.
 
+mod others;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,7 +32,9 @@ fn folder() -> tempfile::TempDir {
 fn run(folder: &Path, line: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
     command.args(line.split(' ').filter(|arg| !arg.is_empty()));
-    let output = command.current_dir(folder).env_clear().stdin(Stdio::null()).output().unwrap();
+    // What may run on this computer is not asked.
+    command.env_clear().env("FLEET_INIT_SOCKET", "nobody");
+    let output = command.current_dir(folder).stdin(Stdio::null()).output().unwrap();
     let mut told = format!("exit {}\n", output.status.code().unwrap_or(-1));
     told += &String::from_utf8(output.stdout).unwrap().replace('\t', "→");
     if !output.stderr.is_empty() {
@@ -161,36 +165,52 @@ fn a_plan_says_what_starts_in_which_wave_and_for_whom() {
     unbound
     network-online
     maddy
+    ---
+    planned from nothing: no fleet-init listens at nobody
+    for imapd: 5 would be started
     ");
     let json = run(folder.path(), "plan home --goal dns -o json");
     insta::assert_snapshot!(json, @r#"
     exit 0
     [
       {
+        "action": "start",
         "after": [],
+        "changed": [],
+        "degradedBy": [],
         "neededBy": [
           {
             "kind": "depends-on",
             "unit": "unbound"
           }
         ],
+        "stopWave": null,
         "type": "oneshot",
         "unit": "netif",
-        "wave": 1
+        "wave": 1,
+        "why": "needed by unbound (depends-on)"
       },
       {
+        "action": "start",
         "after": [
           {
             "kind": "depends-on",
             "unit": "netif"
           }
         ],
+        "changed": [],
+        "degradedBy": [],
         "neededBy": [],
+        "stopWave": null,
         "type": "foreground-supervised",
         "unit": "unbound",
-        "wave": 2
+        "wave": 2,
+        "why": "it is the goal"
       }
     ]
+    ---
+    planned from nothing: no fleet-init listens at nobody
+    for dns: 2 would be started
     "#);
     std::fs::write(folder.path().join("home/init.conf"), "goal: irc-bot\nmask: ircd, dns\n")
         .unwrap();
@@ -231,12 +251,8 @@ fn a_plan_needs_a_goal_and_sound_files() {
     insta::assert_snapshot!(run(folder.path(), "plan"), @"
     exit 2
     ---
-    error: the following required arguments were not provided:
-      <PATH>...
-
-    Usage: fleet-init plan <PATH>...
-
-    For more information, try '--help'.
+    fleet-init: there is nothing to plan
+    help: name files, or start a fleet-init with `fleet-init run`
     ");
 }
 
@@ -278,7 +294,7 @@ fn the_help_names_the_commands_and_the_exit_codes() {
 
     Commands:
       check       Check files, and say all that is wrong in them
-      plan        Say what would start for a goal, in which waves, and for whom
+      plan        Say what would start, stop and restart, in which order, and why
       run         Run units until told to end: those of files, or those of this machine's fleetd
       status      Show the units of a fleet-init that runs
       logs        Show what a unit of a fleet-init that runs has written
@@ -295,129 +311,6 @@ fn the_help_names_the_commands_and_the_exit_codes() {
 
     Exit codes: 0 done, 1 could not be done or is wrong, 2 the command line is wrong.
     ");
-}
-
-/// A folder with units of other inits.
-fn others() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (path, text) in [
-        ("s/web.service", "[Service]\nExecStart=/bin/sh -c :\nProtectHome=yes\n"),
-        ("s/web.service.d/more.conf", "[Service]\nUser=www\n"),
-        ("s/README", "Read me\n"),
-        ("s/.hidden.service", "[Service]\n"),
-        ("o/web", "#!/sbin/openrc-run\ncommand=/bin/sh\npidfile=/run/web.pid\n"),
-        ("o/functions.sh", "#!/bin/sh\n"),
-        ("y/web", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n### END INIT INFO\n"),
-        ("y/web~", "#!/bin/sh\n"),
-    ] {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    folder
-}
-
-#[test]
-fn units_of_other_inits_become_stanzas() {
-    let folder = others();
-    let told = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
-    insta::assert_snapshot!(told, @"
-    exit 1
-    # from s/web.service
-    unit: web.service
-    type: foreground-supervised
-    provides: web.service
-    exec-start: /bin/sh -c :
-    after-exit: rests
-    reload-timeout: 1min 30s
-    notify-access: none
-    restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
-    ---
-    s/README: passed over: its name or its first line is none of such a unit
-    s/web.service:3:1: loss: Service.ProtectHome is not possible:
-    the native supervisor cannot confine processes in this way
-    help: take the option out or set it to what asks for nothing, or run the unit under systemd
-    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
-    help: write all of it into the unit file, as `systemctl cat` shows it
-    fleet-init: there are 2 losses
-    ");
-    insta::assert_snapshot!(run(folder.path(), "convert --from openrc o"), @"
-    exit 0
-    # from o/web
-    unit: web
-    type: background-pidfile
-    provides: web
-    pidfile: /run/web.pid
-    exec-start: /bin/sh
-    restart: never
-    ---
-    o/functions.sh: passed over: its name or its first line is none of such a unit
-    ");
-}
-
-#[test]
-fn units_of_other_inits_become_json() {
-    let folder = others();
-    let told = run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
-    insta::assert_snapshot!(told, @r#"
-    exit 0
-    {
-      "stanzas": [
-        {
-          "unit": "web",
-          "from": "from y/web",
-          "text": "unit: web
-              type: background-scripted
-              provides: www
-              exec-start: /etc/init.d/web start
-              exec-stop: /etc/init.d/web stop
-              restart: never
-              "
-        }
-      ],
-      "losses": [
-        {
-          "file": "y/web",
-          "line": 1,
-          "column": 1,
-          "weight": "remark",
-          "message": "whether the script can be reloaded, or asked for its state, is not known",
-          "help": "write an exec-reload, if it can be reloaded"
-        }
-      ]
-    }
-    ---
-    y/web~: passed over: its name or its first line is none of such a unit
-    "#);
-    insta::assert_snapshot!(run(folder.path(), "convert --from upstart y"), @"
-    exit 2
-    ---
-    error: invalid value 'upstart' for '--from <INIT>'
-      [possible values: systemd, openrc, sysv]
-
-    For more information, try '--help'.
-    ");
-}
-
-#[test]
-fn what_is_converted_can_be_checked() {
-    let folder = others();
-    for (from, path, expected) in [
-        ("systemd", "s/web.service", "exit 1\n"),
-        ("openrc", "o/web", "exit 0\n"),
-        ("sysv", "y/web", "exit 0\n"),
-    ] {
-        let told = run(folder.path(), &format!("convert --from {from} {path}"));
-        assert!(told.starts_with(expected), "{told}");
-        let text = told.split("---").next().unwrap().split_once('\n').unwrap().1;
-        std::fs::write(folder.path().join("a.unit"), text).unwrap();
-        let told = run(folder.path(), "check a.unit");
-        assert!(told.starts_with("exit 0\n") && told.ends_with("ok: 1 unit\n"), "{told}");
-    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `fleet-init run --fleet`: what it runs outlives the daemon that asks for it, and itself.
 
 mod files;
+mod formats;
+mod home;
+mod plans;
 
 use std::io::Write as _;
 use std::path::PathBuf;

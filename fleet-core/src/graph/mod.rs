@@ -50,5 +50,5 @@ pub use status::StatusSet;
 pub use surroundings::{
     Directory, EnvironmentFile, Limits, Output, Place, Resources, Surroundings,
 };
-pub use system::{NotReloadable, System};
+pub use system::{Fate, Foreseen, Foresight, NotReloadable, System};
 pub use unit::{Kind, Pattern, PatternProblem, Readiness, TimeOuts, Unit};

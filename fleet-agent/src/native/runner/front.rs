@@ -306,7 +306,7 @@ impl Runner {
         rest.await.map_err(|_| RunnerError::Ended)
     }
 
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Lead) -> T + Send + 'static,
     ) -> Result<T, RunnerError> {

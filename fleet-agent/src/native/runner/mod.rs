@@ -20,8 +20,10 @@ pub(in crate::native) mod services;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod wanted;
 
 pub use front::{Runner, RunnerConfig, RunnerError};
 pub use snapshot::{Snapshot, UnitStatus};
+pub use trial::{Trial, Tried};
 pub use wanted::Wanted;

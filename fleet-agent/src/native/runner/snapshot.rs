@@ -47,7 +47,7 @@ pub struct UnitStatus {
 
 impl Lead {
     /// How all units are now.
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(in crate::native) fn snapshot(&self) -> Snapshot {
         let units = self.system.units().filter_map(|unit| self.status(unit)).collect();
         Snapshot {
             now: self.machine.now(),

@@ -43,7 +43,7 @@ provides: extra
 exec-start: /bin/sleep 100000
 ";
 
-fn start() -> Init {
+pub(super) fn start() -> Init {
     let home = tempfile::tempdir().unwrap();
     let units = home.path().join("units");
     std::fs::create_dir(&units).unwrap();
@@ -54,20 +54,20 @@ fn start() -> Init {
     Init::start_in(home, &[], &[&units])
 }
 
-fn succeed(init: &Init, args: &[&str]) -> String {
+pub(super) fn succeed(init: &Init, args: &[&str]) -> String {
     let (status, told) = init.ask(args);
     assert!(status.success(), "{args:?}: {told}");
     told
 }
 
-fn unit(init: &Init, name: &str) -> Value {
+pub(super) fn unit(init: &Init, name: &str) -> Value {
     let output = init.output(&["status", "-o", "json"]);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     all.into_iter().find(|unit| unit["unit"] == name).expect("there is such a unit")
 }
 
 /// Waits until a unit is in a state, and returns its process, if it has one.
-fn wait_state(init: &Init, name: &str, state: &str) -> Option<Pid> {
+pub(super) fn wait_state(init: &Init, name: &str, state: &str) -> Option<Pid> {
     let found = wait_for(&format!("{name} is {state}"), || {
         Some(unit(init, name)).filter(|unit| unit["state"] == state)
     });

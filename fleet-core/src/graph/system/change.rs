@@ -223,7 +223,7 @@ impl System {
         }
     }
 
-    fn stop_reason(&self, at: u32) -> StopReason {
+    pub(super) fn stop_reason(&self, at: u32) -> StopReason {
         let node = self.node(at);
         if !node.needed {
             return StopReason::Unneeded;

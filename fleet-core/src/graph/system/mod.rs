@@ -6,6 +6,7 @@
 
 mod change;
 mod face;
+mod foresee;
 mod layout;
 mod need;
 mod node;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+pub use self::foresee::{Fate, Foreseen, Foresight};
 use self::node::Node;
 use self::queues::{Dirty, Queues};
 pub use self::verbs::NotReloadable;

@@ -163,7 +163,7 @@ impl System {
     }
 
     /// What the present incarnation was started from.
-    fn runs(&self, at: u32) -> &Unit {
+    pub(super) fn runs(&self, at: u32) -> &Unit {
         let node = self.node(at);
         node.seen.definition.as_ref().unwrap_or(&node.unit)
     }

@@ -32,6 +32,6 @@ pub use central::{Central, read_central};
 pub use code::Code;
 pub use diagnostic::Diagnostic;
 pub use fields::LARGEST_FILE;
-pub use print::{Loss, Printed, print};
+pub use print::{Loss, Printed, differing_keys, print};
 pub use sources::{File, MOST_UNITS, Role, Sources};
 pub use stanza::{Stanza, Stanzas, read_stanzas};

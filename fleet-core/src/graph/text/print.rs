@@ -48,6 +48,15 @@ pub fn print(unit: &Unit, defaults: &TimeOuts) -> Printed {
     printed
 }
 
+/// The keys that the stanzas of two units would not have alike, in the order in which they are
+/// printed.
+#[must_use]
+pub fn differing_keys(one: &Unit, other: &Unit) -> Vec<&'static str> {
+    let defaults = TimeOuts::default();
+    let differs = |key: &&Key| (key.write)(one, &defaults) != (key.write)(other, &defaults);
+    keys::all().filter(differs).map(|key| key.name).collect()
+}
+
 /// Why this value would not be read back as what it is.
 fn objection(
     key: &Key,

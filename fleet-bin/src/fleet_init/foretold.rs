@@ -1,0 +1,220 @@
+//! Pure: what is foreseen for each unit, and why, in words.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::text::differing_keys;
+use fleet_core::graph::{
+    EdgeKind, Fate, Foreseen, Foresight, Name, Shown, StopReason, System, Target, Unit,
+};
+
+use super::asks::{Edge, Goals, Planned};
+use super::shown;
+
+/// How many units are named as those for which one is there.
+const MOST_NAMES: usize = 4;
+
+/// What would follow in a system that was changed, from what it was before; if it was anything.
+pub(super) fn foretell(
+    before: Option<&System>,
+    after: System,
+    now: Timestamp,
+) -> (Goals, Vec<Planned>) {
+    let goals = Goals {
+        goal: after.goal().map(ToString::to_string),
+        beside: after.goals().filter(|it| after.goal() != Some(it)).map(text).collect(),
+    };
+    let foresight = after.foresee(now);
+    let telling = Telling { needed: needed(&foresight.after), before, foresight: &foresight, now };
+    let mut rows: Vec<Planned> =
+        foresight.units.iter().filter_map(|unit| telling.row(unit)).collect();
+    // Units are in the order of their names already.
+    rows.sort_by_key(|row| {
+        let wave = [row.stop_wave, row.wave].into_iter().flatten().min();
+        (wave.is_none(), wave, row.action == "stay")
+    });
+    (goals, rows)
+}
+
+/// The units that the goal, and what is wanted beside it, need.
+pub(super) fn needed(system: &System) -> BTreeSet<&Name> {
+    let is_needed = |name: &&Name| system.state(name).is_some_and(|state| state.needed);
+    system.units().filter(is_needed).collect()
+}
+
+struct Telling<'a> {
+    before: Option<&'a System>,
+    foresight: &'a Foresight,
+    needed: BTreeSet<&'a Name>,
+    now: Timestamp,
+}
+
+impl Telling<'_> {
+    /// One unit; nothing if it is down, stays so, and nobody asks for it.
+    fn row(&self, it: &Foreseen) -> Option<Planned> {
+        let graph = self.foresight.after.graph();
+        let unit = graph.unit(&it.unit).or(it.runs.as_ref())?;
+        let needed_by = self.neighbours(graph.dependents(&it.unit), EdgeKind::requires);
+        let orders = self.neighbours(graph.dependencies(&it.unit), EdgeKind::orders);
+        let degraded = self.foresight.after.degraded_by(&it.unit);
+        let changed = it.runs.as_ref().map_or_else(Vec::new, |runs| differing_keys(runs, unit));
+        let mut row = Planned {
+            unit: it.unit.to_string(),
+            kind: unit.kind.as_str().to_owned(),
+            after: orders,
+            needed_by,
+            changed: changed.into_iter().map(ToOwned::to_owned).collect(),
+            degraded_by: degraded.iter().map(text).collect(),
+            ..Planned::default()
+        };
+        let (action, why) = match &it.fate {
+            Fate::Starts(step) => {
+                row.wave = Some(*step);
+                ("start", self.why_started(it, unit, &row))
+            }
+            Fate::Stops(step, why) => {
+                row.stop_wave = Some(*step);
+                ("stop", self.why_stopped(it, why))
+            }
+            Fate::Restarts(stop, start, why) => {
+                (row.stop_wave, row.wave) = (Some(*stop), Some(*start));
+                ("restart", why_restarted(why, &row))
+            }
+            Fate::Stays => self.why_stays(it, unit, &row)?,
+        };
+        (row.action, row.why) = (action.to_owned(), why);
+        Some(row)
+    }
+
+    fn neighbours(
+        &self,
+        all: Vec<(EdgeKind, &Arc<Unit>)>,
+        counts: fn(EdgeKind) -> bool,
+    ) -> Vec<Edge> {
+        let those = all.into_iter();
+        let those = those.filter(|(kind, unit)| counts(*kind) && self.needed.contains(&unit.name));
+        those.map(|(kind, unit)| Edge { kind: text(kind), unit: text(&unit.name) }).collect()
+    }
+
+    fn why_started(&self, it: &Foreseen, unit: &Unit, row: &Planned) -> String {
+        let failed = self.before.and_then(|before| before.state(&it.unit)).map(|state| state.what);
+        let again = match failed {
+            Some(Shown::Failed { .. }) => "it failed, and is tried again; ",
+            Some(Shown::Ended(_)) => "it ended, and is started again; ",
+            _ => "",
+        };
+        format!("{again}{}{}", self.for_whom(unit, row), without(row))
+    }
+
+    fn why_stopped(&self, it: &Foreseen, why: &StopReason) -> String {
+        match self.foresight.after.graph().unit(&it.unit) {
+            None => "it is in no file any more".to_owned(),
+            Some(_) => why.to_string(),
+        }
+    }
+
+    /// Why nothing is done; nothing is said of a unit that is down because nobody needs it.
+    fn why_stays(
+        &self,
+        it: &Foreseen,
+        unit: &Unit,
+        row: &Planned,
+    ) -> Option<(&'static str, String)> {
+        let what = self.foresight.after.state(&it.unit)?.what;
+        let is_asked_for = !row.needed_by.is_empty() || self.is_goal(unit);
+        match what {
+            Shown::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
+            Shown::Disabled | Shown::Masked => None,
+            Shown::Waiting(_) | Shown::Failed { .. } if self.needed.contains(&it.unit) => {
+                let (state, reason) = shown::words(&what, self.now);
+                let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+                Some(("wait", format!("{state}{reason}")))
+            }
+            _ if !self.needed.contains(&it.unit) => None,
+            _ => {
+                let keys = row.changed.join(", ");
+                let live = format!("; what is new is taken as it runs ({keys})");
+                let live = if keys.is_empty() { String::new() } else { live };
+                Some(("stay", self.for_whom(unit, row) + &live + &without(row)))
+            }
+        }
+    }
+
+    fn is_goal(&self, unit: &Unit) -> bool {
+        self.foresight.after.goals().any(|goal| unit.provides.contains(goal))
+    }
+
+    fn for_whom(&self, unit: &Unit, row: &Planned) -> String {
+        let after = &self.foresight.after;
+        let provides = |target: &Target| unit.provides.contains(target);
+        let goal = if after.goal().is_some_and(provides) {
+            Some("it is the goal")
+        } else {
+            after.goals().any(provides).then_some("it is wanted beside the goal")
+        };
+        let more = row.needed_by.len().saturating_sub(MOST_NAMES);
+        let names = row.needed_by.iter().take(MOST_NAMES);
+        let names: Vec<String> =
+            names.map(|edge| format!("{} ({})", edge.unit, edge.kind)).collect();
+        let names =
+            names.join(", ") + &if more == 0 { String::new() } else { format!(" and {more} more") };
+        let users = (!names.is_empty()).then(|| format!("needed by {names}"));
+        goal.map(str::to_owned).into_iter().chain(users).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn why_restarted(why: &StopReason, row: &Planned) -> String {
+    let keys = row.changed.join(", ");
+    let keys = if keys.is_empty() { keys } else { format!(" ({keys})") };
+    match why {
+        StopReason::Redefined => format!("{why}{keys}{}", without(row)),
+        _ => format!("{why}{}", without(row)),
+    }
+}
+
+fn without(row: &Planned) -> String {
+    if row.degraded_by.is_empty() {
+        return String::new();
+    }
+    format!("; does without {}", row.degraded_by.join(", "))
+}
+
+fn text(what: impl ToString) -> String {
+    what.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::graph::text::{File, Role, Sources};
+    use fleet_core::graph::{Graph, Settings};
+
+    use super::*;
+
+    fn graph(source: &str) -> Graph {
+        let source = source.as_bytes().to_vec();
+        let file = File { name: "a.unit".to_owned(), role: Role::Units, source };
+        Sources::read(vec![file]).graph().unwrap()
+    }
+
+    #[test]
+    fn nothing_starts_for_a_masked_unit_alone() {
+        let stanza = |name, more| format!("unit: {name}\ntype: virtual\nprovides: {name}\n{more}");
+        let source = stanza("web", "waits-for: db\ndepends-on: net\n")
+            + &stanza("db", "depends-on: disk, net\n")
+            + &stanza("disk", "")
+            + &stanza("net", "");
+        let goal = Some(Target::new("web").unwrap());
+        let mask = BTreeSet::from([Target::new("db").unwrap()]);
+        let settings = Settings { goal, mask, ..Settings::default() };
+        let system = System::new(graph(&source), &settings).unwrap();
+        let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
+        let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
+        let expected = [
+            "start net: needed by web (depends-on)",
+            "start web: it is the goal; does without db",
+            "wait db: it is masked",
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,126 @@
+//! Units of other inits as stanzas.
+
+use super::run;
+
+/// A folder with units of other inits.
+fn others() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("s/web.service", "[Service]\nExecStart=/bin/sh -c :\nProtectHome=yes\n"),
+        ("s/web.service.d/more.conf", "[Service]\nUser=www\n"),
+        ("s/README", "Read me\n"),
+        ("s/.hidden.service", "[Service]\n"),
+        ("o/web", "#!/sbin/openrc-run\ncommand=/bin/sh\npidfile=/run/web.pid\n"),
+        ("o/functions.sh", "#!/bin/sh\n"),
+        ("y/web", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n### END INIT INFO\n"),
+        ("y/web~", "#!/bin/sh\n"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn units_of_other_inits_become_stanzas() {
+    let folder = others();
+    let told = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
+    insta::assert_snapshot!(told, @"
+    exit 1
+    # from s/web.service
+    unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    exec-start: /bin/sh -c :
+    after-exit: rests
+    reload-timeout: 1min 30s
+    notify-access: none
+    restart: never
+    restart-delay: 100ms
+    restart-max-delay: 100ms
+    restart-factor: 1
+    restart-limit: 5 in 10s
+    ---
+    s/README: passed over: its name or its first line is none of such a unit
+    s/web.service:3:1: loss: Service.ProtectHome is not possible:
+    the native supervisor cannot confine processes in this way
+    help: take the option out or set it to what asks for nothing, or run the unit under systemd
+    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
+    help: write all of it into the unit file, as `systemctl cat` shows it
+    fleet-init: there are 2 losses
+    ");
+    insta::assert_snapshot!(run(folder.path(), "convert --from openrc o"), @"
+    exit 0
+    # from o/web
+    unit: web
+    type: background-pidfile
+    provides: web
+    pidfile: /run/web.pid
+    exec-start: /bin/sh
+    restart: never
+    ---
+    o/functions.sh: passed over: its name or its first line is none of such a unit
+    ");
+}
+
+#[test]
+fn units_of_other_inits_become_json() {
+    let folder = others();
+    let told = run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
+    insta::assert_snapshot!(told, @r#"
+    exit 0
+    {
+      "stanzas": [
+        {
+          "unit": "web",
+          "from": "from y/web",
+          "text": "unit: web
+              type: background-scripted
+              provides: www
+              exec-start: /etc/init.d/web start
+              exec-stop: /etc/init.d/web stop
+              restart: never
+              "
+        }
+      ],
+      "losses": [
+        {
+          "file": "y/web",
+          "line": 1,
+          "column": 1,
+          "weight": "remark",
+          "message": "whether the script can be reloaded, or asked for its state, is not known",
+          "help": "write an exec-reload, if it can be reloaded"
+        }
+      ]
+    }
+    ---
+    y/web~: passed over: its name or its first line is none of such a unit
+    "#);
+    insta::assert_snapshot!(run(folder.path(), "convert --from upstart y"), @"
+    exit 2
+    ---
+    error: invalid value 'upstart' for '--from <INIT>'
+      [possible values: systemd, openrc, sysv]
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn what_is_converted_can_be_checked() {
+    let folder = others();
+    for (from, path, expected) in [
+        ("systemd", "s/web.service", "exit 1\n"),
+        ("openrc", "o/web", "exit 0\n"),
+        ("sysv", "y/web", "exit 0\n"),
+    ] {
+        let told = run(folder.path(), &format!("convert --from {from} {path}"));
+        assert!(told.starts_with(expected), "{told}");
+        let text = told.split("---").next().unwrap().split_once('\n').unwrap().1;
+        std::fs::write(folder.path().join("a.unit"), text).unwrap();
+        let told = run(folder.path(), "check a.unit");
+        assert!(told.starts_with("exit 0\n") && told.ends_with("ok: 1 unit\n"), "{told}");
+    }
+}

@@ -1,0 +1,126 @@
+//! `fleet-init plan` beside one that runs: what it says is what then happens.
+
+use serde_json::Value;
+
+use super::Init;
+use super::files::{start, succeed, wait_state};
+use crate::daemon::{is_alive, wait_for};
+
+/// What would be done, a line for each unit that is named, and why.
+fn planned(init: &Init, args: &[&str]) -> String {
+    let output = init.output(&[args, &["-o", "json"]].concat());
+    assert!(output.status.success(), "{}", crate::daemon::told(&output));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let line = |row: &Value| {
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        let waves = [&row["stopWave"], &row["wave"]].map(Value::to_string).join(" ");
+        format!("{} {} {}: {}\n", text("action"), text("unit"), waves, text("why"))
+    };
+    rows.iter().map(line).collect()
+}
+
+fn edit(init: &Init, change: impl FnOnce(String) -> String) {
+    let path = init.home.path().join("units/all.unit");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, change(text)).unwrap();
+}
+
+#[test]
+fn a_plan_of_its_own_files_says_what_a_reload_does() {
+    let init = start();
+    let db = wait_state(&init, "db", "running").unwrap();
+    let web = wait_state(&init, "web", "running").unwrap();
+    wait_state(&init, "bad", "failed");
+    let told = succeed(&init, &["plan"]);
+    assert!(told.contains("compared with what runs\nfor all: nothing would change"), "{told}");
+    assert!(
+        told.contains("failed: its main process ended with status 1; tried again in"),
+        "{told}"
+    );
+
+    edit(&init, |text| {
+        let text = text.replace("waits-for: web, bad", "waits-for: web, extra");
+        let text = text.replace("echo db is up; exec", "echo db is new; exec");
+        text.replace("provides: web", "provides: web\nrestart: always\ndescription: Pages")
+    });
+    insta::assert_snapshot!(planned(&init, &["plan"]), @"
+    start extra null 1: needed by all (waits-for)
+    restart web 1 4: it depends on db, which is lost
+    restart db 2 3: its definition has changed (exec-start)
+    stay all null null: it is the goal; what is new is taken as it runs (waits-for)
+    ");
+    assert!(is_alive(db) && is_alive(web), "it is no more than said");
+    wait_state(&init, "extra", "disabled");
+
+    succeed(&init, &["reload"]);
+    wait_for("they are started anew", || (!is_alive(db) && !is_alive(web)).then_some(()));
+    wait_state(&init, "extra", "running");
+    wait_state(&init, "web", "running");
+    wait_state(&init, "bad", "disabled");
+    let told = succeed(&init, &["plan"]);
+    assert!(told.contains("nothing would change"), "{told}");
+}
+
+#[test]
+fn a_plan_for_a_goal_says_what_set_target_does() {
+    let init = start();
+    let db = wait_state(&init, "db", "running").unwrap();
+    wait_state(&init, "web", "running").unwrap();
+    wait_state(&init, "all", "running");
+    // The files are not read again by set-target, so what is in them now is not looked at.
+    edit(&init, |text| text.replace("sleep", "no-such-program"));
+    let told = planned(&init, &["plan", "--goal", "extra", "--with", "sql"]);
+    insta::assert_snapshot!(told, @"
+    stop all 1 null: nothing needs it
+    start extra null 1: it is the goal
+    stop web 2 null: nothing needs it
+    stay db null null: it is wanted beside the goal
+    ");
+    succeed(&init, &["set-target", "extra", "--with", "sql"]);
+    wait_state(&init, "extra", "running");
+    wait_state(&init, "web", "disabled");
+    assert!(is_alive(db));
+    let (status, told) = init.ask(&["plan", "--goal", "nobody"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("no unit provides the goal nobody"), "{told}");
+}
+
+#[test]
+fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
+    let init = start();
+    wait_state(&init, "web", "running").unwrap();
+    wait_state(&init, "all", "running");
+    let other = init.home.path().join("other.unit");
+    let more = "unit: more\ntype: virtual\nprovides: more\nwaits-for: old\n\
+                unit: old\ntype: oneshot\nprovides: old\nexec-start: /bin/true\n";
+    std::fs::write(&other, more).unwrap();
+    let other = other.display().to_string();
+    insta::assert_snapshot!(planned(&init, &["plan", &other, "--goal", "more"]), @"
+    stop all 1 null: it is in no file any more
+    start old null 1: needed by more (waits-for)
+    start more null 2: it is the goal
+    stop web 2 null: it is in no file any more
+    stop db 3 null: it is in no file any more
+    ");
+    let told = planned(&init, &["plan", &other, "--goal", "old", "--from-nothing"]);
+    insta::assert_snapshot!(told, @"start old null 1: it is the goal");
+    let (status, told) = init.ask(&["plan", &other]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("there is no goal to run"), "{told}");
+    std::fs::write(init.home.path().join("units/more.unit"), "unit: x\ntype: y\n").unwrap();
+    let (status, told) = init.ask(&["plan"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("more.unit:2:7"), "{told}");
+}
+
+#[test]
+fn one_that_runs_for_fleetd_has_no_goal_to_plan_for() {
+    let init = Init::start();
+    let file = init.home.path().join("a.unit");
+    std::fs::write(&file, "unit: a\ntype: virtual\nprovides: a\n").unwrap();
+    let told = succeed(&init, &["plan", &file.display().to_string(), "--goal", "a"]);
+    assert!(told.contains("planned from nothing: the fleet-init at"), "{told}");
+    let (status, told) = init.ask(&["plan"]);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("runs the units of fleetd"), "{told}");
+}

@@ -1,0 +1,224 @@
+//! What would follow if all went well: the planner itself, run ahead on a copy.
+
+use std::sync::Arc;
+
+use super::System;
+use crate::Timestamp;
+use crate::graph::net::Net;
+use crate::graph::{
+    Action, Activity, EdgeKind, Ending, Event, Exit, Happening, Kind, Name, Order, Phase,
+    StopReason, Unit,
+};
+
+/// What would follow for the units of a system, if from now on each start and each end went well.
+#[derive(Debug, Clone)]
+pub struct Foresight {
+    /// The units that are there now, by name.
+    pub units: Vec<Foreseen>,
+    /// The system as it would be then.
+    pub after: System,
+}
+
+/// What would become of one unit.
+#[derive(Debug, Clone)]
+pub struct Foreseen {
+    /// Its name.
+    pub unit: Name,
+    /// What would be done to it.
+    pub fate: Fate,
+    /// What it runs now, from its last start; nothing if it does not run.
+    pub runs: Option<Arc<Unit>>,
+}
+
+/// What would be done to a unit. Steps are counted from 1, and each comes after those that it has
+/// to wait for: how many units may be starting at once is left aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: it goes on as it is, or stays down.
+    Stays,
+    /// It is started in this step.
+    Starts(usize),
+    /// It is stopped in this step.
+    Stops(usize, StopReason),
+    /// It is stopped in the first of these steps, and started in the second.
+    Restarts(usize, usize, StopReason),
+}
+
+impl System {
+    /// What would follow if from now on each start and each end went well, and no time passed, so
+    /// that nothing which failed is tried again. It is asked of a copy that was changed as one is
+    /// about to change the system itself: what is said is what the planner would do.
+    #[must_use]
+    pub fn foresee(self, now: Timestamp) -> Foresight {
+        let names: Vec<Name> = self.units().cloned().collect();
+        let mut ahead = Ahead::of(self, now);
+        ahead.run();
+        let foreseen = |unit: Name| {
+            let course = ahead.system.find(&unit).map(|at| &ahead.courses[at as usize]);
+            let (fate, runs) =
+                course.map_or((Fate::Stays, None), |it| (it.fate(), it.runs.clone()));
+            Foreseen { unit, fate, runs }
+        };
+        let units = names.into_iter().map(foreseen).collect();
+        Foresight { units, after: ahead.system }
+    }
+}
+
+/// A system whose units do at once what they are told to.
+struct Ahead {
+    system: System,
+    net: Arc<Net>,
+    now: Timestamp,
+    /// By the numbers of the nodes, which stay as long as the graph does.
+    courses: Vec<Course>,
+}
+
+/// What was done to a unit so far.
+#[derive(Clone)]
+struct Course {
+    phase: Phase,
+    runs: Option<Arc<Unit>>,
+    stop: Option<(usize, StopReason)>,
+    start: Option<usize>,
+}
+
+impl Course {
+    fn fate(&self) -> Fate {
+        match (&self.stop, self.start) {
+            (None, None) => Fate::Stays,
+            (None, Some(step)) => Fate::Starts(step),
+            (Some((step, why)), None) => Fate::Stops(*step, why.clone()),
+            (Some((stop, why)), Some(start)) => Fate::Restarts(*stop, start, why.clone()),
+        }
+    }
+}
+
+impl Ahead {
+    fn of(mut system: System, now: Timestamp) -> Self {
+        system.max_starting = None;
+        let courses = system.nodes.iter().map(|node| {
+            let runs = node.seen.definition.clone().filter(|_| node.seen.phase.is_busy());
+            Course { phase: node.seen.phase, runs, stop: None, start: None }
+        });
+        let courses = courses.collect();
+        drop(system.take_changed());
+        Self { net: Arc::clone(&system.net), system, now, courses }
+    }
+
+    /// Goes on until nothing is owed. A unit that ends well and is always tried again without a
+    /// delay would never let it end, so there are no more rounds than any other system takes.
+    fn run(&mut self) {
+        for _ in 0..6 * self.courses.len() + 6 {
+            let actions = self.system.next_actions(self.now);
+            self.note(&actions);
+            actions.iter().for_each(|action| self.succeed(action));
+            if actions.is_empty() && !self.finish_what_is_under_way() {
+                break;
+            }
+        }
+    }
+
+    /// What is under way since before. A unit that has to stop does not come up before it does.
+    fn finish_what_is_under_way(&mut self) -> bool {
+        let mut told = false;
+        for at in self.system.all() {
+            let node = self.system.node(at);
+            let (phase, must_stop) = (node.seen.phase, node.face.must_stop);
+            match phase {
+                Phase::Starting if !must_stop => self.come_up(at),
+                Phase::Stopping => self.tell(at, Happening::AllGone),
+                Phase::Up(Activity::Reloading) => self.tell(at, Happening::Ready),
+                _ => continue,
+            }
+            told = true;
+        }
+        told
+    }
+
+    fn succeed(&mut self, action: &Action) {
+        let Some(at) = self.system.find(&action.unit) else { return };
+        match action.what {
+            Order::Start => self.come_up(at),
+            Order::Stop { .. } | Order::Kill => self.tell(at, Happening::AllGone),
+            Order::Reload => self.tell(at, Happening::Ready),
+        }
+    }
+
+    fn come_up(&mut self, at: u32) {
+        if !matches!(self.system.runs(at).kind, Kind::Oneshot { .. }) {
+            return self.tell(at, Happening::Ready);
+        }
+        self.tell(at, Happening::MainExited(Exit::Status(0)));
+        if self.system.node(at).seen.phase.is_active() {
+            self.tell(at, Happening::AllGone);
+        }
+    }
+
+    fn tell(&mut self, at: u32, what: Happening) {
+        let node = self.system.node(at);
+        let (unit, incarnation) = (node.unit.name.clone(), node.seen.incarnation);
+        let event = Event { unit, incarnation: incarnation.unwrap_or_default(), what };
+        self.system.on_event(&event, self.now);
+    }
+
+    /// Notes what a plan has done: by its actions, and to units for which nothing has to be done.
+    fn note(&mut self, actions: &[Action]) {
+        let told = actions.iter().map(|action| &action.unit);
+        let changed = self.system.take_changed();
+        let both = told.chain(&changed).filter_map(|unit| self.system.find(unit));
+        let mut touched: Vec<u32> = both.collect();
+        touched.sort_unstable_by_key(|&at| (self.net.rank(at), at));
+        touched.dedup();
+        for &at in touched.iter().rev() {
+            if let Some(why) = self.was_stopped(at) {
+                let before = self.last(self.net.by(at), |it| it.stop.as_ref().map(|it| it.0));
+                let course = &mut self.courses[at as usize];
+                course.stop.get_or_insert((before + 1, why));
+            }
+        }
+        for &at in &touched {
+            if self.was_started(at) {
+                let before = self.last(self.net.on(at), |it| it.start);
+                let course = &mut self.courses[at as usize];
+                let stopped = course.stop.as_ref().map_or(0, |it| it.0);
+                course.start.get_or_insert(before.max(stopped) + 1);
+            }
+        }
+        for at in touched {
+            self.courses[at as usize].phase = self.system.node(at).seen.phase;
+        }
+    }
+
+    /// Why a unit that was starting or up was ended by the last plan, if it was.
+    fn was_stopped(&self, at: u32) -> Option<StopReason> {
+        let seen = &self.system.node(at).seen;
+        let before = self.courses[at as usize].phase;
+        let (was_up, was_starting) = (before.is_active(), before == Phase::Starting);
+        match (seen.phase, &seen.ending) {
+            (Phase::Stopping, Some(Ending::Off(why))) if was_up || was_starting => {
+                Some(why.clone())
+            }
+            // Of some nothing has to be ended, and they may be starting again by now.
+            (Phase::Off, _) if was_up || was_starting => Some(self.system.stop_reason(at)),
+            (Phase::Starting, _) if was_up => Some(self.system.stop_reason(at)),
+            _ => None,
+        }
+    }
+
+    fn was_started(&self, at: u32) -> bool {
+        let began = |phase: Phase| phase.is_active() || phase == Phase::Starting;
+        let (before, after) = (self.courses[at as usize].phase, self.system.node(at).seen.phase);
+        let anew = before.is_active() && after == Phase::Starting;
+        began(after) && (anew || !began(before))
+    }
+
+    /// The last of the steps that were noted of these units, as far as they keep an order.
+    fn last(
+        &self,
+        links: &[crate::graph::net::Link],
+        step: impl Fn(&Course) -> Option<usize>,
+    ) -> usize {
+        let links = links.iter().filter(|link| EdgeKind::orders(link.kind));
+        links.filter_map(|link| step(&self.courses[link.node as usize])).max().unwrap_or(0)
+    }
+}

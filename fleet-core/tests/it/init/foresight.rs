@@ -1,0 +1,242 @@
+//! What is foreseen is what happens when all goes well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::strategies::units;
+use fleet_core::graph::{
+    Activity, Event, Exit, Fate, Foresight, Graph, Happening, Kind, Name, Phase, Settings,
+    StopReason, System, Unit,
+};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::config::{cases, target, unit, units as read};
+use super::script::moves;
+use super::world::World;
+
+const NOW: Timestamp = Timestamp::from_millis(5000);
+
+/// A system of these units with the first as its goal, of which all that is needed is up.
+fn up(text: &str) -> System {
+    let units = read(text);
+    let settings = Settings { goal: Some(units[0].provides[0].clone()), ..Settings::default() };
+    let system = System::new(Graph::strict(units, &settings).unwrap(), &settings).unwrap();
+    system.foresee(NOW).after
+}
+
+fn again(system: &System, change: impl Fn(&mut Vec<Unit>)) -> Foresight {
+    let mut units: Vec<Unit> = system.graph().units().map(|it| Unit::clone(it)).collect();
+    change(&mut units);
+    let graph = Graph::strict(units, &Settings::default()).unwrap();
+    let mut after = system.clone();
+    after.reload(graph, NOW).unwrap();
+    after.foresee(NOW)
+}
+
+fn told(foresight: &Foresight) -> String {
+    let one = |it: &fleet_core::graph::Foreseen| match &it.fate {
+        Fate::Stays => format!("{} stays\n", it.unit),
+        Fate::Starts(step) => format!("{} starts in {step}\n", it.unit),
+        Fate::Stops(step, why) => format!("{} stops in {step}: {why}\n", it.unit),
+        Fate::Restarts(stop, start, why) => {
+            format!("{} stops in {stop} and starts in {start}: {why}\n", it.unit)
+        }
+    };
+    foresight.units.iter().map(one).collect()
+}
+
+const WEB: &str = "goal wf:web wf:mail\n\
+    web supervised on:net ms:db\n\
+    db supervised on:net\n\
+    mail notified wf:net\n\
+    net on:link\n\
+    link oneshot\n\
+    old supervised\n";
+
+#[test]
+fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
+    let system = up(WEB);
+    let foresight = again(&system, |units| {
+        let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
+        link.run.watchdog = Some(std::time::Duration::from_secs(1));
+        let db = units.iter_mut().find(|unit| unit.name.as_str() == "db").unwrap();
+        db.description = "another one".to_owned();
+    });
+    insta::assert_snapshot!(told(&foresight), @"
+    db stops in 2 and starts in 7: it depends on net, which is lost
+    goal stays
+    link stops in 4 and starts in 5: its definition has changed
+    mail stays
+    net stops in 3 and starts in 6: it depends on link, which is lost
+    old stays
+    web stops in 1 and starts in 8: it depends on net, which is lost
+    ");
+}
+
+#[test]
+fn what_nobody_needs_any_more_stops_and_what_somebody_does_starts() {
+    let mut system = up(WEB);
+    system.set_goal(Some(target("old")), BTreeSet::from([target("mail")]), NOW).unwrap();
+    insta::assert_snapshot!(told(&system.foresee(NOW)), @"
+    db stops in 3: nothing needs it
+    goal stops in 1: nothing needs it
+    link stays
+    mail stays
+    net stays
+    old starts in 1
+    web stops in 2: nothing needs it
+    ");
+}
+
+#[test]
+fn a_unit_that_is_gone_stops_and_one_that_is_new_starts() {
+    let system = up(WEB);
+    let foresight = again(&system, |units| {
+        units.retain(|unit| unit.name.as_str() != "mail");
+        units.push(unit("post scripted also:mail on:web"));
+    });
+    insta::assert_snapshot!(told(&foresight), @"
+    db stays
+    goal stays
+    link stays
+    mail stops in 1: nothing needs it
+    net stays
+    old stays
+    post starts in 1
+    web stays
+    ");
+    assert_eq!(foresight.after.state(&"mail".parse().unwrap()), None);
+}
+
+/// Each start and end goes well here, too, but one after the other and in any order.
+struct Slowly {
+    system: System,
+    now: Timestamp,
+    order: u64,
+    done: BTreeMap<Name, (bool, bool)>,
+}
+
+impl Slowly {
+    fn run(mut self) -> Self {
+        for _ in 0..2_000 {
+            let before = self.phases();
+            let actions = self.system.next_actions(self.now);
+            let after = self.phases();
+            let is_on = |phase: Option<&Phase>| {
+                phase.is_some_and(|it| it.is_active() || *it == Phase::Starting)
+            };
+            for name in before.keys().chain(after.keys()).cloned().collect::<BTreeSet<_>>() {
+                let (was, is) = (before.get(&name), after.get(&name));
+                let begun = actions.iter().any(|it| it.unit == name && it.is_start());
+                let done = self.done.entry(name).or_default();
+                let asked = !matches!(is, Some(Phase::Ended | Phase::Failed));
+                done.0 |= is_on(was) && (begun || (!is_on(is) && asked));
+                done.1 |= is_on(is) && (begun || !is_on(was));
+            }
+            let pending: Vec<(Name, Phase)> = after.into_iter().collect();
+            let busy = |it: &&(Name, Phase)| {
+                use Phase::{Starting, Stopping, Up};
+                matches!(it.1, Starting | Stopping | Up(Activity::Reloading))
+            };
+            let mut pending: Vec<&(Name, Phase)> = pending.iter().filter(busy).collect();
+            // Else one that has to stop might come to its end before that.
+            if pending.iter().any(|it| it.1 == Phase::Stopping) {
+                pending.retain(|it| it.1 == Phase::Stopping);
+            }
+            if pending.is_empty() && actions.is_empty() {
+                return self;
+            }
+            self.order = self.order.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if !pending.is_empty() {
+                let which = usize::try_from(self.order >> 33).unwrap() % pending.len();
+                let (unit, phase) = pending[which].clone();
+                self.succeed(unit, phase);
+            }
+        }
+        panic!("a system does not come to rest");
+    }
+
+    fn phases(&self) -> BTreeMap<Name, Phase> {
+        let seen = self.system.observation().units.into_iter();
+        seen.map(|(name, seen)| (name, seen.phase)).collect()
+    }
+
+    fn succeed(&mut self, unit: Name, phase: Phase) {
+        let seen = self.system.observation().units.remove(&unit).unwrap();
+        let oneshot = matches!(seen.definition.unwrap().kind, Kind::Oneshot { .. });
+        let what = match phase {
+            Phase::Stopping => Happening::AllGone,
+            Phase::Starting if oneshot => Happening::MainExited(Exit::Status(0)),
+            _ => Happening::Ready,
+        };
+        let incarnation = seen.incarnation.unwrap();
+        self.system.on_event(&Event { unit, incarnation, what }, self.now);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    #[test]
+    fn what_is_foreseen_is_what_happens(
+        units in units(7),
+        moves in moves(14),
+        (which, what, order) in (any::<Index>(), 0..4, any::<u64>()),
+    ) {
+        let world = World::after(&units, &moves);
+        let (mut system, now) = (world.system, world.now);
+        let mut all: Vec<Unit> = system.graph().units().map(|it| Unit::clone(it)).collect();
+        let mut goal = system.goal().cloned();
+        if !all.is_empty() {
+            let which = which.index(all.len());
+            match what {
+                0 => all[which].run.watchdog = Some(std::time::Duration::from_secs(77)),
+                1 => { all.remove(which); }
+                2 => goal = Some(all[which].provides[0].clone()).or(goal),
+                _ => goal = None,
+            }
+        }
+        all.iter_mut().filter(|it| it.is_virtual()).for_each(|it| it.run = Default::default());
+        let (graph, _) = Graph::lenient(all, &Settings::default());
+        let settings = Settings { goal, ..Settings::default() };
+        if system.reload_with(graph, &settings, now).is_err() {
+            return Ok(());
+        }
+        let foresight = system.clone().foresee(now);
+        let real = Slowly { system, now, order, done: BTreeMap::new() }.run();
+        for it in &foresight.units {
+            let foreseen = match &it.fate {
+                Fate::Stays => (false, false),
+                Fate::Starts(_) => (false, true),
+                Fate::Stops(..) => (true, false),
+                Fate::Restarts(stop, start, _) => {
+                    prop_assert!(stop < start);
+                    (true, true)
+                }
+            };
+            let done = real.done.get(&it.unit).copied().unwrap_or_default();
+            prop_assert_eq!(foreseen, done, "{} {:?}", it.unit, it.fate);
+        }
+        let what = |system: &System, name| system.state(name).map(|state| state.what);
+        for it in &foresight.units {
+            prop_assert_eq!(what(&foresight.after, &it.unit), what(&real.system, &it.unit));
+        }
+    }
+}
+
+/// How far ahead one can see does not depend on how deep units are.
+#[test]
+fn a_long_chain_is_foreseen() {
+    let chain = (0..10_000).map(|at| match at {
+        0 => unit("u0 supervised"),
+        _ => unit(&format!("u{at} supervised on:u{}", at - 1)),
+    });
+    let settings = Settings { goal: Some(target("u9999")), ..Settings::default() };
+    let graph = Graph::strict(chain, &settings).unwrap();
+    let mut system = System::new(graph, &settings).unwrap().foresee(NOW).after;
+    system.set_goal(None, BTreeSet::new(), NOW).unwrap();
+    let foresight = system.foresee(NOW);
+    let first = foresight.units.iter().find(|it| it.unit.as_str() == "u0").unwrap();
+    assert_eq!(first.fate, Fate::Stops(10_000, StopReason::Unneeded));
+}
