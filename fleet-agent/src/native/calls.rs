@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex};
 use fleet_core::graph::systemd;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::join_all;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
+use super::machine::Machine;
 use super::record::{Asked, UnitDirectory};
 use super::runner::Snapshot;
 use super::runner::lead::{Lead, Request, lock};
@@ -26,8 +28,9 @@ pub(super) enum Ask {
     Start(Generation),
     Restart(Generation),
     Stop,
-    /// A start that leaves it open whether fleet wants the unit to run.
-    Trigger,
+    /// A start because a timer has elapsed, by the number of that elapse. It leaves it open whether
+    /// fleet wants the unit to run.
+    Trigger(u64),
 }
 
 /// What a call about a unit waits for, so that it has its turn.
@@ -49,7 +52,7 @@ impl Ask {
                 Asked { generation: generation.0, launched: true, ..before }
             }
             Self::Stop => Asked { launched: false, triggered: false, ..before },
-            Self::Trigger => Asked { triggered: true, ..before },
+            Self::Trigger(trigger) => Asked { triggered: true, trigger, ..before },
         }
     }
 
@@ -58,7 +61,7 @@ impl Ask {
             Self::Start(_) => lead.start(unit, asked, reply),
             Self::Restart(_) => lead.restart(unit, asked, reply),
             Self::Stop => lead.stop(unit, asked, reply),
-            Self::Trigger => lead.trigger(unit, asked, reply),
+            Self::Trigger(_) => lead.trigger(unit, asked, reply),
         }
     }
 }
@@ -71,11 +74,6 @@ impl Calls {
     /// What is seen of a unit; nothing if it is not loaded.
     pub(super) fn seen(&self, unit: &UnitName) -> Option<Seen> {
         lock(&self.showcase).get(unit).cloned()
-    }
-
-    /// All units that are loaded.
-    pub(super) fn units(&self) -> Vec<UnitName> {
-        lock(&self.showcase).keys().cloned().collect()
     }
 
     /// All units that are loaded, as they are.
@@ -148,6 +146,32 @@ impl Calls {
             Some(answer) => answer.await.unwrap_or_else(|_| Err(ended())),
             None => self.check().and(Err(unknown)),
         }
+    }
+
+    /// Stops all units at once, each in its turn, and waits for their end. They stay loaded.
+    pub(super) async fn stop_all(&self, machine: &Machine) -> Result<Vec<Done>, ServiceError> {
+        let all: Vec<(UnitDirectory, Asked)> = {
+            let seen = lock(&self.showcase);
+            let up = seen.iter().filter(|(_, seen)| seen.asked.is_wanted());
+            up.map(|(unit, seen)| (machine.directory(unit.as_str()), Ask::Stop.after(seen.asked)))
+                .collect()
+        };
+        let written = tokio::task::spawn_blocking(move || {
+            all.iter().try_for_each(|(directory, asked)| directory.write_asked(*asked))
+        });
+        if let Err(error) = written.await.map_err(io::Error::other).flatten() {
+            // A disk that fails must not keep anything running.
+            tracing::error!(%error, "cannot record that all units are stopped");
+        }
+        let answers = self.lead(|lead| lead.stop_all(|asked| Ask::Stop.after(asked))).await?;
+        let end =
+            async |answer: oneshot::Receiver<Done>| answer.await.unwrap_or_else(|_| Err(ended()));
+        Ok(join_all(answers.into_iter().map(end)).await)
+    }
+
+    /// Has all processes of all units killed, whatever their files say of how they are to end.
+    pub(super) async fn kill_all(&self) -> Done {
+        self.lead(Lead::kill_all).await
     }
 
     /// Has a unit read its configuration again.

@@ -11,6 +11,7 @@ use fleet_core::graph::{Command, Kind, Unit};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Pid, test_kill_process_group};
+use tokio::task::AbortHandle;
 
 use super::birth::Child;
 use super::cgroup::Group;
@@ -60,6 +61,8 @@ pub(crate) struct Driver {
     owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
     sweep: Option<BoxFuture<'static, ()>>,
+    /// What kills all processes of the run, if anybody asked for that.
+    killing: Option<AbortHandle>,
     problem: Option<String>,
     active: bool,
 }
@@ -93,6 +96,7 @@ impl Driver {
             owner: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
+            killing: None,
             problem: None,
             active: false,
         }
@@ -333,19 +337,34 @@ impl Driver {
         }
     }
 
+    /// Kills all that belongs to the run, also what its `KillMode=` would leave. What becomes of it
+    /// is seen as any other end.
+    pub(crate) fn kill_all(&mut self) {
+        if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
+        let killing = sweep(Arc::clone(&self.machine), self.everything(), vec![Sig::KILL]);
+        self.killing = Some(tokio::spawn(killing).abort_handle());
+    }
+
+    /// All processes of the run, as far as they can be found.
+    fn everything(&self) -> Targets {
+        match &self.group {
+            Some(group) => Targets::Group(group.clone()),
+            None => {
+                let (invocation, leaders) = (self.invocation.clone(), self.leaders.clone());
+                Targets::Run { invocation, leaders }
+            }
+        }
+    }
+
     fn signal(&mut self, signal: Sig, hangs_up: bool, reach: Reach) {
         let memory = self.service.memory();
         let targets = match reach {
             Reach::Leaders => {
                 Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
             }
-            Reach::All => match &self.group {
-                Some(group) => Targets::Group(group.clone()),
-                None => Targets::Run {
-                    invocation: self.invocation.clone(),
-                    leaders: self.leaders.clone(),
-                },
-            },
+            Reach::All => self.everything(),
         };
         let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
         self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signals)));
@@ -409,6 +428,14 @@ impl Driver {
             if !active {
                 self.end_run();
             }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(killing) = &self.killing {
+            killing.abort();
         }
     }
 }

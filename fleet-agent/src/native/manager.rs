@@ -9,7 +9,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
-use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
 use super::calls::{Ask, Calls};
@@ -200,7 +199,8 @@ impl NativeManager {
         self.calls.seen(unit).and_then(|seen| seen.status)
     }
 
-    /// Stops all units at the same time, and waits for their end. They stay loaded.
+    /// Stops all units, dependents before what they depend on, and waits for their end. They stay
+    /// loaded.
     ///
     /// Nothing else may ask this manager to start units meanwhile.
     ///
@@ -213,10 +213,19 @@ impl NativeManager {
         for timer in self.timers.list() {
             stopped.push(self.timers.stop(&timer.unit).await);
         }
-        let units = self.calls.units();
-        stopped.extend(join_all(units.iter().map(|unit| self.stop(unit))).await);
+        stopped.extend(self.calls.stop_all(&self.machine).await?);
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect()
+    }
+
+    /// Kills all processes of all units as far as they can be found, whatever the files of the
+    /// units say of how they are to end. Their ends are seen as any others; nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Unavailable`] alone.
+    pub async fn kill_all(&self) -> Result<(), ServiceError> {
+        self.calls.kill_all().await
     }
 }
 

@@ -48,13 +48,38 @@ pub(crate) struct Asked {
     /// Whether a timer has started it since it was last stopped.
     #[serde(default)]
     pub(crate) triggered: bool,
+    /// The last elapse of a timer that was to start it, by a number that no other has.
+    #[serde(default)]
+    pub(crate) trigger: u64,
 }
 
 impl Asked {
-    /// Whether a daemon that wrote down `before` with a run had nothing left to do for this.
-    pub(crate) fn is_done(self, before: Self) -> bool {
-        (self.launched, self.generation) == (before.launched, before.generation)
+    /// Whether the unit is to run: fleet wants it to, or a timer did.
+    pub(crate) fn is_wanted(self) -> bool {
+        self.launched || self.triggered
     }
+
+    /// What a daemon left to do that wrote down `before` as done.
+    pub(crate) fn owed(self, before: Self) -> Owed {
+        let is_same = (self.launched, self.generation) == (before.launched, before.generation);
+        match (self.launched, self.triggered) {
+            (true, _) if !is_same => Owed::Start,
+            (false, false) if before.is_wanted() => Owed::Stop,
+            (_, true) if self.trigger != before.trigger => Owed::Elapse,
+            _ => Owed::Nothing,
+        }
+    }
+}
+
+/// What of the asked was written down, and not done before the daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owed {
+    Nothing,
+    /// A start, or a restart.
+    Start,
+    Stop,
+    /// A start because a timer has elapsed: one that is up already need not be started anew.
+    Elapse,
 }
 
 /// What runs of a unit.
@@ -214,11 +239,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_left_to_do_follows_from_what_was_done() {
+        let nothing = Asked::default();
+        let launched = Asked { launched: true, generation: 1, ..nothing };
+        let elapsed = |trigger| Asked { triggered: true, trigger, ..nothing };
+        for (asked, done, owed) in [
+            (nothing, nothing, Owed::Nothing),
+            (launched, launched, Owed::Nothing),
+            (launched, nothing, Owed::Start),
+            (Asked { generation: 2, ..launched }, launched, Owed::Start),
+            (Asked { launched: false, ..launched }, launched, Owed::Stop),
+            (Asked { triggered: false, ..elapsed(3) }, elapsed(3), Owed::Stop),
+            (Asked { epoch: 7, ..launched }, launched, Owed::Nothing),
+            (elapsed(3), elapsed(2), Owed::Elapse),
+            (elapsed(3), elapsed(3), Owed::Nothing),
+        ] {
+            assert_eq!(asked.owed(done), owed, "{asked:?} after {done:?}");
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let directory = UnitDirectory::new(temporary.path().join("a.service"));
         assert!(directory.read().expect("nothing is there").is_none());
-        let asked = Asked { epoch: 7, generation: 2, launched: true, triggered: false };
+        let asked = Asked { epoch: 7, generation: 2, launched: true, ..Asked::default() };
         directory.write_unit(b"[Service]\n\xff", asked).expect("it can be written");
         let run = Run { leaders: vec![ProcessId { pid: 4, start: 1 }], ..Run::default() };
         directory.write_run(&run).expect("it can be written");

@@ -23,11 +23,11 @@ impl Triggered {
 }
 
 impl Units for Triggered {
-    fn start(&self, unit: &UnitName) -> BoxFuture<'static, bool> {
+    fn start(&self, unit: &UnitName, elapse: u64) -> BoxFuture<'static, bool> {
         let (calls, unit) = (Arc::clone(&self.calls), unit.clone());
         let directory = self.machine.directory(unit.as_str());
         async move {
-            let asked = calls.ask(&unit, Ask::Trigger, directory).await;
+            let asked = calls.ask(&unit, Ask::Trigger(elapse), directory).await;
             !matches!(asked, Err(ServiceError::NotLoaded { .. }))
         }
         .boxed()

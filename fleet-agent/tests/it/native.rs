@@ -12,6 +12,7 @@ mod home;
 mod lifecycle;
 mod limits;
 mod lines;
+mod manager_crash;
 mod output;
 mod refusals;
 mod rest;

@@ -12,6 +12,8 @@ pub struct Settings {
     pub goal: Option<Target>,
     /// How many units may be starting at once; nothing is as many as there are.
     pub max_starting: Option<NonZeroU32>,
+    /// Units whose starts take no room beside others.
+    pub roomless: BTreeSet<Name>,
     /// Which unit provides a target that several would.
     pub alternatives: BTreeMap<Target, Name>,
     /// Targets whose units are treated as if they could not be started.

@@ -3,25 +3,38 @@
 use std::sync::Arc;
 
 use fleet_core::graph::{Happening, Incarnation, Name, Order, Unit};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::native::drive::Driver;
 use crate::native::life::Memory;
 use crate::native::record::Asked;
 
-/// How many orders to one run wait. There are never more than a stop, a kill and a reload; what
-/// else does not fit is told as lost.
-pub(super) const WAITING_ORDERS: usize = 16;
+/// How many orders to one run wait. There are never more than a stop, a kill and a reload.
+const WAITING_ORDERS: usize = 16;
 
-/// What is to be done in a run.
-#[derive(Debug)]
-pub(super) enum Errand {
-    /// What was decided.
-    Order(Order),
+/// What a run is to know. The latest counts, so however much there is of it takes no order's place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct News {
     /// From now on it is run by this.
-    Replace(Arc<Unit>),
+    pub(super) spec: Option<Arc<Unit>>,
     /// This was asked, and is done with what was decided.
-    Asked(Asked),
+    pub(super) asked: Option<Asked>,
+    /// So often all of its processes were to be killed.
+    pub(super) kills: u32,
+}
+
+/// What is told to a run.
+pub(super) struct Told {
+    pub(super) orders: mpsc::Receiver<Order>,
+    news: watch::Receiver<News>,
+    kills: u32,
+}
+
+/// Where a run is told what to do, and what it is to know.
+pub(super) fn channel() -> (mpsc::Sender<Order>, watch::Sender<News>, Told) {
+    let (order, orders) = mpsc::channel(WAITING_ORDERS);
+    let (tell, news) = watch::channel(News::default());
+    (order, tell, Told { orders, news, kills: 0 })
 }
 
 /// How a run is, and what has happened in it.
@@ -40,7 +53,7 @@ pub(super) struct Course {
     pub(super) driver: Driver,
     pub(super) unit: Name,
     pub(super) incarnation: Incarnation,
-    pub(super) errands: mpsc::Receiver<Errand>,
+    pub(super) told: Told,
     pub(super) reports: mpsc::Sender<Report>,
 }
 
@@ -61,10 +74,15 @@ impl Course {
                 return;
             }
             tokio::select! {
-                errand = self.errands.recv() => match errand {
-                    Some(errand) => self.on_errand(errand),
+                order = self.told.orders.recv() => match order {
+                    Some(order) => {
+                        // What was told before the order counts for it.
+                        self.on_news();
+                        self.on_order(&order);
+                    }
                     None => return,
                 },
+                Ok(()) = self.told.news.changed() => self.on_news(),
                 () = self.driver.wait() => {}
             }
         }
@@ -80,16 +98,45 @@ impl Course {
         }
     }
 
-    fn on_errand(&mut self, errand: Errand) {
+    fn on_order(&mut self, order: &Order) {
         let now = self.driver.now();
-        match errand {
-            Errand::Order(Order::Stop { reason, .. }) => self.driver.service.end(&reason, now),
-            Errand::Order(Order::Kill) => self.driver.service.kill(now),
-            Errand::Order(Order::Reload) => self.driver.service.obey_reload(now),
+        match order {
+            Order::Stop { reason, .. } => self.driver.service.end(reason, now),
+            Order::Kill => self.driver.service.kill(now),
+            Order::Reload => self.driver.service.obey_reload(now),
             // A run is begun once.
-            Errand::Order(Order::Start) => {}
-            Errand::Replace(spec) => self.driver.replace(spec),
-            Errand::Asked(asked) => self.driver.asked(asked),
+            Order::Start => {}
         }
+    }
+
+    fn on_news(&mut self) {
+        let News { spec, asked, kills } = self.told.news.borrow_and_update().clone();
+        if std::mem::replace(&mut self.told.kills, kills) != kills {
+            self.driver.kill_all();
+        }
+        if let Some(spec) = spec {
+            self.driver.replace(spec);
+        }
+        if let Some(asked) = asked {
+            self.driver.asked(asked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_that_is_asked_takes_no_order_its_place() {
+        let (orders, news, mut told) = channel();
+        for generation in 0..1000 {
+            let asked = Asked { generation, ..Asked::default() };
+            news.send_modify(|news| news.asked = Some(asked));
+        }
+        orders.try_send(Order::Kill).expect("there is room");
+        assert_eq!(told.orders.try_recv(), Ok(Order::Kill));
+        let asked = told.news.borrow_and_update().asked;
+        assert_eq!(asked.map(|asked| asked.generation), Some(999), "the latest counts");
     }
 }

@@ -306,6 +306,16 @@ impl Runner {
         rest.await.map_err(|_| RunnerError::Ended)
     }
 
+    /// Kills all processes of all units as far as they can be found, whatever their definitions say
+    /// of how they are to end. Their ends are seen as any others; nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`RunnerError::Ended`] alone.
+    pub async fn kill_all(&self) -> Result<(), RunnerError> {
+        self.ask(Lead::kill_all).await
+    }
+
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Lead) -> T + Send + 'static,

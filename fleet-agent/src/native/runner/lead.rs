@@ -11,7 +11,7 @@ use fleet_core::graph::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::course::{Course, Errand, Report, WAITING_ORDERS};
+use super::course::{Course, Report, channel};
 use super::member::{Live, Member};
 use super::services::Services;
 use super::wanted::Choice;
@@ -96,14 +96,18 @@ impl Lead {
         }
         self.fail_unbegun(now);
         // What is owed to a run of which nothing is left is told at once, and may make more owed.
+        let mut changed = BTreeSet::new();
         loop {
             let actions = self.system.next_actions(now);
-            if actions.is_empty() && !self.begin_again() {
+            let news = self.system.take_changed();
+            let again = self.begin_again(&news);
+            changed.extend(news);
+            if actions.is_empty() && !again {
                 break;
             }
             actions.iter().for_each(|action| self.carry_out(action, now));
         }
-        self.publish();
+        self.publish(changed);
         if self.running == 0 {
             for waiter in self.until_rest.drain(..) {
                 // Whoever asked may have gone away, which changes nothing.
@@ -150,6 +154,7 @@ impl Lead {
         let (directory, log) = (&member.directory, Arc::clone(&member.log));
         let mut driver = Driver::new(&self.machine, unit, directory, log, spec);
         driver.asked(asked);
+        member.done = asked;
         let before = member.retries.then_some(&member.memory);
         driver.service.begin_after(before, self.machine.now());
         member.retries = false;
@@ -159,19 +164,14 @@ impl Lead {
 
     /// Follows a run from now on.
     pub(super) fn follow(&mut self, unit: &Name, incarnation: Incarnation, driver: Driver) {
-        let (errands, inbox) = mpsc::channel(WAITING_ORDERS);
-        let course = Course {
-            driver,
-            unit: unit.clone(),
-            incarnation,
-            errands: inbox,
-            reports: self.outbox.clone(),
-        };
+        let (orders, news, told) = channel();
+        let course =
+            Course { driver, unit: unit.clone(), incarnation, told, reports: self.outbox.clone() };
         let Some(member) = self.members.get_mut(unit) else { return };
         let task = tokio::spawn(course.run()).abort_handle();
         // A run before this one that nothing could end is over by now.
         self.running += 1;
-        member.live = Some(Live { incarnation, errands, task });
+        member.live = Some(Live { incarnation, orders, news, task });
     }
 
     /// Tells which runs have failed that could not be begun. They wait in the order of their times.
@@ -186,10 +186,16 @@ impl Lead {
         }
     }
 
+    /// Has all processes of all runs killed. What becomes of the runs is told by their ends.
+    pub(in crate::native) fn kill_all(&mut self) {
+        let lives = self.members.values().filter_map(|member| member.live.as_ref());
+        lives.for_each(|live| live.news.send_modify(|news| news.kills += 1));
+    }
+
     fn order(&mut self, action: &Action) {
         let live = self.members.get(&action.unit).and_then(|member| member.live.as_ref());
         let live = live.filter(|live| live.incarnation == action.incarnation);
-        let sent = live.map(|live| live.errands.try_send(Errand::Order(action.what.clone())));
+        let sent = live.map(|live| live.orders.try_send(action.what.clone()));
         match sent {
             Some(Ok(())) => {}
             // Its last report is on its way.
@@ -249,8 +255,7 @@ impl Lead {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    fn publish(&mut self) {
-        let changed = self.system.take_changed();
+    fn publish(&mut self, changed: BTreeSet<Name>) {
         for unit in &changed {
             let Some(member) = self.members.get_mut(unit) else { continue };
             let kept = self.services.as_ref().is_some_and(|services| services.keeps(unit));

@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Incarnation, Name, TimeOuts, Unit, text};
-use tokio::sync::mpsc;
+use fleet_core::graph::{Incarnation, Name, Order, TimeOuts, Unit, text};
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::course::Errand;
+use super::course::News;
 use crate::native::life::Memory;
 use crate::native::log::Log;
 use crate::native::machine::Machine;
-use crate::native::record::UnitDirectory;
+use crate::native::record::{Asked, UnitDirectory};
 
 /// A unit that runs, or did.
 pub(super) struct Member {
@@ -26,12 +26,15 @@ pub(super) struct Member {
     pub(super) retries: bool,
     /// What was written down as that which it runs.
     pub(super) written: Option<Arc<Unit>>,
+    /// What of the asked is done, as far as it is written down or about to be.
+    pub(super) done: Asked,
 }
 
 /// The task of a run, from outside.
 pub(super) struct Live {
     pub(super) incarnation: Incarnation,
-    pub(super) errands: mpsc::Sender<Errand>,
+    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) news: watch::Sender<News>,
     pub(super) task: AbortHandle,
 }
 
@@ -48,7 +51,37 @@ impl Member {
             live: None,
             retries: false,
             written: None,
+            done: Asked::default(),
         })
+    }
+
+    /// What was asked is done, or nothing comes of it: that is written down with its run, or with
+    /// the last one. One that is off, though it is to run, is no more what its last run made of it.
+    pub(super) fn note_done(&mut self, asked: Asked, is_off: bool) {
+        if std::mem::replace(&mut self.done, asked) == asked {
+            return;
+        }
+        if let Some(live) = &self.live {
+            return live.news.send_modify(|news| news.asked = Some(asked));
+        }
+        let run = self.directory.read_run().map(Option::unwrap_or_default);
+        let noted = run.and_then(|mut run| {
+            run.asked = asked;
+            if is_off && asked.is_wanted() {
+                run.memory = Memory::default();
+            }
+            self.directory.write_run(&run)
+        });
+        if let Err(error) = noted {
+            tracing::warn!(%error, "cannot record that what was asked of a unit is done");
+        }
+    }
+
+    /// Its present run is ended, and whatever else is to be done to it, by this.
+    pub(super) fn replace(&self, spec: Arc<Unit>) {
+        if let Some(live) = &self.live {
+            live.news.send_modify(|news| news.spec = Some(spec));
+        }
     }
 
     /// Writes down what it is started from, so that it can be ended by that, whatever the graph

@@ -22,8 +22,8 @@ pub(super) struct Entry {
     pub(super) directory: UnitDirectory,
     /// What was last seen of its unit.
     pub(super) sight: Sight,
-    /// Whether a start that it asked for is under way.
-    pub(super) starting: bool,
+    /// The elapse whose start of the unit is under way.
+    pub(super) starting: Option<u64>,
     written: Option<Written>,
 }
 
@@ -42,7 +42,7 @@ impl Entry {
             asked,
             directory,
             sight: Sight::default(),
-            starting: false,
+            starting: None,
             written: None,
         }
     }
@@ -82,6 +82,7 @@ impl Entry {
         let Some(written) = &self.written else {
             return self.asked.launched;
         };
+        self.starting = written.starting;
         let memory = written.memory();
         self.sight.started = memory.past.unit_active;
         self.sight.rested = memory.past.unit_inactive;
@@ -106,7 +107,7 @@ impl Entry {
 
     /// Writes down what has changed since it was last written.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        let now = Written::new(self.life.memory(), self.asked);
+        let now = Written::new(self.life.memory(), self.asked, self.starting);
         if self.written.as_ref() == Some(&now) {
             return Ok(());
         }

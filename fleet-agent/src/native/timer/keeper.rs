@@ -25,6 +25,9 @@ use crate::native::machine::{Machine, file_name};
 use crate::native::record::{Asked, UnitDirectory};
 use crate::{ServiceError, StateChanges, wall_time};
 
+/// The end of a start: the timer, the elapse, and whether the unit was known.
+type Started = (UnitName, u64, bool);
+
 pub(super) struct Keeper {
     machine: Arc<Machine>,
     units: Arc<dyn Units>,
@@ -36,8 +39,8 @@ pub(super) struct Keeper {
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
     queue: Queue,
     alarm: Option<Alarm>,
-    /// The starts that are under way, each with its timer and whether the unit was known.
-    starts: FuturesUnordered<BoxFuture<'static, (UnitName, bool)>>,
+    /// The starts that are under way.
+    starts: FuturesUnordered<BoxFuture<'static, Started>>,
     shown: Shown,
 }
 
@@ -89,6 +92,8 @@ impl Keeper {
         if starts == Some(true) {
             self.begin(unit);
         }
+        // What came just before the daemon ended may not have reached the unit.
+        self.start_unit(unit);
         // While no daemon ran it may have changed.
         self.look_at(unit);
     }
@@ -117,8 +122,8 @@ impl Keeper {
                     let timers: BTreeSet<UnitName> = timers.flatten().cloned().collect();
                     timers.iter().for_each(|timer| self.look_at(timer));
                 }
-                Some((timer, is_known)) = self.starts.next(), if !self.starts.is_empty() => {
-                    self.on_started(&timer, is_known);
+                Some(started) = self.starts.next(), if !self.starts.is_empty() => {
+                    self.on_started(&started);
                 }
                 () = wait_until(&*clock, due.clock) => {}
                 ring = ring(self.alarm.as_ref()) => self.on_ring(ring),
@@ -251,6 +256,9 @@ impl Keeper {
             }),
             false => None,
         };
+        // The stamp may not have been written, or not be written at all.
+        let known = entry.life.memory().past.last_wall.filter(|known| *known <= wall_time());
+        let last = last.map(|last| known.map_or(last, |known| last.max(known)));
         if timer.persistent && last.is_none() {
             self.stamp(unit);
         }
@@ -261,32 +269,47 @@ impl Keeper {
     /// Lets all timers elapse that are due.
     fn elapse(&mut self) {
         while let Some(timer) = self.queue.due(self.now()) {
-            let elapses = self.change(&timer, |entry, look| entry.life.on_moment(look));
-            let Some(entry) = self.entries.get_mut(&timer).filter(|_| elapses == Some(true)) else {
+            let elapses = self.change(&timer, |entry, look| {
+                let elapses = entry.life.on_moment(look);
+                if elapses {
+                    // Written down together, so that the next daemon starts the unit otherwise.
+                    entry.starting = Some(dice().wrapping_add(look.now.clock.as_millis()));
+                }
+                elapses
+            });
+            let Some(entry) = self.entries.get(&timer).filter(|_| elapses == Some(true)) else {
                 continue;
             };
-            entry.starting = true;
-            let start = self.units.start(&entry.life.timer().unit);
             let persistent = entry.life.timer().persistent;
-            let started = timer.clone();
-            self.starts.push(start.map(move |is_known| (started, is_known)).boxed());
+            self.start_unit(&timer);
             if persistent {
                 self.stamp(&timer);
             }
         }
     }
 
-    fn on_started(&mut self, timer: &UnitName, is_known: bool) {
-        let Some(entry) = self.entries.get_mut(timer) else { return };
-        entry.starting = false;
+    /// Starts the unit of a timer that has elapsed.
+    fn start_unit(&mut self, timer: &UnitName) {
+        let Some(entry) = self.entries.get(timer) else { return };
+        let Some(elapse) = entry.starting else { return };
+        let start = self.units.start(&entry.life.timer().unit, elapse);
+        let started = timer.clone();
+        self.starts.push(start.map(move |is_known| (started, elapse, is_known)).boxed());
+    }
+
+    fn on_started(&mut self, (timer, elapse, is_known): &Started) {
+        let entry = self.entries.get_mut(timer);
+        let Some(entry) = entry.filter(|entry| entry.starting == Some(*elapse)) else { return };
+        entry.starting = None;
         let is_active = self.units.is_active(&entry.life.timer().unit);
-        if !is_known || is_active.is_none() {
+        if !*is_known || is_active.is_none() {
             self.change(timer, |entry, _| {
                 if entry.life.memory().phase == TimerPhase::Running {
                     entry.life.on_missing();
                 }
             });
-            return;
+            // By now it may be there again.
+            return self.look_at(timer);
         }
         self.change(timer, |entry, look| {
             if !entry.sight.active && is_active == Some(false) {
@@ -312,12 +335,25 @@ impl Keeper {
 
     /// Sees what the unit of a timer does, and tells the timer.
     fn look_at(&mut self, timer: &UnitName) {
+        if self.is_to_begin_again(timer) {
+            return self.begin(timer);
+        }
         self.see(timer);
         self.change(timer, |entry, look| {
-            if !entry.starting {
+            if entry.starting.is_none() {
                 entry.life.on_unit(entry.sight, look);
             }
         });
+    }
+
+    /// Whether the unit of a timer is there again that was not when the timer elapsed, as it is not
+    /// for a moment when its content is replaced.
+    fn is_to_begin_again(&self, timer: &UnitName) -> bool {
+        self.entries.get(timer).is_some_and(|entry| {
+            let has_failed = entry.life.memory().phase == TimerPhase::Failed;
+            let is_known = || self.units.is_active(&entry.life.timer().unit).is_some();
+            has_failed && entry.asked.launched && is_known()
+        })
     }
 
     fn see(&mut self, timer: &UnitName) {
@@ -366,18 +402,24 @@ impl Keeper {
     }
 
     fn leave_index(&mut self, timer: &UnitName) {
-        self.by_unit.retain(|_, timers| {
+        let Some(unit) = self.entries.get(timer).map(|entry| &entry.life.timer().unit) else {
+            return;
+        };
+        if let Some(timers) = self.by_unit.get_mut(unit) {
             timers.remove(timer);
-            !timers.is_empty()
-        });
+            if timers.is_empty() {
+                self.by_unit.remove(unit);
+            }
+        }
     }
 
     /// Writes down that a persistent timer elapses now, away from the runtime.
     fn stamp(&self, timer: &UnitName) {
         let (stamps, unit) = (self.stamps.clone(), timer.clone());
-        let now = wall_time();
+        let file = file_name(unit.as_str());
+        stamps.note(&file, wall_time());
         drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = stamps.write(&file_name(unit.as_str()), now) {
+            if let Err(error) = stamps.write(&file) {
                 tracing::error!(%unit, %error, "cannot write down when a timer elapsed");
             }
         }));

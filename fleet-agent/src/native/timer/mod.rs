@@ -40,9 +40,10 @@ const WAITING_REQUESTS: usize = 16;
 
 /// Who runs the units that timers start.
 pub(crate) trait Units: Send + Sync + 'static {
-    /// Starts a unit, and returns when its start is over: whether it is known at all. What was
-    /// asked of it stays as it was.
-    fn start(&self, unit: &UnitName) -> BoxFuture<'static, bool>;
+    /// Starts a unit because of one elapse of a timer, and returns when its start is over: whether
+    /// it is known at all. What was asked of it stays as it was. Told once more of the same elapse
+    /// it starts nothing, and waits for the end of that start.
+    fn start(&self, unit: &UnitName, elapse: u64) -> BoxFuture<'static, bool>;
 
     /// Whether a unit is neither inactive nor failed; nothing if it is not known.
     fn is_active(&self, unit: &UnitName) -> Option<bool>;

@@ -6,15 +6,17 @@
 //! | `timers/NAME` | when it last elapsed, by the calendar, if it is persistent | never |
 //! | `timers.json` | when the first daemon of this boot began | with the boot |
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{Moment, Past, TimerMemory, TimerPhase};
 use serde::{Deserialize, Serialize};
 
 use crate::native::record::Asked;
-
+use crate::native::runner::lead::lock;
 use crate::whole::write_whole;
 
 /// How many persistent timers that are not known any more are remembered.
@@ -37,6 +39,9 @@ pub(crate) struct Written {
     last_wall: Option<u64>,
     unit_active: Option<u64>,
     unit_inactive: Option<u64>,
+    /// The elapse that has come, while the start of the unit is not over.
+    #[serde(default)]
+    pub(crate) starting: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +56,7 @@ enum Phase {
 }
 
 impl Written {
-    pub(crate) fn new(memory: &TimerMemory, asked: Asked) -> Self {
+    pub(crate) fn new(memory: &TimerMemory, asked: Asked, starting: Option<u64>) -> Self {
         let past = &memory.past;
         let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
         Self {
@@ -72,6 +77,7 @@ impl Written {
             last_wall: millis(past.last_wall),
             unit_active: millis(past.unit_active),
             unit_inactive: millis(past.unit_inactive),
+            starting,
         }
     }
 
@@ -102,6 +108,10 @@ impl Written {
 #[derive(Debug, Clone)]
 pub(crate) struct Stamps {
     directory: PathBuf,
+    /// What is known and not written yet; a disk may take its time, or fail.
+    unwritten: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    /// Held by whoever writes, so that none is overtaken by an older one.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Stamps {
@@ -116,11 +126,14 @@ impl Stamps {
         all.sort();
         let surplus = all.len().saturating_sub(MOST_STAMPS);
         all.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))?;
-        Ok(Self { directory })
+        Ok(Self { directory, unwritten: Arc::default(), writing: Arc::default() })
     }
 
     /// When a timer last elapsed, by the calendar.
     pub(crate) fn read(&self, file: &str) -> io::Result<Option<Timestamp>> {
+        if let Some(at) = lock(&self.unwritten).get(file) {
+            return Ok(Some(*at));
+        }
         match std::fs::read_to_string(self.directory.join(file)) {
             // What is no number was never written by us, and tells nothing.
             Ok(text) => Ok(text.trim().parse().ok().map(Timestamp::from_millis)),
@@ -129,9 +142,21 @@ impl Stamps {
         }
     }
 
-    /// A timer has elapsed; also outlives the machine's end.
-    pub(crate) fn write(&self, file: &str, at: Timestamp) -> io::Result<()> {
-        write_whole(&self.directory.join(file), at.as_millis().to_string().as_bytes(), true)
+    /// A timer has elapsed. It is known at once, and is to be written then.
+    pub(crate) fn note(&self, file: &str, at: Timestamp) {
+        lock(&self.unwritten).insert(file.to_owned(), at);
+    }
+
+    /// Writes when a timer last elapsed, so that it outlives the machine's end.
+    pub(crate) fn write(&self, file: &str) -> io::Result<()> {
+        let _turn = lock(&self.writing);
+        let Some(at) = lock(&self.unwritten).get(file).copied() else { return Ok(()) };
+        write_whole(&self.directory.join(file), at.as_millis().to_string().as_bytes(), true)?;
+        let mut unwritten = lock(&self.unwritten);
+        if unwritten.get(file) == Some(&at) {
+            unwritten.remove(file);
+        }
+        Ok(())
     }
 }
 
@@ -174,10 +199,11 @@ mod tests {
             TimerPhase::Failed,
         ] {
             let asked = Asked { generation: 9, ..Asked::default() };
-            let written = Written::new(&TimerMemory { phase, past }, asked);
+            let written = Written::new(&TimerMemory { phase, past }, asked, Some(u64::MAX));
             let text = serde_json::to_vec(&written).expect("it has a form");
             let read: Written = serde_json::from_slice(&text).expect("it reads back");
             assert_eq!((read.memory(), read.generation), (TimerMemory { phase, past }, 9));
+            assert_eq!(read.starting, Some(u64::MAX));
         }
     }
 
@@ -187,7 +213,10 @@ mod tests {
         let stamps = Stamps::open(temporary.path().join("timers")).expect("it opens");
         assert_eq!(stamps.read("a.timer").expect("it can be read"), None);
         let at = Timestamp::from_millis(1_795_374_000_123);
-        stamps.write("a.timer", at).expect("it can be written");
+        stamps.note("a.timer", at);
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), Some(at), "at once");
+        stamps.write("a.timer").expect("it can be written");
+        assert_eq!(*lock(&stamps.unwritten), BTreeMap::new());
         assert_eq!(stamps.read("a.timer").expect("it can be read"), Some(at));
         for number in 0..MOST_STAMPS + 5 {
             let path = temporary.path().join(format!("timers/{number}.timer"));

@@ -304,3 +304,67 @@ async fn a_directory_has_one_manager() {
     assert!(matches!(second.err(), Some(ServiceError::Unavailable(_))));
     bench.clean_up().await;
 }
+
+/// Writes down what is asked as a daemon does right before it ends.
+fn ask(dead: &crate::support::Dead, unit: &str, launched: bool) {
+    let asked = serde_json::json!({"epoch": 1, "generation": 1, "launched": launched});
+    let path = dead.path(&format!("native/units/{unit}/asked.json"));
+    std::fs::write(path, asked.to_string()).expect("it can be written");
+}
+
+#[tokio::test]
+async fn a_start_after_a_stop_at_rest_is_not_lost_with_the_daemon_while_it_waits() {
+    let bench = Bench::new().await;
+    let gate = bench.path("gate");
+    let script = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    bench.load("gate.service", &format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n")).await;
+    let text = format!(
+        "[Unit]\nWants=gate.service\nAfter=gate.service\n\
+         [Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo run >>{}'\n",
+        bench.path("ran").display()
+    );
+    bench.try_load("a.service", &text).await.expect("it can be loaded");
+    std::fs::write(&gate, "").expect("it can be written");
+    bench.start("a.service").await.expect("it runs");
+    bench.stop("a.service").await;
+    std::fs::remove_file(&gate).expect("it is there");
+    let start = bench.begin_start("a.service");
+    bench.wait_for_sub("gate.service", "start").await;
+    start.abort();
+    drop(start.await);
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Launched);
+    std::fs::write(&gate, "").expect("it can be written");
+    bench.wait_for_lines("ran", 2).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_stop_or_start_that_was_only_written_down_holds_for_a_unit_that_others_need() {
+    let bench = Bench::new().await;
+    for unit in ["old.service", "new.service"] {
+        bench.load(unit, FOREVER).await;
+    }
+    let text = format!(
+        "[Unit]\nWants=old.service new.service\nAfter=old.service new.service\n\
+         [Service]\n{FOREVER}"
+    );
+    bench.try_load("web.service", &text).await.expect("it can be loaded");
+    for unit in ["old.service", "web.service"] {
+        bench.start(unit).await.expect("it starts");
+    }
+    bench.stop("new.service").await;
+    let (old, web) = (bench.pid("old.service").await, bench.pid("web.service").await);
+    let dead = bench.kill().await;
+    ask(&dead, "old.service", false);
+    ask(&dead, "new.service", true);
+    let bench = dead.revive().await;
+    bench.wait_for_sub("new.service", "running").await;
+    bench.wait_for("old.service", |state| state.active != ActiveState::Active).await;
+    wait_until("it has ended", async || !runs(old)).await;
+    let bench = bench.kill().await.revive().await;
+    bench.wait_for_sub("new.service", "running").await;
+    assert_ne!(bench.state("old.service").await.active, ActiveState::Active);
+    assert_eq!(bench.pid("web.service").await, web, "who only wants them runs on");
+    bench.clean_up().await;
+}

@@ -261,3 +261,94 @@ async fn a_target_is_up_without_the_timers_that_it_wants() {
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
     bench.clean_up().await;
 }
+
+#[tokio::test]
+async fn a_timer_whose_unit_was_replaced_in_its_moment_begins_again() {
+    let bench = Bench::new().await;
+    bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
+    bench.load_timer_alone("OnActiveSec=100ms\nUnit=b.service").await;
+    bench.start("a.timer").await.expect("it starts");
+    bench.manager.unload(&name("b.service")).await.expect("it goes");
+    bench.wait_for_sub("a.timer", "failed").await;
+    bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
+    bench.wait_for_sub("b.service", "running").await;
+    bench.wait_for_sub("a.timer", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_persistent_timer_that_is_restarted_before_its_stamp_is_written_elapses_once() {
+    let bench = Bench::new().await;
+    let stamp = bench.path("native/timers/a.timer");
+    std::fs::write(&stamp, "1000").expect("it can be written");
+    // Nothing can be written aside, so the stamp stays what it was.
+    std::fs::create_dir(bench.path("native/timers/a.timer.new")).expect("it can be made");
+    bench.load_timer("OnCalendar=yearly\nPersistent=yes").await;
+    bench.start("a.timer").await.expect("it starts");
+    bench.wait_for_runs(1).await;
+    bench.wait_for_sub("a.timer", "waiting").await;
+    bench.manager.restart(&name("a.timer"), Generation(2)).await.expect("it restarts");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    let bench = bench.kill().await.revive().await;
+    bench.wait_for_sub("a.timer", "waiting").await;
+    assert_eq!(runs(&bench.path("ran")), 1, "what was made up for is not made up for again");
+    bench.clean_up().await;
+}
+
+/// Loads `a.service`, which waits for a gate each time that it is to run.
+async fn load_behind_gate(bench: &Bench) {
+    let script = format!("until [ -e {} ]; do sleep 0.01; done", bench.path("gate").display());
+    let gate = format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n");
+    bench.load("gate.service", &gate).await;
+    let script = format!("echo run >>{}", bench.path("ran").display());
+    let text = format!(
+        "[Unit]\nStartLimitIntervalSec=0\nWants=gate.service\nAfter=gate.service\n\
+         [Service]\nType=oneshot\nExecStart=/bin/sh -c '{script}'\n"
+    );
+    bench.try_load("a.service", &text).await.expect("it can be loaded");
+}
+
+#[tokio::test]
+async fn an_elapse_is_not_lost_with_the_daemon_while_its_unit_waits_for_another() {
+    let bench = Bench::new().await;
+    load_behind_gate(&bench).await;
+    bench.load_timer_alone("OnActiveSec=1ms").await;
+    std::fs::write(bench.path("gate"), "").expect("it can be written");
+    bench.start("a.timer").await.expect("it starts");
+    bench.wait_for_runs(1).await;
+    bench.wait_for_sub("a.timer", "elapsed").await;
+    std::fs::remove_file(bench.path("gate")).expect("it is there");
+    bench.manager.restart(&name("a.timer"), Generation(2)).await.expect("it restarts");
+    bench.wait_for_sub("gate.service", "start").await;
+    assert_eq!(bench.state("a.service").await.sub, "dead", "it waits");
+    let bench = bench.kill().await.revive().await;
+    std::fs::write(bench.path("gate"), "").expect("it can be written");
+    bench.wait_for_runs(2).await;
+    bench.wait_for_sub("a.timer", "elapsed").await;
+    let bench = bench.kill().await.revive().await;
+    bench.wait_for_sub("a.timer", "elapsed").await;
+    bench.wait_for_sub("a.service", "dead").await;
+    assert_eq!(runs(&bench.path("ran")), 2, "it is made once");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_elapse_that_was_only_written_down_is_made_by_the_next_daemon() {
+    let bench = Bench::new().await;
+    bench.load_timer("OnActiveSec=1h").await;
+    bench.start("a.timer").await.expect("it starts");
+    let dead = bench.kill().await;
+    // The record as it is between the moment and the start of the unit.
+    let path = dead.path("native/units/a.timer/timer.json");
+    let text = std::fs::read_to_string(&path).expect("it is written down");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    record["phase"] = "running".into();
+    record["last"] = record["since"].clone();
+    record["starting"] = 7.into();
+    std::fs::write(&path, record.to_string()).expect("it can be written");
+    let bench = dead.revive().await;
+    bench.wait_for_runs(1).await;
+    bench.wait_for_sub("a.timer", "waiting").await;
+    assert_eq!(runs(&bench.path("ran")), 1, "it is made once");
+    bench.clean_up().await;
+}

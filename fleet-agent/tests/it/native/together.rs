@@ -3,7 +3,7 @@
 use fleet_agent::{External, ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
-use crate::support::{Bench, name, runs, signal, wait_until};
+use crate::support::{Bench, DEADLINE, name, runs, signal, signal_group, wait_until};
 
 const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 
@@ -185,5 +185,101 @@ async fn a_unit_of_others_is_up_once_connections_are_taken() {
     load(&bench, "db.service", "").await;
     bench.start("db.service").await.expect("it starts");
     assert!(runs(bench.pid("db.service").await));
+    bench.clean_up().await;
+}
+
+/// A service that minds `SIGTERM` as little as a stop is patient.
+fn stubborn(says: &str, ready: &std::path::Path, patience: &str) -> String {
+    format!(
+        "[Unit]\n{says}\n[Service]\nTimeoutStopSec={patience}\nExecReload=/bin/true\n\
+         ExecStart=/bin/sh -c 'trap \"\" TERM; echo 1 >>{}; while :; do sleep 1000; done'\n",
+        ready.display()
+    )
+}
+
+#[tokio::test]
+async fn what_a_restart_stops_along_starts_again_however_it_ends() {
+    let bench = Bench::new().await;
+    load(&bench, "a.service", "").await;
+    let text = stubborn("PartOf=a.service\nAfter=a.service", &bench.path("ready"), "20ms");
+    bench.try_load("b.service", &text).await.expect("it can be loaded");
+    bench.start("a.service").await.expect("it starts");
+    bench.start("b.service").await.expect("it starts");
+    bench.wait_for_lines("ready", 1).await;
+    bench.manager.restart(&name("a.service"), Generation(2)).await.expect("it restarts");
+    bench.wait_for_lines("ready", 2).await;
+    bench.wait_for("b.service", |state| state.sub == "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_reload_that_never_comes_because_its_unit_stops_is_told_so() {
+    let bench = Bench::new().await;
+    let text = format!("{SLEEP}ExecReload=/bin/touch {}\n", bench.path("trace").display());
+    bench.try_load("a.service", &text).await.expect("it can be loaded");
+    let says = "Requires=a.service\nAfter=a.service";
+    let text = stubborn(says, &bench.path("ready"), "1h");
+    bench.try_load("b.service", &text).await.expect("it can be loaded");
+    bench.start("b.service").await.expect("it starts");
+    bench.wait_for_lines("ready", 1).await;
+    let b = bench.pid("b.service").await;
+    let manager = std::sync::Arc::clone(&bench.manager);
+    let stop = tokio::spawn(async move { manager.stop(&name("a.service")).await });
+    bench.wait_for_sub("b.service", "stop-sigterm").await;
+    let manager = std::sync::Arc::clone(&bench.manager);
+    let reload = tokio::spawn(async move { manager.reload_unit(&name("a.service")).await });
+    // It has been asked before this is answered.
+    bench.load("c.service", "ExecStart=/bin/true\n").await;
+    bench.start("c.service").await.expect("it starts");
+    signal_group(b, "KILL");
+    let refused = reload.await.expect("it does not panic").expect_err("it never came");
+    assert!(matches!(refused, ServiceError::ReloadFailed { .. }), "{refused}");
+    assert!(!bench.path("trace").exists());
+    stop.await.expect("it does not panic").expect("it stops");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_others_run_takes_no_room_while_it_is_waited_for() {
+    let bench = Bench::with(|config| {
+        let docker = External::Path(config.directory.join("docker.sock"));
+        config.external.insert(name("docker.service"), docker);
+        config.max_starting = std::num::NonZeroU32::new(1);
+    })
+    .await;
+    load(&bench, "web.service", "BindsTo=docker.service\nAfter=docker.service").await;
+    load(&bench, "other.service", "").await;
+    let start = bench.begin_start("web.service");
+    let asked = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    let other = tokio::time::timeout(DEADLINE, bench.start("other.service")).await;
+    other.expect("there is room").expect("it starts");
+    bench.stop("web.service").await;
+    start.await.expect("it does not panic").expect_err("it was stopped");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn all_units_are_shut_down_in_the_order_of_the_graph() {
+    let bench = Bench::new().await;
+    let order = bench.path("order");
+    let ends = |unit: &str| {
+        let order = order.display();
+        // Who does not wait for the other has ended before it.
+        format!("ExecStopPost=/bin/sh -c 'sleep 0.05; echo {unit} >>{order}'\n")
+    };
+    for (unit, says) in
+        [("a.service", ""), ("b.service", "After=a.service"), ("c.service", "After=b.service")]
+    {
+        let text = format!("[Unit]\n{says}\n{SLEEP}{}", ends(unit));
+        bench.try_load(unit, &text).await.expect("it can be loaded");
+        bench.start(unit).await.expect("it starts");
+    }
+    bench.manager.shutdown().await.expect("all stop");
+    let order = bench.wait_for_lines("order", 3).await;
+    assert_eq!(order, ["c.service", "b.service", "a.service"]);
+    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Loaded);
+    let bench = bench.kill().await.revive().await;
+    assert!(is_down(&bench.state("a.service").await), "nobody has asked for it since");
     bench.clean_up().await;
 }

@@ -18,7 +18,8 @@ impl System {
     /// Changes the phase of a unit, and lets it be looked at again.
     fn enter(&mut self, at: u32, phase: Phase, now: Timestamp) {
         let node = self.node_mut(at);
-        let starting = |phase| u32::from(phase == Phase::Starting);
+        let takes_room = !node.roomless;
+        let starting = |phase| u32::from(takes_room && phase == Phase::Starting);
         let before = starting(node.seen.phase);
         node.seen.phase = phase;
         node.seen.since = now;

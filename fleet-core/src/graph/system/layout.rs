@@ -21,6 +21,9 @@ impl System {
         self.nodes = units.map(|unit| known(unit, &mut seen)).collect();
         self.nodes.extend(seen.into_values().filter_map(orphan));
         self.nodes.sort_by(|a, b| a.unit.name.cmp(&b.unit.name));
+        for node in &mut self.nodes {
+            node.roomless = self.roomless.contains(&node.unit.name);
+        }
         self.starting = number(self.nodes.iter().filter(|node| is_starting(node)).count());
         self.note_missing();
         self.net = self.joined();
@@ -132,5 +135,5 @@ fn orphan(seen: Observed) -> Option<Node> {
 }
 
 fn is_starting(node: &Node) -> bool {
-    node.seen.phase == Phase::Starting
+    node.seen.phase == Phase::Starting && !node.roomless
 }

@@ -67,13 +67,14 @@ pub struct System {
     with: BTreeSet<Target>,
     mask: BTreeSet<Target>,
     max_starting: Option<NonZeroU32>,
+    roomless: BTreeSet<Name>,
     /// The units of the graph and those that are not in it any more and still run, by name.
     nodes: Vec<Node>,
     net: Arc<Net>,
     tangles: Arc<Tangles>,
     dirty: Dirty,
     queues: Queues,
-    /// How many units are starting, virtual ones aside.
+    /// How many units are starting, but for those that take no room.
     starting: u32,
     last: Incarnation,
     stale: u64,
@@ -110,6 +111,7 @@ impl System {
             with: seen.beside,
             mask: settings.mask.clone(),
             max_starting: settings.max_starting,
+            roomless: settings.roomless.clone(),
             nodes: Vec::new(),
             net: Arc::default(),
             tangles: Arc::default(),

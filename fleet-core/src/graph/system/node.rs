@@ -19,6 +19,8 @@ pub(super) struct Node {
     pub(super) masked: bool,
     /// What runs is not what would be started now.
     pub(super) redefined: bool,
+    /// Its start takes no room.
+    pub(super) roomless: bool,
     pub(super) missing: Missing,
     pub(super) weight: Weight,
     /// How long the longest chain of needed dependents above it is; nothing if it is not needed.
@@ -59,7 +61,7 @@ pub(super) struct Place {
     pub(super) reset: bool,
     pub(super) lapsed: bool,
     pub(super) stop: bool,
-    pub(super) virtual_start: bool,
+    pub(super) free_start: bool,
     pub(super) start: Option<Reverse<u32>>,
     pub(super) reload: bool,
     pub(super) timer: Option<Timestamp>,
@@ -69,6 +71,7 @@ impl Node {
     pub(super) fn new(unit: Arc<Unit>, orphan: bool, seen: Observed) -> Self {
         Self {
             redefined: redefined(&unit, orphan, &seen),
+            roomless: false,
             unit,
             orphan,
             seen,
@@ -116,14 +119,14 @@ impl Node {
     /// The queues that it should stand in.
     pub(super) fn next_place(&self) -> Place {
         let startable = self.is_startable();
-        let is_virtual = self.unit.is_virtual();
+        let is_free = self.unit.is_virtual() || self.roomless;
         let runs = matches!(self.seen.phase, Phase::Up(Activity::Running | Activity::Exited));
         Place {
             reset: self.is_forgotten(),
             lapsed: self.is_lapsed(),
             stop: self.face.must_stop && self.counts.blockers == 0,
-            virtual_start: startable && is_virtual,
-            start: (startable && !is_virtual).then(|| Reverse(self.height.unwrap_or(0))),
+            free_start: startable && is_free,
+            start: (startable && !is_free).then(|| Reverse(self.height.unwrap_or(0))),
             reload: self.seen.reload_wanted && runs && !self.face.must_stop,
             timer: self.timer(),
         }

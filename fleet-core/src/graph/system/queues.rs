@@ -32,7 +32,8 @@ pub(super) struct Queues {
     /// Those whose failure is forgotten as soon as anything else is wanted.
     pub(super) lapsed: BTreeSet<u32>,
     pub(super) stops: BTreeSet<u32>,
-    pub(super) virtual_starts: BTreeSet<u32>,
+    /// The starts that need no room.
+    pub(super) free_starts: BTreeSet<u32>,
     /// The most urgent first: who has the most units above it, then who has the smaller name.
     pub(super) starts: BTreeSet<(Reverse<u32>, u32)>,
     pub(super) reloads: BTreeSet<u32>,
@@ -45,7 +46,7 @@ impl Queues {
         keep(&mut self.resets, at, before.reset, after.reset);
         keep(&mut self.lapsed, at, before.lapsed, after.lapsed);
         keep(&mut self.stops, at, before.stop, after.stop);
-        keep(&mut self.virtual_starts, at, before.virtual_start, after.virtual_start);
+        keep(&mut self.free_starts, at, before.free_start, after.free_start);
         keep(&mut self.reloads, at, before.reload, after.reload);
         if before.start != after.start {
             before.start.map(|height| self.starts.remove(&(height, at)));

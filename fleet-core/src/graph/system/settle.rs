@@ -30,13 +30,13 @@ impl System {
         let in_flux = |phase| matches!(phase, Phase::Starting | Phase::Stopping);
         self.owed.is_empty()
             && queues.stops.is_empty()
-            && queues.virtual_starts.is_empty()
+            && queues.free_starts.is_empty()
             && queues.starts.is_empty()
             && !self.nodes.iter().any(|node| in_flux(node.seen.phase))
     }
 
     /// Takes what needs no room, until there is no more of it, and then starts units while there is
-    /// room. Ends come before the starts of virtual units, since such a start may make good what
+    /// room. Ends come before the starts of those units, since such a start may make good what
     /// another unit would stop for; among ends, and among starts, it does not matter which one
     /// comes first.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
@@ -60,7 +60,7 @@ impl System {
             actions.extend(self.stop(at, now));
         } else if let Some(&at) = self.queues.reloads.first() {
             actions.push(self.reread(at, now));
-        } else if let Some(&at) = self.queues.virtual_starts.first() {
+        } else if let Some(&at) = self.queues.free_starts.first() {
             actions.extend(self.start(at, now));
         } else {
             return false;

@@ -51,6 +51,18 @@ impl System {
         Some(node.seen.phase == Phase::Off && (node.masked || !node.needed))
     }
 
+    /// Whether a unit is neither up nor on its way there, as if it had never run.
+    #[must_use]
+    pub fn is_off(&self, unit: &Name) -> bool {
+        self.find(unit).is_some_and(|at| self.node(at).seen.phase == Phase::Off)
+    }
+
+    /// Whether a unit is to read its configuration again, and could not begin yet.
+    #[must_use]
+    pub fn owes_reload(&self, unit: &Name) -> bool {
+        self.find(unit).is_some_and(|at| self.node(at).seen.reload_wanted)
+    }
+
     /// The names of all units, also of those that are not in the graph any more and still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
         self.nodes.iter().filter(|node| is_there(node)).map(|node| &node.unit.name)

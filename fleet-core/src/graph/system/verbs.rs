@@ -129,7 +129,8 @@ impl System {
     /// If nobody provides the goal any more; then nothing has changed.
     pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), Flaw> {
         let (goal, mask, max_starting) = (self.goal.clone(), self.mask.clone(), self.max_starting);
-        let settings = Settings { goal, mask, max_starting, ..Settings::default() };
+        let roomless = self.roomless.clone();
+        let settings = Settings { goal, mask, max_starting, roomless, ..Settings::default() };
         self.reload_with(graph, &settings, now)
     }
 
@@ -151,6 +152,7 @@ impl System {
         }
         (self.goal, self.mask) = (goal.clone(), mask.clone());
         self.max_starting = settings.max_starting;
+        self.roomless.clone_from(&settings.roomless);
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name) else { continue };

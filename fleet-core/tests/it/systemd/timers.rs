@@ -398,3 +398,22 @@ proptest! {
         prop_assert_eq!(ours, theirs);
     }
 }
+
+#[test]
+fn a_calendar_that_is_set_back_while_the_unit_runs_is_followed_too() {
+    let hour = 3_600_000;
+    let mut life = started("OnCalendar=hourly", 60_000);
+    let set = |millis: u64, wall: u64| {
+        let now = Moment { clock: at(millis), wall: at(wall) };
+        Look { now, ..look(0) }
+    };
+    assert!(life.on_moment(set(70_000, BOOT + hour)));
+    // Nobody is told that the calendar was set, as the timer waits for no moment of it.
+    let early = set(90_000, BOOT - 5 * hour);
+    life.on_unit(ran(70_000, 90_000), early);
+    assert_eq!(life.due().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+    let memory = *life.memory();
+    let earlier = set(95_000, BOOT - 8 * hour);
+    let life = TimerLife::restore(Arc::new(timer("OnCalendar=hourly")), memory, earlier);
+    assert_eq!(life.due().wall, Some(at(BOOT - 7 * hour)), "while no daemon ran, too");
+}

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::{Graph, Name, NotReloadable, Shown, Target};
+use fleet_core::graph::{Graph, Incarnation, Name, NotReloadable, Shown, Target};
 use fleet_unitfile::UnitName;
+use tokio::sync::oneshot;
 
-use super::super::course::Errand;
 use super::super::lead::{Lead, lock};
 use super::waiters::{answer, is_busy, is_over, is_there};
 use super::{Done, Entry, Reply, Services};
@@ -22,9 +22,7 @@ impl Lead {
         let before = stopping.and_then(|state| state.incarnation);
         match (before, &state) {
             (Some(run), _) => self.start_again_after(&name, run),
-            (None, Some(state)) if is_busy(&state.what) => {
-                self.tell_run(&name, Errand::Asked(asked));
-            }
+            (None, Some(state)) if is_busy(&state.what) => self.note_done(&name, asked),
             _ => drop(self.reset(&Target::from(&name))),
         }
         self.wait_for_start(&name, before, reply);
@@ -37,7 +35,9 @@ impl Lead {
         self.reset(&Target::from(&name));
         let state = self.system.state(&name).filter(|state| is_busy(&state.what));
         let before = state.and_then(|state| state.incarnation);
-        self.renew_with_all(&name);
+        for (unit, run) in self.renew_with_all(&name) {
+            self.start_again_after(&unit, run);
+        }
         if let Some(run) = before {
             self.start_again_after(&name, run);
         }
@@ -45,19 +45,21 @@ impl Lead {
     }
 
     /// Has a unit run once more, within its limit of starts; one that is up stays as it is, and one
-    /// that waits for its next attempt waits on.
+    /// that waits for its next attempt waits on. What was asked already is waited for.
     pub(in crate::native) fn trigger(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
+        let before = self.services.as_ref().and_then(|services| services.asked(&name_of(unit)));
         let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        if before.is_some_and(|before| before.trigger == asked.trigger) {
+            return self.wait_for_start(&name, None, reply);
+        }
         self.want(&name);
         let state = self.system.state(&name);
         let stopping = state.as_ref().filter(|it| matches!(it.what, Shown::Stopping(_)));
         let before = stopping.and_then(|state| state.incarnation);
-        match before {
-            Some(run) => self.start_again_after(&name, run),
-            None => {
-                self.tell_run(&name, Errand::Asked(asked));
-                self.try_again(&name);
-            }
+        match (before, &state) {
+            (Some(run), _) => self.start_again_after(&name, run),
+            (None, Some(state)) if is_busy(&state.what) => self.note_done(&name, asked),
+            _ => self.try_again(&name),
         }
         self.wait_for_start(&name, before, reply);
     }
@@ -65,14 +67,48 @@ impl Lead {
     /// Has a unit not run, and none that systemd would stop with it.
     pub(in crate::native) fn stop(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
         let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
-        self.tell_run(&name, Errand::Asked(asked));
+        // It is done once it is known what stays down with it.
         self.end(&name, reply);
+        self.note_done(&name, asked);
+    }
+
+    /// Has all units end: nothing is needed any more, so that they do in the order of the graph.
+    pub(in crate::native) fn stop_all(
+        &mut self,
+        after: impl Fn(Asked) -> Asked,
+    ) -> Vec<oneshot::Receiver<Done>> {
+        self.follow_loads();
+        let Some(services) = &mut self.services else { return Vec::new() };
+        services.again.clear();
+        let mut all = Vec::new();
+        for (name, entry) in &mut services.entries {
+            entry.asked = after(entry.asked);
+            services.waiters.refuse_starts(name, &entry.unit);
+            all.push((name.clone(), entry.asked));
+        }
+        // Nothing is wrong with wanting nothing.
+        drop(self.system.set_goal(None, BTreeSet::new(), self.machine.now()));
+        all.into_iter().map(|(name, asked)| self.await_end(&name, asked)).collect()
+    }
+
+    fn await_end(&mut self, name: &Name, asked: Asked) -> oneshot::Receiver<Done> {
+        let (reply, answer) = oneshot::channel();
+        let state = self.system.state(name).filter(|state| is_there(&state.what));
+        if let Some(services) = &mut self.services {
+            let run = state.and_then(|state| state.incarnation);
+            services.waiters.of(name).stops.push((run, reply));
+        }
+        self.note_done(name, asked);
+        self.show(name);
+        self.touched.insert(name.clone());
+        answer
     }
 
     /// Has a unit end that is to be forgotten then.
     pub(in crate::native) fn begin_unload(&mut self, unit: &UnitName, reply: Reply) {
         let name = name_of(unit);
-        self.follow_loads();
+        // What was loaded or unloaded since has no say in how this one ends.
+        self.follow_files();
         let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
         let Some(entry) = entry else { return answer(reply, Ok(())) };
         entry.leaving = true;
@@ -145,24 +181,19 @@ impl Lead {
         }
     }
 
-    fn wait_for_start(
-        &mut self,
-        name: &Name,
-        before: Option<fleet_core::graph::Incarnation>,
-        reply: Reply,
-    ) {
+    fn wait_for_start(&mut self, name: &Name, before: Option<Incarnation>, reply: Reply) {
         let Some(services) = &mut self.services else { return };
         services.waiters.of(name).starts.push((before, reply));
     }
 
-    fn start_again_after(&mut self, name: &Name, run: fleet_core::graph::Incarnation) {
+    fn start_again_after(&mut self, name: &Name, run: Incarnation) {
         if let Some(services) = &mut self.services {
             services.again.insert(name.clone(), run);
         }
     }
 
     /// A unit is wanted, and what was stopped of all that it needs may run again.
-    fn want(&mut self, name: &Name) {
+    pub(super) fn want(&mut self, name: &Name) {
         let needed = requirements(self.system.graph(), name);
         self.unmask(&needed);
         self.want_as_asked(name);
@@ -176,23 +207,40 @@ impl Lead {
         }
     }
 
-    fn renew_with_all(&mut self, name: &Name) {
-        let Some(services) = &self.services else { return };
-        let with = services.linked.stopped_with(name);
-        for unit in with.iter().chain([name]) {
-            self.system.renew(&Target::from(unit));
+    /// Has a unit started anew, with those that are stopped along, and tells which runs of these
+    /// end.
+    fn renew_with_all(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
+        let Some(services) = &self.services else { return Vec::new() };
+        let mut ending = Vec::new();
+        for unit in services.linked.stopped_with(name) {
+            let run = self.system.state(&unit).and_then(|state| state.incarnation);
+            if self.system.renew(&Target::from(&unit)) {
+                ending.extend(Some(unit).zip(run));
+            }
         }
+        self.system.renew(&Target::from(name));
+        ending
     }
 
     /// A unit ends, with all that are stopped with it; those that are needed all the same are
     /// masked until somebody starts what needs them.
     fn end(&mut self, name: &Name, reply: Reply) {
         let state = self.system.state(name).filter(|state| is_there(&state.what));
+        self.end_with_all(name);
+        if let Some(services) = &mut self.services {
+            // It may have been waiting for its next attempt.
+            let run = state.and_then(|state| state.incarnation);
+            services.waiters.of(name).stops.push((run, reply));
+        }
+        self.touched.insert(name.clone());
+    }
+
+    pub(super) fn end_with_all(&mut self, name: &Name) {
         self.want_as_asked(name);
         let Some(services) = &mut self.services else { return };
         let mut all = services.linked.stopped_with(name);
         all.insert(name.clone());
-        let mut mask = Vec::new();
+        let (mut mask, mut over) = (Vec::new(), Vec::new());
         for unit in &all {
             let Some(entry) = services.entries.get(unit) else { continue };
             services.again.remove(unit);
@@ -200,23 +248,22 @@ impl Lead {
             if self.system.state(unit).is_some_and(|state| state.needed) {
                 mask.push(Target::from(unit));
             }
-        }
-        match state {
-            Some(state) => services.waiters.of(name).stops.push((state.incarnation, reply)),
-            // It may have been waiting for its next attempt.
-            None => services.waiters.of(name).stops.push((None, reply)),
+            if unit != name {
+                over.push((unit.clone(), entry.asked));
+            }
         }
         self.mask(mask);
-        self.touched.insert(name.clone());
+        // Nothing comes of a start that was under way, neither here nor in the next daemon.
+        for (unit, asked) in over {
+            self.note_done(&unit, asked);
+        }
     }
 
-    /// Tells the present run of a unit something, if there is one.
-    pub(super) fn tell_run(&mut self, name: &Name, errand: Errand) {
-        let live = self.members.get(name).and_then(|member| member.live.as_ref());
-        if let Some(Err(tokio::sync::mpsc::error::TrySendError::Full(_))) =
-            live.map(|live| live.errands.try_send(errand))
-        {
-            tracing::error!(unit = %name, "what is asked cannot be recorded with its run");
+    /// What was asked of a unit is done, or nothing comes of it.
+    pub(super) fn note_done(&mut self, name: &Name, asked: Asked) {
+        let is_off = self.system.is_off(name);
+        if let Some(member) = self.members.get_mut(name) {
+            member.note_done(asked, is_off);
         }
     }
 
@@ -312,7 +359,6 @@ impl Lead {
         let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
         if let Some(entry) = entry {
             entry.asked = asked;
-            self.tell_run(&name, Errand::Asked(asked));
             self.show(&name);
         }
     }

@@ -9,7 +9,6 @@ use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settin
 
 use fleet_core::Timestamp;
 
-use super::super::course::Errand;
 use super::super::lead::{Lead, lock};
 use super::super::member::Member;
 use super::super::recall::{go_on, is_busy};
@@ -66,7 +65,10 @@ impl Lead {
         seen.beside = services.wanted(&graph);
         self.touched.extend(services.entries.keys().cloned());
         let (mask, max_starting) = (self.choice.wanted.mask.clone(), services.max_starting);
-        let settings = Settings { mask, max_starting, ..Settings::default() };
+        // To wait for others is no work.
+        let others = services.of_others.stand_ins().map(|(name, _)| name);
+        let roomless = others.filter(|name| !services.keeps(name)).cloned().collect();
+        let settings = Settings { mask, max_starting, roomless, ..Settings::default() };
         match System::restore(graph, &settings, seen) {
             Ok(system) => self.system = system,
             Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),
@@ -113,10 +115,8 @@ impl Lead {
         (entry.hash, entry.asked, entry.is) = (new.hash, new.asked, new.is);
         services.stale = true;
         services.link_by.get_or_insert(self.machine.now().after(PAUSE_FOR_FILES));
-        let (asked, definition) = (entry.asked, entry.definition());
-        self.tell_run(name, Errand::Asked(asked));
-        if let Some(definition) = definition {
-            self.tell_run(name, Errand::Replace(definition));
+        if let Some((definition, member)) = entry.definition().zip(self.members.get(name)) {
+            member.replace(definition);
         }
     }
 }

@@ -19,7 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::systemd::{Compiled, Linked};
-use fleet_core::graph::{Incarnation, Name};
+use fleet_core::graph::{Incarnation, Name, Target};
 use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::oneshot;
@@ -103,7 +103,7 @@ impl Entry {
 
     /// Whether it is to run as its own file says: fleet wants it to, or a timer did.
     fn is_wanted(&self) -> bool {
-        (self.asked.launched || self.asked.triggered) && !self.leaving
+        self.asked.is_wanted() && !self.leaving
     }
 
     fn known(&self) -> KnownUnit {
@@ -148,25 +148,26 @@ impl Services {
 }
 
 impl Lead {
-    /// Has those that are to be started anew forget how they ended. Tells whether there was one.
-    pub(super) fn begin_again(&mut self) -> bool {
+    /// Has those that are to be started anew forget how they ended, of these that have changed.
+    /// Tells whether there was one.
+    pub(super) fn begin_again(&mut self, changed: &[Name]) -> bool {
         let Some(services) = &mut self.services else { return false };
-        let again = std::mem::take(&mut services.again);
-        let mut begun = Vec::new();
-        let mut still = BTreeMap::new();
-        for (unit, incarnation) in again {
-            match self.system.state(&unit) {
-                Some(state) if state.incarnation != Some(incarnation) => {}
-                Some(state) if waiters::is_over(&state.what) => begun.push(unit),
-                Some(_) => drop(still.insert(unit, incarnation)),
-                None => {}
-            }
+        if services.again.is_empty() {
+            return false;
         }
-        if let Some(services) = &mut self.services {
-            services.again = still;
+        let mut begun = Vec::new();
+        for unit in changed {
+            let Some(run) = services.again.get(unit) else { continue };
+            let state = self.system.state(unit);
+            let state = state.filter(|state| state.incarnation == Some(*run));
+            let is_over = state.as_ref().is_some_and(|state| waiters::is_over(&state.what));
+            if is_over || state.is_none() {
+                services.again.remove(unit);
+            }
+            begun.extend(is_over.then_some(unit));
         }
         for unit in &begun {
-            self.reset(&unit.into());
+            self.reset(&Target::from(*unit));
         }
         !begun.is_empty()
     }

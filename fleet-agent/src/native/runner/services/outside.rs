@@ -14,7 +14,7 @@ use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
-use super::super::course::{Errand, Report, WAITING_ORDERS};
+use super::super::course::{Report, Told, channel};
 use super::super::lead::Lead;
 use super::super::member::{Live, Member};
 use super::calls::name_of;
@@ -81,19 +81,19 @@ impl Lead {
         let Some((external, _)) = services.of_others.sought.get(&action.unit) else {
             return Ok(false);
         };
-        let (errands, inbox) = mpsc::channel(WAITING_ORDERS);
+        let (orders, news, told) = channel();
         let look = Look {
             external: external.clone(),
             clock: Arc::clone(&self.machine.clock),
             unit: action.unit.clone(),
             incarnation: action.incarnation,
-            errands: inbox,
+            told,
             reports: self.outbox.clone(),
         };
         let mut member = Member::new(&self.machine, &action.unit)?;
         let task = tokio::spawn(look.run()).abort_handle();
         self.running += 1;
-        member.live = Some(Live { incarnation: action.incarnation, errands, task });
+        member.live = Some(Live { incarnation: action.incarnation, orders, news, task });
         self.members.insert(action.unit.clone(), member);
         Ok(true)
     }
@@ -122,7 +122,7 @@ struct Look {
     clock: Arc<dyn Clock>,
     unit: Name,
     incarnation: Incarnation,
-    errands: mpsc::Receiver<Errand>,
+    told: Told,
     reports: mpsc::Sender<Report>,
 }
 
@@ -131,8 +131,8 @@ impl Look {
         let mut is_up = false;
         loop {
             tokio::select! {
-                errand = self.errands.recv() => match errand {
-                    Some(Errand::Order(Order::Stop { .. } | Order::Kill)) => {
+                order = self.told.orders.recv() => match order {
+                    Some(Order::Stop { .. } | Order::Kill) => {
                         return self.tell(Happening::AllGone, Phase::Dead).await;
                     }
                     Some(_) => {}

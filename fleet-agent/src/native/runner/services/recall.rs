@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Graph, Incarnation, Name, Observation, Observed, Settings, System, Target,
+    Graph, Incarnation, Name, Observation, Observed, Settings, Shown, System, Target,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{mpsc, watch};
@@ -29,7 +29,7 @@ use crate::native::identity::{Host, host};
 use crate::native::life::{Memory, Phase};
 use crate::native::machine::Machine;
 use crate::native::outcome::Outcome;
-use crate::native::record::Run;
+use crate::native::record::{Owed, Run};
 use crate::native::timer::is_timer;
 
 /// How the units of fleet are run, besides as any runner's.
@@ -57,8 +57,8 @@ struct Back {
     member: Member,
     seen: Option<Observed>,
     driver: Option<(Incarnation, Driver)>,
-    /// Whether something that was asked of it was not done.
-    owed: bool,
+    /// What was asked of it and not done.
+    owed: Owed,
 }
 
 /// Opens a directory, and goes on with all that is found there.
@@ -144,7 +144,8 @@ fn take_one_back(
     );
     let entry = Entry::new(unit.clone(), file.hash(), asked, is);
     let mut member = Member::new(machine, &name)?;
-    let owed = asked.launched && !asked.is_done(run.asked);
+    let owed = asked.owed(run.asked);
+    member.done = run.asked;
     let (seen, driver) = as_it_was(machine, &entry, &mut member, run, owed, incarnation)?;
     let driver = driver.map(|driver| (incarnation, driver));
     Ok(Some(Back { name, entry, member, seen, driver, owed }))
@@ -156,7 +157,7 @@ fn as_it_was(
     entry: &Entry,
     member: &mut Member,
     run: Run,
-    owed: bool,
+    owed: Owed,
     incarnation: Incarnation,
 ) -> io::Result<(Option<Observed>, Option<Driver>)> {
     let Some(definition) = entry.definition() else { return Ok((None, None)) };
@@ -167,7 +168,8 @@ fn as_it_was(
         return Ok((Some(seen), Some(driver)));
     }
     let now: Timestamp = machine.now();
-    let seen = (!owed).then(|| over(&definition, &member.memory, now));
+    let is_to_run = matches!(owed, Owed::Start | Owed::Elapse);
+    let seen = (!is_to_run).then(|| over(&definition, &member.memory, now));
     member.retries = seen.as_ref().is_some_and(|seen| seen.retry_at.is_some());
     Ok((seen, None))
 }
@@ -196,8 +198,10 @@ impl Lead {
             lock(&self.logs).insert(name.clone(), Arc::clone(&member.log));
             self.members.insert(name.clone(), member);
             found.extend(seen.map(|seen| (name.clone(), seen)));
-            let run = driver.as_ref().map(|(run, _)| *run);
-            owed.extend(run.filter(|_| is_owed).map(|run| (name.clone(), run)));
+            if is_owed != Owed::Nothing {
+                let run = driver.as_ref().map(|(run, _)| *run);
+                owed.push((name.clone(), is_owed, run));
+            }
             drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
         }
         // Units that go on must not lose what they depend on.
@@ -207,20 +211,38 @@ impl Lead {
             found.push((name, seen));
         }
         self.link_anew(found);
-        for (name, run) in owed {
-            self.system.renew(&Target::from(&name));
-            if let Some(services) = &mut self.services {
-                services.again.insert(name, run);
-            }
-        }
-        for (name, run, mut driver) in drivers {
-            if let Some(asked) = self.services.as_ref().and_then(|it| it.asked(&name)) {
-                driver.asked(asked);
-            }
+        for (name, run, driver) in drivers {
             self.follow(&name, run, driver);
+        }
+        for (name, owed, run) in owed {
+            self.catch_up(&name, owed, run);
         }
         // What is known at once can be seen at once.
         let names: Vec<Name> = self.members.keys().cloned().collect();
         names.iter().for_each(|name| self.show(name));
+    }
+
+    /// Does what was asked of a unit and not done. A run that goes on until it is started anew is
+    /// not told of that: its record would say that it is done.
+    fn catch_up(&mut self, name: &Name, owed: Owed, run: Option<Incarnation>) {
+        let asked = self.services.as_ref().and_then(|it| it.asked(name)).unwrap_or_default();
+        match owed {
+            Owed::Nothing => return,
+            Owed::Stop => {
+                self.end_with_all(name);
+                return self.note_done(name, asked);
+            }
+            Owed::Start | Owed::Elapse => self.want(name),
+        }
+        let Some(run) = run else { return };
+        let state = self.system.state(name);
+        let is_stopping = state.is_some_and(|state| matches!(state.what, Shown::Stopping(_)));
+        if owed == Owed::Elapse && !is_stopping {
+            return self.note_done(name, asked);
+        }
+        self.system.renew(&Target::from(name));
+        if let Some(services) = &mut self.services {
+            services.again.insert(name.clone(), run);
+        }
     }
 }

@@ -60,6 +60,7 @@ impl Lead {
         let Some(services) = &mut self.services else { return };
         let Some(mut waiting) = services.waiters.take(name) else { return };
         let Some(entry) = services.entries.get(name) else { return };
+        let (asked, mut is_told) = (entry.asked, false);
         let unit = &entry.unit;
         let refused = entry.refused.clone();
         let (state, member) = (self.system.state(name), self.members.get(name));
@@ -71,7 +72,10 @@ impl Lead {
             };
             let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
             match verdict {
-                Some(verdict) => answer(reply, verdict.map_err(failed)),
+                Some(verdict) => {
+                    answer(reply, verdict.map_err(failed));
+                    is_told = true;
+                }
                 None => waiting.starts.push((before, reply)),
             }
         }
@@ -83,13 +87,17 @@ impl Lead {
                 None => waiting.stops.push((run, reply)),
             }
         }
-        let is_reloading = state.as_ref().is_some_and(State::is_reloading);
+        let is_reloading =
+            state.as_ref().is_some_and(State::is_reloading) || self.system.owes_reload(name);
         for reply in waiting.reloads.extract_if(.., |_| !is_reloading) {
             let problem = why_no_reload(state.as_ref(), member);
             let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
             answer(reply, problem.map_or(Ok(()), |problem| Err(failed(problem))));
         }
         services.waiters.put_back(name, waiting);
+        if is_told {
+            self.note_done(name, asked);
+        }
     }
 
     /// Answers those who waited for a unit to be up, for a moment that nobody might see otherwise.

@@ -131,10 +131,6 @@ impl TimerLife {
 
     /// The calendar, or its zone, was set.
     pub fn on_time_set(&mut self, look: Look<'_>) {
-        let past = &mut self.memory.past;
-        // What seems to lie in the future was not: the moments up to there come once more.
-        past.last_wall = past.last_wall.map(|last| last.min(look.now.wall));
-        past.since.wall = past.since.wall.min(look.now.wall);
         if self.memory.phase == TimerPhase::Waiting {
             self.reckon(look);
         }
@@ -181,6 +177,11 @@ impl TimerLife {
     }
 
     fn reckon(&mut self, look: Look<'_>) {
+        let past = &mut self.memory.past;
+        // The calendar may have been set back, also while nobody watched it. What seems to lie in
+        // the future was not: the moments up to there come once more.
+        past.last_wall = past.last_wall.map(|last| last.min(look.now.wall));
+        past.since.wall = past.since.wall.min(look.now.wall);
         self.due = self.timer.next(&self.memory.past, look);
         self.memory.phase = match self.due.is_never() {
             false => TimerPhase::Waiting,
