@@ -156,7 +156,10 @@ impl Journals for Shelf {
         };
         let line = move |n: u32| {
             let at = first.map(|first: u64| Timestamp::from_millis(first + 2 * u64::from(n)));
-            Ok(JournalLine { at, text: format!("{unit} on {machine}: {n}{age}{orders}") })
+            Ok(JournalLine {
+                at,
+                ..JournalLine::from(format!("{unit} on {machine}: {n}{age}{orders}"))
+            })
         };
         let lines = stream::iter(1..=lines).map(line);
         if unit_is_cut {

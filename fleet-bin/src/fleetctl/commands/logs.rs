@@ -157,7 +157,7 @@ fn read(place: Place, journal: JournalLines) -> Lines {
         let mut journal = journal?;
         match next_dated(&mut journal, &place.unit).await {
             Ok(None) => None,
-            Ok(Some(JournalLine { at, text })) => {
+            Ok(Some(JournalLine { at, text, .. })) => {
                 Some(((at, Ok((place.clone(), text))), (place, Some(journal))))
             }
             Err(error) => Some(((None, Err(error)), (place, None))),
