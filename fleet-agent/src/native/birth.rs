@@ -36,7 +36,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) environment: Vec<CString>,
     /// Entered before the rights are given up; nothing where they name a directory.
     pub(crate) directory: Option<CString>,
-    pub(crate) input: File,
+    pub(crate) input: &'a File,
     /// Where its output and its errors go; nothing is where ours do.
     pub(crate) outputs: &'a [Option<File>; 2],
     pub(crate) preparation: &'a Preparation,
@@ -309,7 +309,7 @@ impl Birth<'_> {
     }
 
     fn prepare(&self) -> rustix::io::Result<()> {
-        rustix::stdio::dup2_stdin(&self.input)?;
+        rustix::stdio::dup2_stdin(self.input)?;
         if let Some(output) = &self.outputs[0] {
             rustix::stdio::dup2_stdout(output)?;
         }

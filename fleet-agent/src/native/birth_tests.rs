@@ -51,7 +51,7 @@ fn begin(
         arguments: ["sh", "-c", script].map(text).to_vec(),
         environment: vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
         directory: Some(text("/usr")),
-        input: File::open("/dev/null").expect("it is there"),
+        input: &File::open("/dev/null").expect("it is there"),
         outputs: &[Some(output), None],
         preparation: &Preparation { umask: Some(0o27), identity, ..Preparation::default() },
     };

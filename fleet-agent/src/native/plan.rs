@@ -8,6 +8,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use tokio::process::Command as Process;
 
@@ -71,9 +72,18 @@ impl Plan<'_> {
             arguments: texts(&mut name.chain(self.arguments.iter().cloned()))?,
             environment: texts(&mut { variables })?,
             directory: self.directory.as_deref().map(path).transpose()?,
-            input: File::open("/dev/null")?,
+            input: nothing()?,
             outputs: &self.outputs,
             preparation: &self.preparation,
         })
+    }
+}
+
+/// What is empty to read. One is enough for all.
+fn nothing() -> io::Result<&'static File> {
+    static NOTHING: OnceLock<File> = OnceLock::new();
+    match NOTHING.get() {
+        Some(nothing) => Ok(nothing),
+        None => File::open("/dev/null").map(|opened| NOTHING.get_or_init(|| opened)),
     }
 }

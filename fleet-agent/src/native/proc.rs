@@ -1,7 +1,8 @@
 //! What the kernel tells of processes under `/proc`, and the wait for the end of any of them.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,8 +213,11 @@ impl Watched {
 
 /// A process, and whether it runs.
 fn stat(pid: u32) -> io::Result<Option<(Process, bool)>> {
-    let read = there(std::fs::read(format!("/proc/{pid}/stat")))?;
-    Ok(read.and_then(|text| parse_stat(pid, &String::from_utf8_lossy(&text))))
+    // Longer than any, and read at once: this is done at the start of each process.
+    let mut text = [0; 4096];
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut it| it.read(&mut text));
+    let read = there(read)?.and_then(|length| text.get(..length));
+    Ok(read.and_then(|text| parse_stat(pid, &String::from_utf8_lossy(text))))
 }
 
 /// What was read of a process; `None` if it is not there, or hidden from us. That this daemon has

@@ -102,3 +102,29 @@ async fn a_log_stays_within_its_limit() {
     assert!(lines[0].starts_with("line "), "{}", lines[0]);
     bench.clean_up().await;
 }
+
+#[tokio::test]
+async fn a_log_that_rotates_loses_no_line_and_none_while_no_daemon_runs() {
+    let bench = Bench::with(|config| config.log_limit = 10_000).await;
+    let service = format!(
+        "ExecStart=/bin/sh -c 'i=0; while [ $$i -lt 50000 ]; do echo line $$i; i=$$((i+1)); done; \
+         echo >{}; exec sleep 1000'\n",
+        bench.path("done").display()
+    );
+    bench.run("a.service", &service).await;
+    let dead = bench.kill().await;
+    wait_until("all is written", async || dead.path("done").exists()).await;
+    let bench = dead.revive().await;
+    let log = bench.path("native/units/a.service/log");
+    wait_until("the log has rotated", async || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.trim_start_matches('\0').len() <= 10_000
+    })
+    .await;
+    let lines = bench.log("a.service").await;
+    let expected: Vec<String> =
+        (50_000 - lines.len()..50_000).map(|number| format!("line {number}")).collect();
+    assert!(lines.len() > 200, "{} lines", lines.len());
+    assert_eq!(lines, expected);
+    bench.clean_up().await;
+}
