@@ -75,8 +75,11 @@ impl Foreseen {
     /// Whether the engine would do something, or leave one of these without a machine: who has none
     /// already, and gets none, does not change.
     pub(crate) fn is_change(&self, changed: &[&Wanted]) -> bool {
-        let moves = !self.from.is_empty() || !self.to.is_empty();
-        moves || changed.iter().any(|wanted| wanted.name.as_str() == self.unit)
+        self.is_step() || changed.iter().any(|wanted| wanted.name.as_str() == self.unit)
+    }
+
+    fn is_step(&self) -> bool {
+        !self.from.is_empty() || !self.to.is_empty()
     }
 
     /// The machines that it is about.
@@ -97,13 +100,20 @@ impl Foreseen {
     }
 }
 
-/// What files change and what the engine would then do, for people.
+/// What files change and what the engine would then do, for people. Who has no machine now, and
+/// would still have none, is only told of if a file speaks of it.
 pub(crate) fn told(wanted: &[Wanted], plan: &[Foreseen], machines: &Machines) -> String {
     let changes = wanted.iter().map(|wanted| {
         // The whole of what is new can be read in its file.
         let diff = if wanted.change() == Change::Replace { wanted.diff() } else { String::new() };
         wanted.told() + &diff
     });
-    let steps = plan.iter().map(|it| it.sentence(machines));
+    let is_meant = |it: &&Foreseen| {
+        let is_of = |unit: &str| unit == it.unit;
+        it.is_step()
+            || wanted.iter().any(|wanted| is_of(wanted.name.as_str()))
+            || plan.iter().any(|step| step.is_step() && is_of(&step.unit))
+    };
+    let steps = plan.iter().filter(is_meant).map(|it| it.sentence(machines));
     changes.chain(steps).collect()
 }

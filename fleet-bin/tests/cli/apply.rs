@@ -222,6 +222,22 @@ async fn apply_that_breaks_off_says_how_far_it_came_and_goes_on_when_it_is_run_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_does_not_speak_of_units_that_wait_for_something_else() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
+    cluster.write_sleepers(&["db.service"]);
+    cluster.play.cast("gpu.service", Role::Unplaceable);
+    cluster.run("start --no-block gpu").await.ok();
+    insta::assert_snapshot!(cluster.run("apply --dry-run db").await, @r"
+    exit 5
+    db.service: new, to be launched
+    db.service comes to m1/10.0.0.1: it is wanted
+    ");
+    let both = cluster.run("apply --dry-run db gpu").await.stdout;
+    assert!(both.contains("gpu.service has no machine"), "{both}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_that_breaks_off_tells_programs_what_was_done() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
