@@ -36,7 +36,7 @@ mod local;
 mod look_args;
 mod machine_args;
 mod met;
-mod names;
+pub(crate) mod names;
 mod offline;
 pub(crate) mod output;
 mod partly;
