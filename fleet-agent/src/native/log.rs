@@ -10,8 +10,7 @@
 //! what the unit writes meanwhile, and a *place* means the same for as long as there is the log,
 //! to the next daemon, too. Where the file system knows no holes, and where the file would become
 //! longer than it may, the log is cut instead: the newer half is read, the file is emptied, and the
-//! half is written back. What the unit writes in the instant between is lost, and the log is
-//! another one from then on.
+//! half is written back. What the unit writes in the instant between is lost.
 
 mod keeper;
 mod origin;
@@ -29,7 +28,6 @@ use fleet_core::Timestamp;
 use tokio::sync::watch;
 
 pub(crate) use self::keeper::Keeper;
-pub(crate) use self::origin::LogId;
 use self::origin::{Origin, beside};
 use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
@@ -129,12 +127,10 @@ impl Log {
         Ok(kept.origin.base + std::fs::metadata(&self.path)?.len())
     }
 
-    /// Which log it is, and the first place of what is kept. Who remembers the one with a place
-    /// can go on from there later, and tell whether something is missing in between.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers that go on where they were"))]
-    pub(crate) fn kept(&self) -> (LogId, u64) {
-        let kept = self.lock();
-        (kept.origin.id, kept.floor)
+    /// The first place of what is kept.
+    #[cfg(test)]
+    pub(crate) fn floor(&self) -> u64 {
+        self.lock().floor
     }
 
     /// Notes by when what there is was written, and returns the place at which it ends. What is

@@ -16,6 +16,7 @@ use super::asks::{Ask, Goals, Head, OfInit, Refusal};
 use super::{files, foretold, shown};
 use crate::chain;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::names::nearest;
 
 /// How many units one item of an answer tells of.
 const UNITS: usize = 256;
@@ -150,8 +151,10 @@ impl OfFiles {
                 let name = Name::new(&unit).map_err(|error| because(&error))?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
-                let journal = self.runner.journal(&name, query).map_err(|error| no_log(&error))?;
-                replies.send_journal(journal).await;
+                match self.runner.journal(&name, query) {
+                    Ok(journal) => replies.send_journal(journal).await,
+                    Err(error) => return Err(self.no_log(&unit, &error).await),
+                }
             }
         }
         Ok(())
@@ -166,10 +169,23 @@ impl OfFiles {
             let mut all = snapshot.units.iter().flat_map(|unit| &unit.provides);
             all.find(|target| target.as_str() == name).cloned()
         };
-        by_unit.or_else(by_target).ok_or_else(|| Refusal::Because {
-            problem: format!("there is no unit or target {name}"),
-            help: vec!["`fleet-init status -o name` lists the units".to_owned()],
+        by_unit.or_else(by_target).ok_or_else(|| {
+            let problem = format!("there is no unit or target {name}");
+            let mut help = did_you_mean(&snapshot, name);
+            help.push("`fleet-init status -o name` lists the units".to_owned());
+            Refusal::Because { problem, help }
         })
+    }
+
+    /// Why there is no log of a unit.
+    async fn no_log(&self, unit: &str, error: &RunnerError) -> Refusal {
+        let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
+        if matches!(error, RunnerError::NoLog { .. }) {
+            let snapshot = self.runner.snapshot().await;
+            help = snapshot.map_or(help, |snapshot| did_you_mean(&snapshot, unit));
+            help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
+        }
+        Refusal::Because { problem, help }
     }
 }
 
@@ -212,12 +228,12 @@ fn because(error: &dyn Error) -> Refusal {
     }
 }
 
-fn no_log(error: &RunnerError) -> Refusal {
-    let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
-    if matches!(error, RunnerError::NoLog { .. }) {
-        help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
-    }
-    Refusal::Because { problem, help }
+/// The unit or target that was probably meant, if one has a name that is near, but not the same.
+fn did_you_mean(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    let targets = snapshot.units.iter().flat_map(|unit| &unit.provides).map(Target::as_str);
+    let all = snapshot.units.iter().map(|unit| unit.unit.as_str()).chain(targets);
+    let near = nearest(name, all.filter(|known| *known != name));
+    near.map(|near| format!("did you mean {near}?")).into_iter().collect()
 }
 
 fn of(error: &CliError) -> Refusal {

@@ -13,6 +13,7 @@ use rustix::fs::{Access, access};
 
 use crate::findings::Finding;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::names::nearest;
 
 /// What was read of the files that a person named.
 #[derive(Debug)]
@@ -89,7 +90,11 @@ impl Files {
         };
         if let Some(goal) = goal.filter(|goal| graph.provider(goal).is_none()) {
             let error = CliError::usage(format!("no unit provides the goal {goal}"));
-            return Err(error.help("name a target that a unit provides"));
+            let targets = graph.units().flat_map(|unit| &unit.provides).map(Target::as_str);
+            return Err(match nearest(goal.as_str(), targets) {
+                Some(near) => error.help(format!("did you mean {near}?")),
+                None => error.help("name a target that a unit provides"),
+            });
         }
         let goal = goal.or(self.sources.settings().goal.as_ref());
         Ok((graph, goal.cloned()))

@@ -38,7 +38,7 @@ mod local;
 mod look_args;
 mod machine_args;
 mod met;
-mod names;
+pub(crate) mod names;
 mod numbers;
 mod offline;
 pub(crate) mod output;

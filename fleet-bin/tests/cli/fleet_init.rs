@@ -230,7 +230,7 @@ fn a_plan_needs_a_goal_and_sound_files() {
     exit 2
     ---
     fleet-init: no unit provides the goal imap
-    help: name a target that a unit provides
+    help: did you mean imapd?
     ");
     insta::assert_snapshot!(run(folder.path(), "plan bad"), @"
     exit 1

@@ -1,11 +1,11 @@
 //! `fleet-init run --fleet`: what it runs outlives the daemon that asks for it, and itself.
 
+mod container;
 mod files;
 mod formats;
 mod home;
 mod plans;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -242,24 +242,4 @@ fn the_first_process_reaps_orphans_and_starts_again_what_breaks_off() {
         told.contains(&unit.as_raw_nonzero().to_string()).then_some(())
     });
     assert!(is_alive(unit), "the unit was disturbed");
-}
-
-#[test]
-fn it_can_be_the_first_process_of_a_container() {
-    let through = &["unshare", "-fp", "--mount-proc", "--kill-child"];
-    let allowed = Command::new("unshare").args(&through[1..]).arg("true").output();
-    if !allowed.is_ok_and(|output| output.status.success()) {
-        let text = "left out: PID namespaces are not allowed here";
-        let _unread = writeln!(std::io::stderr(), "{text}").is_err();
-        return;
-    }
-    let init = Init::start_with(through, &["--fleet"]);
-    init.run("unit.service", "ExecStart=/bin/sleep infinity");
-    let (_, status) = init.ask(&["status", "-o", "json"]);
-    assert!(status.contains("\"active\": \"active\""), "{status}");
-    // What unshare passes on to nobody goes to the first process itself.
-    let first = wait_for("it has begun", || children(init.pid()).first().map(|it| it.0));
-    kill_process(first, Signal::TERM).unwrap();
-    wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
-    wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
 }

@@ -239,7 +239,7 @@ mod tests {
     async fn wait_for_floor(log: &Log, place: u64) {
         let clock = SystemClock::start();
         let deadline = clock.now().after(Duration::from_secs(60));
-        while log.kept().1 < place {
+        while log.floor() < place {
             assert!(clock.now() < deadline, "what is too old is still there");
             clock.sleep(Duration::from_millis(5)).await;
         }
@@ -262,7 +262,7 @@ mod tests {
         let running = Arc::clone(&keeper);
         let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
         wait_for_rest(&keeper, &log).await;
-        let (_, floor) = log.kept();
+        let floor = log.floor();
         assert!((3500..4000).contains(&floor), "{floor}");
         for round in 1..4 {
             write(4000);

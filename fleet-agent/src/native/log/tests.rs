@@ -77,15 +77,14 @@ fn lines_longer_than_a_block_are_whole() {
 }
 
 /// A hundred lines in a log that may have four hundred bytes, cut or with a hole.
-fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String, LogId) {
+fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
-    let (id, _) = log.kept();
     if is_cut {
         log.keep_below(0);
     }
     log.trim().expect("it can be done");
-    (directory, log, lines, id)
+    (directory, log, lines)
 }
 
 fn all(log: &Log) -> String {
@@ -95,38 +94,38 @@ fn all(log: &Log) -> String {
 #[test]
 fn what_is_too_long_is_kept_to_its_newer_half_and_places_stay() {
     for is_cut in [false, true] {
-        let (_directory, log, lines, id) = rotated(is_cut);
+        let (_directory, log, lines) = rotated(is_cut);
         let kept = all(&log);
         assert!(kept.len() <= 200 && lines.ends_with(&kept) && kept.starts_with("line "));
         let floor = (lines.len() - kept.len()) as u64;
-        assert_eq!((log.kept().0 == id, log.kept().1), (!is_cut, floor), "cut: {is_cut}");
+        assert_eq!(log.floor(), floor, "cut: {is_cut}");
         assert_eq!(log.end().expect("it is there"), lines.len() as u64);
         log.note("more").expect("it can be written");
         let read = |place| log.read_from(place).expect("it can be read").0;
         assert_eq!(read(lines.len() as u64), b"fleet: more\n");
         assert_eq!(read(0).len(), kept.len() + 12);
         log.trim().expect("it can be done");
-        assert_eq!(log.kept().1, floor, "it is short enough by now");
+        assert_eq!(log.floor(), floor, "it is short enough by now");
     }
 }
 
 #[test]
 fn the_next_daemon_knows_the_same_places() {
     for is_cut in [false, true] {
-        let (_directory, log, _, _) = rotated(is_cut);
+        let (_directory, log, _) = rotated(is_cut);
         let next = Log::open(log.path().clone(), 400).expect("it is there");
-        assert_eq!((all(&next), next.kept()), (all(&log), log.kept()), "cut: {is_cut}");
+        assert_eq!((all(&next), next.floor()), (all(&log), log.floor()), "cut: {is_cut}");
         assert_eq!(next.end().expect("it is there"), 800);
     }
 }
 
 #[test]
 fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
-    let (directory, log, _, _) = rotated(true);
+    let (directory, log, _) = rotated(true);
     Log::remove(log.path()).and_then(|()| Log::remove(log.path())).expect("it can be removed");
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
     let next = Log::open(log.path().clone(), 400).expect("it can be made");
-    assert!(next.kept().0 != log.kept().0 && next.kept().1 == 0);
+    assert_eq!((next.floor(), next.end().expect("it is there")), (0, 0));
 }
 
 /// The file is where it was, and takes no more room than what is kept.

@@ -44,6 +44,11 @@ exec-start: /bin/sleep 100000
 ";
 
 pub(super) fn start() -> Init {
+    start_through(&[])
+}
+
+/// The same, run by another program.
+pub(super) fn start_through(through: &'static [&'static str]) -> Init {
     let home = tempfile::tempdir().unwrap();
     let units = home.path().join("units");
     std::fs::create_dir(&units).unwrap();
@@ -51,7 +56,7 @@ pub(super) fn start() -> Init {
     std::fs::write(units.join("all.unit"), text).unwrap();
     std::fs::write(units.join("init.conf"), "goal: all\n").unwrap();
     let units = units.display().to_string();
-    Init::start_in(home, &[], &[&units])
+    Init::start_in(home, through, &[&units])
 }
 
 pub(super) fn succeed(init: &Init, args: &[&str]) -> String {
@@ -98,6 +103,11 @@ fn a_goal_is_run_shown_and_changed() {
         let (status, told) = init.ask(wrong);
         assert_eq!(status.code(), Some(1), "{told}");
         assert!(told.contains("nobody"), "{told}");
+    }
+    for wrong in [&["set-target", "extar"][..], &["reset", "extar"], &["logs", "extar"]] {
+        let (status, told) = init.ask(wrong);
+        assert_eq!(status.code(), Some(1), "{told}");
+        assert!(told.contains("did you mean extra"), "{told}");
     }
     assert_eq!(init.ask(&["set-target"]).0.code(), Some(2));
 }

@@ -1,0 +1,68 @@
+//! `fleet-init run` as the first process of a container.
+
+use std::io::Write as _;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::files::{start_through, succeed, wait_state};
+use super::{Init, children};
+use crate::daemon::{is_alive, wait_for};
+
+/// What makes a container of it that has nothing but process ids of its own.
+const THROUGH: &[&str] = &["unshare", "-fp", "--mount-proc", "--kill-child"];
+
+fn is_allowed() -> bool {
+    let tried = Command::new("unshare").args(&THROUGH[1..]).arg("true").output();
+    let allowed = tried.is_ok_and(|output| output.status.success());
+    if !allowed {
+        let text = "left out: PID namespaces are not allowed here";
+        let _unread = writeln!(std::io::stderr(), "{text}").is_err();
+    }
+    allowed
+}
+
+/// The first process of the container: what unshare is sent it passes on to nobody.
+fn first(init: &Init) -> Pid {
+    wait_for("it has begun", || children(init.pid()).first().map(|it| it.0))
+}
+
+fn end(init: &Init) {
+    let first = first(init);
+    kill_process(first, Signal::TERM).unwrap();
+    wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
+    wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
+}
+
+#[test]
+fn it_can_be_the_first_process_of_a_container() {
+    if !is_allowed() {
+        return;
+    }
+    let init = Init::start_with(THROUGH, &["--fleet"]);
+    init.run("unit.service", "ExecStart=/bin/sleep infinity");
+    let (_, status) = init.ask(&["status", "-o", "json"]);
+    assert!(status.contains("\"active\": \"active\""), "{status}");
+    end(&init);
+}
+
+#[test]
+fn units_of_files_are_told_and_end_in_order_in_a_container() {
+    if !is_allowed() {
+        return;
+    }
+    let init = start_through(THROUGH);
+    wait_state(&init, "db", "running");
+    wait_state(&init, "web", "running");
+    wait_state(&init, "bad", "failed");
+    // A signal to read the files again reaches the one that runs the units.
+    std::fs::write(init.home.path().join("units/init.conf"), "goal: extra\n").unwrap();
+    kill_process(first(&init), Signal::HUP).unwrap();
+    wait_state(&init, "extra", "running");
+    succeed(&init, &["set-target", "web"]);
+    wait_state(&init, "web", "running");
+    std::fs::remove_file(init.home.path().join("ended")).unwrap();
+    end(&init);
+    let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
+    assert_eq!(ended, "web\ndb\n", "dependents go first");
+}
