@@ -16,6 +16,8 @@ pub struct EventOptions {
     pub unit: Option<String>,
     /// Only those of this machine, and of units that come there or leave it.
     pub machine: Option<String>,
+    /// Only those of instances of this template.
+    pub template: Option<String>,
 }
 
 impl EventOptions {
@@ -23,6 +25,7 @@ impl EventOptions {
         Query::new()
             .with("machine", self.machine.as_deref())
             .with("since", self.since.as_deref())
+            .with("template", self.template.as_deref())
             .with("unit", self.unit.as_deref())
     }
 }
