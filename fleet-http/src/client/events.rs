@@ -7,6 +7,9 @@ use super::lines::BodyLines;
 use super::query::Query;
 use crate::wire::Event;
 
+/// How large an event may be, in bytes: a unit file of the largest size, however it is written.
+const LARGEST: usize = 64 << 20;
+
 /// Which events are wanted, and from where on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventOptions {
@@ -129,6 +132,10 @@ impl Events {
             match name {
                 "id" => self.id = Some(value.to_owned()),
                 "event" => value.clone_into(&mut self.kind),
+                "data" if self.data.len() + value.len() > LARGEST => {
+                    let problem = format!("an event of more than {LARGEST} bytes");
+                    return Err(self.caller.bad_answer(problem));
+                }
                 "data" => self.data.push_str(value),
                 _ => {}
             }
