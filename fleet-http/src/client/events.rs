@@ -7,6 +7,9 @@ use super::lines::BodyLines;
 use super::query::Query;
 use crate::wire::Event;
 
+/// How large an event may be, in bytes: a unit file of the largest size, however it is written.
+const LARGEST: usize = 64 << 20;
+
 /// Which events are wanted, and from where on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventOptions {
@@ -16,6 +19,8 @@ pub struct EventOptions {
     pub unit: Option<String>,
     /// Only those of this machine, and of units that come there or leave it.
     pub machine: Option<String>,
+    /// Only those of instances of this template.
+    pub template: Option<String>,
 }
 
 impl EventOptions {
@@ -23,6 +28,7 @@ impl EventOptions {
         Query::new()
             .with("machine", self.machine.as_deref())
             .with("since", self.since.as_deref())
+            .with("template", self.template.as_deref())
             .with("unit", self.unit.as_deref())
     }
 }
@@ -126,6 +132,10 @@ impl Events {
             match name {
                 "id" => self.id = Some(value.to_owned()),
                 "event" => value.clone_into(&mut self.kind),
+                "data" if self.data.len() + value.len() > LARGEST => {
+                    let problem = format!("an event of more than {LARGEST} bytes");
+                    return Err(self.caller.bad_answer(problem));
+                }
                 "data" => self.data.push_str(value),
                 _ => {}
             }

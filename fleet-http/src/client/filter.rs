@@ -1,6 +1,6 @@
-//! Which units to list.
+//! Which units and states to list.
 
-use fleet_core::TargetState;
+use fleet_core::{ActiveState, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::query::Query;
@@ -16,6 +16,8 @@ pub struct UnitFilter {
     pub current: Option<TargetState>,
     /// Only the instances of this template.
     pub template: Option<UnitName>,
+    /// Only those that are placed on machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    pub metadata: Vec<String>,
 }
 
 impl UnitFilter {
@@ -26,5 +28,33 @@ impl UnitFilter {
             .with("desiredState", text(self.desired).as_deref())
             .with("machineID", self.machine.as_deref())
             .with("template", self.template.as_ref().map(UnitName::as_str))
+            .with_all("metadata", &self.metadata)
+    }
+}
+
+/// Which unit states to list: all that match what is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateFilter {
+    /// Only those of this machine.
+    pub machine: Option<String>,
+    /// Only those of this unit.
+    pub unit: Option<String>,
+    /// Only those of instances of this template.
+    pub template: Option<UnitName>,
+    /// Only those of units that are in this state.
+    pub active: Option<ActiveState>,
+    /// Only those of machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    pub metadata: Vec<String>,
+}
+
+impl StateFilter {
+    pub(super) fn query(&self) -> Query {
+        let active = self.active.map(|active| active.to_string());
+        Query::new()
+            .with("machineID", self.machine.as_deref())
+            .with("systemdActiveState", active.as_deref())
+            .with("template", self.template.as_ref().map(UnitName::as_str))
+            .with("unitName", self.unit.as_deref())
+            .with_all("metadata", &self.metadata)
     }
 }

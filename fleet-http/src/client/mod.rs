@@ -40,7 +40,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
-pub use filter::UnitFilter;
+pub use filter::{StateFilter, UnitFilter};
 pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
@@ -97,15 +97,6 @@ pub enum PutOutcome {
     Changed,
     /// It exists, and was only to be created.
     Exists,
-}
-
-/// Which unit states to list: all that match what is given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StateFilter {
-    /// Only those of this machine.
-    pub machine: Option<String>,
-    /// Only those of this unit.
-    pub unit: Option<String>,
 }
 
 /// How often a listing is begun anew that the server did not keep to its end.
@@ -262,8 +253,7 @@ impl Client {
     ///
     /// [`ClientError`].
     pub async fn states(&self, filter: &StateFilter) -> Result<Vec<UnitState>, ClientError> {
-        let query = Query::new().with("machineID", filter.machine.as_deref());
-        let query = query.with("unitName", filter.unit.as_deref());
+        let query = filter.query();
         let split = |page: UnitStatePage| (page.states, page.next_page_token);
         self.list("state", &query, split).await
     }

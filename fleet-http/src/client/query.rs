@@ -19,6 +19,11 @@ impl Query {
         }
         self
     }
+
+    /// The same query with a parameter for each value.
+    pub(super) fn with_all(self, name: &str, values: &[String]) -> Self {
+        values.iter().fold(self, |query, value| query.with(name, Some(value)))
+    }
 }
 
 impl fmt::Display for Query {

@@ -42,18 +42,21 @@ struct Piece {
 pub(super) struct Filter {
     pub(super) unit: Option<UnitName>,
     pub(super) machine: Option<MachineId>,
+    pub(super) template: Option<UnitName>,
 }
 
 impl Filter {
     fn wants(&self, piece: &Piece) -> bool {
+        let template = || piece.unit.as_ref().and_then(UnitName::template);
         self.unit.as_ref().is_none_or(|unit| piece.unit.as_ref() == Some(unit))
+            && self.template.as_ref().is_none_or(|wanted| template().as_ref() == Some(wanted))
             && self.machine.as_ref().is_none_or(|machine| {
                 piece.may_have_left || piece.machines.iter().flatten().any(|id| id == machine)
             })
     }
 
     fn wants_all(&self) -> bool {
-        self.unit.is_none() && self.machine.is_none()
+        self.unit.is_none() && self.machine.is_none() && self.template.is_none()
     }
 }
 

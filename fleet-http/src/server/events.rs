@@ -22,6 +22,7 @@ use super::closing::{Closing, closed};
 use super::event_stream::{Batch, Filter, batch, place};
 use super::extract::Params;
 use super::failure::Failure;
+use super::filters::template;
 use super::openapi::Failures;
 
 /// After how long without an event the place is told, so that nobody takes the connection for dead
@@ -44,6 +45,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers send it"),
         ("unit" = Option<String>, Query, description = "Only of that unit"),
         ("machine" = Option<String>, Query, description = "Only of that machine"),
+        ("template" = Option<String>, Query, description = "Only of instances of that template"),
     ),
     responses(
         (
@@ -87,7 +89,7 @@ pub(super) async fn events(
 fn filter(params: &Params) -> Result<Filter, Failure> {
     let unit = params.given("unit").map(UnitName::parse).transpose().map_err(Failure::bad)?;
     let machine = params.given("machine").map(str::parse).transpose().map_err(Failure::bad)?;
-    Ok(Filter { unit, machine })
+    Ok(Filter { unit, machine, template: template(params)? })
 }
 
 /// Where in which history a client says that it is.

@@ -14,6 +14,7 @@ use super::api::Shared;
 use super::closing::{Closing, closed};
 use super::extract::{Name, Params};
 use super::failure::{Failure, chain};
+use super::filters::MachineFilter;
 use super::intents::present;
 use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream, With};
 use super::lines::Source;
@@ -51,6 +52,11 @@ pub(super) const MOST_MACHINES: usize = 256;
         ),
         ("follow" = Option<bool>, Query, description = "Whether to go on with what comes"),
         ("machine" = Option<String>, Query, description = "The machine whose lines are wanted"),
+        (
+            "metadata" = Option<Vec<String>>, Query,
+            description = "Of all that the unit is on, only machines with that metadata, KEY=VALUE \
+                or KEY",
+        ),
         (
             "moments" = Option<bool>, Query,
             description = "Whether each line is to begin with when it was written, in milliseconds \
@@ -152,7 +158,16 @@ fn asked_for(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<Vec<Ma
         return id.map(|id| vec![id]).map_err(bad);
     }
     let name = unit.name.as_str();
-    let machines = machines_of(snapshot, unit);
+    let mut machines = machines_of(snapshot, unit);
+    let filter = MachineFilter::read(params);
+    let is_wanted = |id: &MachineId| snapshot.machine(id.as_str()).is_some_and(|m| filter.wants(m));
+    if !filter.wants_any() && !machines.is_empty() {
+        machines.retain(is_wanted);
+        if machines.is_empty() {
+            let message = format!("{name} is on no machine that has this metadata");
+            return Err(Failure::conflict(message));
+        }
+    }
     match machines[..] {
         [] => Err(Failure::conflict(format!(
             "{name} is on no machine: {}",

@@ -10,6 +10,7 @@ use fleet_unitfile::UnitName;
 use super::api::Shared;
 use super::extract::{Name, Params};
 use super::failure::Failure;
+use super::filters::StateFilter;
 use super::openapi::{self as path, Failures, Page};
 use crate::wire::{self, UnitState, UnitStatePage};
 
@@ -28,6 +29,15 @@ type Shown<'a> = &'a Arc<fleet_core::UnitState>;
         Page,
         ("machineID" = Option<String>, Query, description = "Only what that machine reports"),
         ("unitName" = Option<String>, Query, description = "Only what is reported of that unit"),
+        ("template" = Option<String>, Query, description = "Only of instances of that template"),
+        (
+            "systemdActiveState" = Option<String>, Query,
+            description = "Only of units in that state, such as failed",
+        ),
+        (
+            "metadata" = Option<Vec<String>>, Query,
+            description = "Only what machines with that metadata report, KEY=VALUE or KEY",
+        ),
     ),
     responses(
         (status = 200, body = UnitStatePage, description = "A page of states"),
@@ -39,10 +49,11 @@ pub(super) async fn list(
     params: Params,
 ) -> Result<Json<UnitStatePage>, Failure> {
     let listing = api.listing(&params)?;
-    let (machine, unit) = (params.given("machineID"), params.given("unitName"));
+    let (filter, unit) = (StateFilter::read(&params)?, params.given("unitName"));
     let first = listing.first.as_deref().and_then(First::read);
-    let on_it = |state: &Shown<'_>| machine.is_none_or(|machine| state.machine.as_str() == machine);
-    let wanted = from(&listing.snapshot, unit, first.as_ref()).filter(on_it);
+    let snapshot = &listing.snapshot;
+    let is_wanted = |state: &Shown<'_>| filter.wants(snapshot, state);
+    let wanted = from(snapshot, unit, first.as_ref()).filter(is_wanted);
     let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, First::write);
     let states = page.into_iter().map(|state| wire::state(state)).collect();
     Ok(Json(UnitStatePage { next_page_token, states }))

@@ -42,6 +42,11 @@ use crate::wire::{self, Restarted, Unit, UnitPage};
             description = "Only units of which that has been done",
         ),
         ("template" = Option<String>, Query, description = "Only instances of that template"),
+        (
+            "metadata" = Option<Vec<String>>, Query,
+            description = "Only units that are placed on machines with that metadata, KEY=VALUE or \
+                KEY",
+        ),
     ),
     responses(
         (status = 200, body = UnitPage, description = "A page of units, without their sources"),

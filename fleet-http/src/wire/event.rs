@@ -88,3 +88,21 @@ fn json(entity: &impl Serialize) -> String {
 fn entity<T: DeserializeOwned>(data: &str) -> Result<Box<T>, serde_json::Error> {
     serde_json::from_str(data).map(Box::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whoever sends it: it is read or refused.
+        #[test]
+        fn whatever_comes_is_read_or_refused(
+            kind in "(unit|state|machine|rebalance)(Gone)?|resync|.{0,8}",
+            data in "[{]?[\\[\\]{}\":,a-zA-Z0-9 ]{0,60}[}]?|.*",
+        ) {
+            let _read_or_refused = Event::read(&kind, &data);
+        }
+    }
+}

@@ -63,7 +63,7 @@ async fn lists_are_read_to_their_end() {
     assert_eq!(ids, ["m1", "m2", "m3"]);
     let count = async |machine: Option<&str>, unit: Option<&str>| {
         let (machine, unit) = (machine.map(str::to_owned), unit.map(str::to_owned));
-        client.states(&StateFilter { machine, unit }).await.unwrap().len()
+        client.states(&StateFilter { machine, unit, ..StateFilter::default() }).await.unwrap().len()
     };
     assert_eq!(count(None, None).await, 6);
     assert_eq!(count(Some("m2"), None).await, 2);

@@ -172,6 +172,13 @@ async fn filters_leave_out_what_is_not_wanted() {
     server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
     assert_eq!(next(&mut there).await, "unit b.service launched m2 ");
     assert_eq!(next(&mut both).await, "unit b.service launched m2 ");
+    let template = Some("c@.service".to_owned());
+    let options = EventOptions { template, ..EventOptions::default() };
+    let mut instances = follow(&server, options).await;
+    assert_eq!(next(&mut instances).await, "resync");
+    server.sleepers(&["c.service", "d@1.service", "c@1.service"], "launched").await;
+    let told = next(&mut instances).await;
+    assert!(told.starts_with("unit c@1.service launched"), "{told}");
     // Leaving is heard of as well, also by who was away when it happened.
     let seen = there.last_id().unwrap().to_owned();
     server.call("DELETE", "/fleet/v1/units/b.service", "").await;

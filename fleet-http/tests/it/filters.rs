@@ -39,6 +39,10 @@ async fn units_are_listed_by_machine_state_and_template() {
         ("currentState=inactive&machineID=m2", "b@2.service"),
         ("template=b@.service", "b@1.service b@2.service"),
         ("template=b@.service&machineID=m1&desiredState=launched", "b@1.service"),
+        ("metadata=zone=b", "b@2.service"),
+        ("metadata=disk=ssd&template=b@.service", "b@1.service b@2.service"),
+        ("metadata=disk=ssd&metadata=zone=a", "a.service b@1.service"),
+        ("metadata=rack", ""),
         ("template=", "a.service b@.service b@1.service b@2.service c.service"),
     ] {
         assert_eq!(listed(&server, "units", query).await, expected, "{query}");
@@ -52,6 +56,7 @@ async fn what_cannot_be_understood_is_listed_by_its_name_alone() {
     let by_template = listed(&server, "units", "template=b@.service").await;
     assert_eq!(by_template, "b@1.service b@2.service");
     assert_eq!(listed(&server, "units", "machineID=m1").await, "a.service");
+    assert_eq!(listed(&server, "units", "metadata=zone=a").await, "a.service");
 }
 
 #[tokio::test]
@@ -71,8 +76,16 @@ async fn machines_are_listed_by_metadata() {
 #[tokio::test]
 async fn a_filter_that_means_nothing_is_refused() {
     let server = cluster().await;
-    for query in ["desiredState=up", "currentState=Launched", "template=a.service", "template=x"] {
-        let answer = server.get(&format!("/fleet/v1/units?{query}")).await;
+    for query in [
+        "units?desiredState=up",
+        "units?currentState=Launched",
+        "units?template=a.service",
+        "units?template=x",
+        "state?template=x",
+        "state?systemdActiveState=up",
+        "events?template=x",
+    ] {
+        let answer = server.get(&format!("/fleet/v1/{query}")).await;
         assert_eq!(answer.status, 400, "{query}");
         assert!(answer.message().contains("write"), "{answer}");
     }
@@ -87,6 +100,7 @@ async fn a_client_asks_for_the_same() {
         desired: Some(TargetState::Launched),
         current: Some(TargetState::Inactive),
         template,
+        metadata: vec!["zone=b".to_owned(), "disk".to_owned()],
     };
     let units = server.client().units_that(&filter).await.unwrap();
     assert_eq!(units.iter().map(|unit| unit.name.as_str()).collect::<Vec<_>>(), ["b@2.service"]);

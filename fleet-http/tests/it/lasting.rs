@@ -281,6 +281,21 @@ async fn a_machine_that_drops_out_is_named_and_taken_up_again() {
 }
 
 #[tokio::test]
+async fn of_several_machines_those_with_metadata_are_asked() {
+    let three = Three::start().await;
+    three.diaries.iter().for_each(|diary| diary.write("one"));
+    three.diaries.iter().for_each(|diary| diary.write("the end"));
+    let path = "/fleet/v1/units/a.service/journal?metadata=zone";
+    let zones = "on no machine that has this metadata";
+    let answer = three.asked.get(path).await;
+    assert_eq!(answer.status, 409, "{answer}");
+    assert!(answer.message().ends_with(zones), "{answer}");
+    let ops = r#"[{"op":"add","path":"/m2/metadata/zone","value":"b"}]"#;
+    assert_eq!(three.asked.call("PATCH", "/fleet/v1/machines", ops).await.status, 204);
+    assert_eq!(three.asked.get(path).await.to_string(), "200 one\n");
+}
+
+#[tokio::test]
 async fn each_machine_goes_on_where_it_was_when_the_daemon_that_is_asked_comes_back() {
     let three = Three::start().await;
     three.diaries[0].write("one");

@@ -2,11 +2,14 @@
 
 use fleet_core::{ActiveState, ExitStatus, Generation, LoadState, SystemdState, UnitState};
 
-use crate::harness::{Server, running};
+use fleet_http::StateFilter;
+
+use crate::harness::{Server, name, running};
 
 async fn three_states() -> Server {
     let server = Server::start().await;
-    let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    let one = server.machine("m1", &[("zone", "a")]).await;
+    let two = server.machine("m2", &[("zone", "b")]).await;
     server.publish(&one, running("a.service", "m1")).await;
     server.publish(&two, running("a.service", "m2")).await;
     server.publish(&two, running("b.service", "m2")).await;
@@ -34,6 +37,30 @@ async fn filters_are_exact_and_combined() {
             states.map(|s| text(s, "name") + " " + &text(s, "machineID")).collect();
         assert_eq!(found, expected, "{query}");
     }
+}
+
+#[tokio::test]
+async fn states_are_listed_by_metadata_template_and_state() {
+    let server = three_states().await;
+    let three = server.machine("m3", &[("zone", "b")]).await;
+    let failed = SystemdState::new(LoadState::Loaded, ActiveState::Failed, "failed");
+    let state = UnitState { systemd: failed, ..running("c@1.service", "m3") };
+    server.publish(&three, state).await;
+    let client = server.client();
+    let listed = async |filter: StateFilter| {
+        let states = client.states(&filter).await.unwrap();
+        states.iter().map(|s| format!("{} {}", s.name, s.machine_id)).collect::<Vec<_>>()
+    };
+    let none = StateFilter::default;
+    let metadata = vec!["zone=b".to_owned()];
+    let found = listed(StateFilter { metadata, ..none() }).await;
+    assert_eq!(found, ["a.service m2", "b.service m2", "c@1.service m3"]);
+    let template = Some(name("c@.service"));
+    assert_eq!(listed(StateFilter { template, ..none() }).await, ["c@1.service m3"]);
+    let active = Some(ActiveState::Failed);
+    assert_eq!(listed(StateFilter { active, ..none() }).await, ["c@1.service m3"]);
+    let (active, metadata) = (Some(ActiveState::Active), vec!["zone=a".to_owned()]);
+    assert_eq!(listed(StateFilter { active, metadata, ..none() }).await, ["a.service m1"]);
 }
 
 #[tokio::test]

@@ -63,7 +63,8 @@ pub(super) async fn run(context: &mut Context, args: &EventsArgs) -> Result<(), 
         Some(unit) => Some(unit_arg(unit)?.name.to_string()),
         None => None,
     };
-    let mut options = EventOptions { since: args.since.clone(), unit, machine };
+    let mut options =
+        EventOptions { since: args.since.clone(), unit, machine, ..EventOptions::default() };
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut events = context.session.events(&options).await?;
     let mut ahead = None;
