@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use fleet_core::graph::systemd;
+use fleet_core::graph::systemd::{self, Relation};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
@@ -19,7 +19,7 @@ use super::machine::Machine;
 use super::record::{Asked, UnitDirectory};
 use super::runner::Snapshot;
 use super::runner::lead::{Lead, Request, lock};
-use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase};
+use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase, Wanted};
 use crate::{ManagedUnit, ServiceError};
 
 /// What may be asked of a unit that is loaded.
@@ -172,6 +172,24 @@ impl Calls {
     /// Has all processes of all units killed, whatever their files say of how they are to end.
     pub(super) async fn kill_all(&self) -> Done {
         self.lead(Lead::kill_all).await
+    }
+
+    /// A timer is loaded, with all that its file says of other units.
+    pub(super) async fn know_timer(&self, timer: &UnitName, relations: Vec<Relation>) -> Done {
+        let timer = timer.clone();
+        self.lead(move |lead| lead.know_timer(&timer, &relations)).await
+    }
+
+    /// A timer is not loaded any more.
+    pub(super) async fn forget_timer(&self, timer: &UnitName) -> Done {
+        let timer = timer.clone();
+        self.lead(move |lead| lead.forget_timer(&timer)).await
+    }
+
+    /// The timers that are to be started with a unit.
+    pub(super) async fn timers_of(&self, unit: &UnitName) -> Result<Vec<Wanted>, ServiceError> {
+        let unit = unit.clone();
+        self.lead(move |lead| lead.timers_of(&unit)).await
     }
 
     /// Has a unit read its configuration again.

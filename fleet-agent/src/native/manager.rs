@@ -227,6 +227,18 @@ impl NativeManager {
     pub async fn kill_all(&self) -> Result<(), ServiceError> {
         self.calls.kill_all().await
     }
+
+    /// Starts the timers that a unit wants or requires, as it is about to be started.
+    async fn start_timers_of(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        for (timer, is_required) in self.calls.timers_of(unit).await? {
+            match self.timers.pull(&timer).await {
+                Err(error) if is_required => return Err(error),
+                Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Drop for NativeManager {
@@ -255,7 +267,8 @@ impl ServiceManager for NativeManager {
             }
         }
         if let Some(timer) = compiled.unit.timer {
-            return self.timers.load(unit, file, timer, epoch).await;
+            self.timers.load(unit, file, timer, epoch).await?;
+            return self.calls.know_timer(unit, compiled.unit.relations).await;
         }
         let directory = self.machine.directory(unit.as_str());
         self.calls.load(unit, file, compiled.unit, epoch, directory).await
@@ -268,6 +281,7 @@ impl ServiceManager for NativeManager {
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
         if is_timer(unit) {
+            self.calls.forget_timer(unit).await?;
             return self.timers.unload(unit).await;
         }
         self.calls.unload(unit, self.machine.directory(unit.as_str())).await
@@ -277,6 +291,7 @@ impl ServiceManager for NativeManager {
         if is_timer(unit) {
             return self.timers.start(unit, generation).await;
         }
+        self.start_timers_of(unit).await?;
         self.calls.ask(unit, Ask::Start(generation), self.machine.directory(unit.as_str())).await
     }
 
@@ -284,6 +299,7 @@ impl ServiceManager for NativeManager {
         if is_timer(unit) {
             return self.timers.restart(unit, generation).await;
         }
+        self.start_timers_of(unit).await?;
         self.calls.ask(unit, Ask::Restart(generation), self.machine.directory(unit.as_str())).await
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct Asked {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
-    /// Whether a timer has started it since it was last stopped.
+    /// Whether a timer has started it since it was last stopped; of a timer, whether a unit has.
     #[serde(default)]
     pub(crate) triggered: bool,
     /// The last elapse of a timer that was to start it, by a number that no other has.

@@ -54,7 +54,8 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
         signals.push((signal(kind)?, what));
     }
     let clock = SystemClock::start();
-    let mut watched = begin(args)?;
+    // None from the moment on in which it was waited for: its number may be another's then.
+    let mut watched = Some(begin(args)?);
     let mut is_ending = false;
     let mut due: Option<Timestamp> = None;
     loop {
@@ -72,16 +73,17 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
                     return Ok(ExitCode::FAILURE); // between one that broke off and the next
                 }
                 // One that has just ended is seen below.
-                let _gone = kill_process(watched, what);
+                let _gone = watched.map(|watched| kill_process(watched, what));
             }
             () = wake => {
                 due = None;
-                watched = begin(args)?;
+                watched = Some(begin(args)?);
             }
         }
         match reap(watched)? {
             None => {}
             Some(ended) if ended.exit_status().is_none() && !is_ending => {
+                watched = None;
                 due = Some(clock.now().after(PAUSE));
             }
             Some(ended) => {
@@ -118,11 +120,11 @@ async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
 }
 
 /// Reaps all that has ended; how the watched one did, if it is among them.
-fn reap(watched: Pid) -> io::Result<Option<WaitStatus>> {
+fn reap(watched: Option<Pid>) -> io::Result<Option<WaitStatus>> {
     let mut found = None;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == watched => found = Some(status),
+            Ok(Some((pid, status))) if Some(pid) == watched => found = Some(status),
             Ok(Some(_)) => {}
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(found),
             Err(rustix::io::Errno::INTR) => {}

@@ -80,19 +80,19 @@ impl Entry {
     /// to do. Tells whether that is to start the timer.
     pub(super) fn resume(&mut self, timer: Arc<Timer>, look: Look<'_>) -> bool {
         let Some(written) = &self.written else {
-            return self.asked.launched;
+            return self.asked.is_wanted();
         };
         self.starting = written.starting;
         let memory = written.memory();
         self.sight.started = memory.past.unit_active;
         self.sight.rested = memory.past.unit_inactive;
         self.life = TimerLife::restore(timer, memory, look);
-        let is_done =
-            (written.launched, written.generation) == (self.asked.launched, self.asked.generation);
-        if !self.asked.launched || !is_done {
+        let asked = (self.asked.launched, self.asked.triggered, self.asked.generation);
+        let is_done = (written.launched, written.triggered, written.generation) == asked;
+        if !self.asked.is_wanted() || !is_done {
             self.life.on_stop();
         }
-        self.asked.launched && !is_done
+        self.asked.is_wanted() && !is_done
     }
 
     /// What its unit does now: the moments at which it is first seen to do so are kept.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use fleet_core::graph::systemd::{Due, Look, Moment, Timer, TimerPhase};
-use fleet_core::{Epoch, Generation, Timestamp};
+use fleet_core::{Epoch, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -141,13 +141,15 @@ impl Keeper {
             Ask::Unload => self.unload(unit).await,
             Ask::Start(generation) => {
                 self.require_unit(unit)?;
-                self.note(unit, Some(generation), true).await?;
+                let generation = generation.0;
+                self.note(unit, |asked| Asked { generation, launched: true, ..asked }).await?;
                 self.begin(unit);
                 Ok(())
             }
             Ask::Restart(generation) => {
                 self.require_unit(unit)?;
-                self.note(unit, Some(generation), true).await?;
+                let generation = generation.0;
+                self.note(unit, |asked| Asked { generation, launched: true, ..asked }).await?;
                 // Written down with the start, or the next daemon would take that for done.
                 if let Some(entry) = self.entries.get_mut(unit) {
                     let before = entry.life.due();
@@ -157,8 +159,15 @@ impl Keeper {
                 self.begin(unit);
                 Ok(())
             }
+            Ask::Pull => {
+                self.require_unit(unit)?;
+                self.note(unit, |asked| Asked { triggered: true, ..asked }).await?;
+                self.begin(unit);
+                Ok(())
+            }
             Ask::Stop => {
-                let noted = self.note(unit, None, false).await;
+                let stopped = |asked| Asked { launched: false, triggered: false, ..asked };
+                let noted = self.note(unit, stopped).await;
                 // A disk that fails must not keep anything running.
                 self.change(unit, |entry, _| entry.life.on_stop());
                 noted
@@ -231,13 +240,14 @@ impl Keeper {
     async fn note(
         &mut self,
         unit: &UnitName,
-        generation: Option<Generation>,
-        launched: bool,
+        change: impl FnOnce(Asked) -> Asked,
     ) -> Result<(), ServiceError> {
         let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
         let entry = self.entries.get_mut(unit).ok_or_else(not_loaded)?;
-        let generation = generation.map_or(entry.asked.generation, |generation| generation.0);
-        let asked = Asked { generation, launched, ..entry.asked };
+        let asked = change(entry.asked);
+        if asked == entry.asked {
+            return Ok(());
+        }
         let directory = entry.directory.clone();
         write(&directory, "record what is asked of a timer", move |at| at.write_asked(asked))
             .await?;
@@ -352,7 +362,7 @@ impl Keeper {
         self.entries.get(timer).is_some_and(|entry| {
             let has_failed = entry.life.memory().phase == TimerPhase::Failed;
             let is_known = || self.units.is_active(&entry.life.timer().unit).is_some();
-            has_failed && entry.asked.launched && is_known()
+            has_failed && entry.asked.is_wanted() && is_known()
         })
     }
 

@@ -55,9 +55,15 @@ pub(crate) trait Units: Send + Sync + 'static {
 /// What is asked of one timer.
 #[derive(Debug)]
 enum Ask {
-    Load { file: UnitFile, timer: Arc<Timer>, epoch: Epoch },
+    Load {
+        file: UnitFile,
+        timer: Arc<Timer>,
+        epoch: Epoch,
+    },
     Start(Generation),
     Restart(Generation),
+    /// A start because of another unit that wants it.
+    Pull,
     Stop,
     Unload,
 }
@@ -122,6 +128,11 @@ impl Timers {
         at: Generation,
     ) -> Result<(), ServiceError> {
         self.ask(unit, Ask::Restart(at)).await
+    }
+
+    /// Starts a timer because another unit wants it. What was asked of it stays as it was.
+    pub(crate) async fn pull(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.ask(unit, Ask::Pull).await
     }
 
     pub(crate) async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {

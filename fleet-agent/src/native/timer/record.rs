@@ -30,6 +30,9 @@ pub(crate) struct Written {
     /// Whether it was to be active then.
     #[serde(default)]
     pub(crate) launched: bool,
+    /// Whether another unit had started it.
+    #[serde(default)]
+    pub(crate) triggered: bool,
     phase: Phase,
     startup: u64,
     since: u64,
@@ -62,6 +65,7 @@ impl Written {
         Self {
             generation: asked.generation,
             launched: asked.launched,
+            triggered: asked.triggered,
             phase: match memory.phase {
                 TimerPhase::Dead => Phase::Dead,
                 TimerPhase::Waiting => Phase::Waiting,

@@ -242,22 +242,47 @@ async fn nothing_of_a_timer_is_written_to_a_journal() {
 }
 
 #[tokio::test]
-async fn a_target_is_up_without_the_timers_that_it_wants() {
+async fn a_target_starts_the_timers_that_it_wants() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h\n[Install]\nWantedBy=timers.target").await;
-    let text = |relation: &str| format!("[Unit]\n{relation}=a.timer\nAfter=a.timer\n");
-    bench.try_load("timers.target", &text("Wants")).await.expect("it can be loaded");
-    bench.try_load("hard.target", &text("Requires")).await.expect("it can be loaded");
-    bench.start("timers.target").await.expect("it starts");
-    assert_eq!(bench.state("timers.target").await.active, ActiveState::Active);
+    bench.try_load("timers.target", "[Unit]\nDescription=All\n").await.expect("it loads");
+    let text = "[Unit]\nWants=timers.target b.timer\n";
+    bench.try_load("all.target", text).await.expect("it loads");
+    // What it wants may have nothing to start.
+    let text = "[Timer]\nOnActiveSec=1h\nUnit=gone.service\n";
+    bench.try_load("b.timer", text).await.expect("it loads");
     assert_eq!(bench.state("a.timer").await.sub, "dead");
+    bench.start("all.target").await.expect("it starts");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    assert_eq!(bench.get("a.timer").await.known.asked, TargetState::Loaded, "nobody asked");
+    assert_eq!(bench.state("b.timer").await.sub, "dead");
+    bench.stop("timers.target").await;
+    assert_eq!(bench.state("a.timer").await.sub, "waiting", "who is wanted goes on");
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    bench.stop("a.timer").await;
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.timer").await.sub, "dead");
+    bench.start("timers.target").await.expect("it starts");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting", "the next daemon knows who wants it");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_requires_a_timer_starts_with_it_or_not_at_all() {
+    let bench = Bench::new().await;
+    let text = "[Unit]\nRequires=a.timer\nAfter=a.timer\n";
+    bench.try_load("hard.target", text).await.expect("it can be loaded");
     let refused = bench.start("hard.target").await.expect_err("it needs a timer");
-    assert!(refused.to_string().contains("hard.target"), "{refused}");
     let chain = std::iter::successors(Some(&refused as &dyn std::error::Error), |it| it.source());
     let told: Vec<String> = chain.map(ToString::to_string).collect();
     assert!(told.join(": ").contains("a.timer"), "{told:?}");
-    bench.start("a.timer").await.expect("it starts by itself");
-    bench.stop("timers.target").await;
+    bench.load_timer_alone("OnActiveSec=1h").await;
+    let refused = bench.start("hard.target").await.expect_err("the timer has nothing to start");
+    assert!(matches!(refused, ServiceError::NothingToTrigger { .. }), "{refused}");
+    bench.load_timer("OnActiveSec=1h").await;
+    bench.start("hard.target").await.expect("it starts");
+    assert_eq!(bench.state("hard.target").await.active, ActiveState::Active);
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
     bench.clean_up().await;
 }

@@ -14,6 +14,8 @@ use crate::graph::{EdgeKind, Name, Target, Unit};
 pub struct Outside {
     /// Units that somebody else runs, and that are taken to be up.
     pub assumed_up: BTreeSet<UnitName>,
+    /// Timers that are run beside the graph. Who requires one does not miss it.
+    pub timers: BTreeSet<UnitName>,
     /// Units that were handed in and refused. Who needs one of them can never start.
     pub refused: BTreeSet<UnitName>,
 }
@@ -88,6 +90,7 @@ enum Found {
     /// To a unit that was refused.
     Refused,
     AssumedUp,
+    Timer,
     Nowhere,
 }
 
@@ -149,6 +152,7 @@ impl<'a> Linker<'a> {
             Some(at) => Found::Unit(*at),
             None if self.outside.refused.contains(name) => Found::Refused,
             None if self.outside.assumed_up.contains(name) => Found::AssumedUp,
+            None if self.outside.timers.contains(name) => Found::Timer,
             None => Found::Nowhere,
         }
     }
@@ -163,6 +167,7 @@ impl<'a> Linker<'a> {
             Found::Unit(to) => self.bind(from, to, relation.kind),
             Found::Refused => self.miss(from, relation),
             Found::AssumedUp => self.assume(from, relation),
+            Found::Timer => self.pass_over_timer(from, relation),
             Found::Nowhere => self.drop_or_refuse(from, relation),
         }
     }
@@ -216,6 +221,15 @@ impl<'a> Linker<'a> {
         }
         let text = format!("takes {name} to be up, as this machine's operator says");
         self.remark(from, Some(relation.place.clone()), text);
+    }
+
+    /// Whoever starts the unit starts the timers that it names, and a timer is up at once.
+    fn pass_over_timer(&mut self, from: usize, relation: &Relation) {
+        if relation.kind == RelationKind::PartOf {
+            let text =
+                format!("says nothing of {}: who stops a timer stops it alone", relation.unit);
+            self.remark(from, Some(relation.place.clone()), text);
+        }
     }
 
     fn drop_or_refuse(&mut self, from: usize, relation: &Relation) {

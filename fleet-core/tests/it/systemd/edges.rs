@@ -22,6 +22,7 @@ fn outside() -> Outside {
     let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
     Outside {
         assumed_up: names(&["basic.target", "docker.service"]),
+        timers: names(&["job.timer"]),
         refused: names(&["bad.service"]),
     }
 }

@@ -321,7 +321,7 @@ impl Services {
 }
 
 /// The targets that are called as a unit and as all that it requires.
-fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
+pub(super) fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
     let mut found = BTreeSet::from([Target::from(name)]);
     let mut open = vec![name.clone()];
     while let Some(next) = open.pop() {

@@ -158,7 +158,8 @@ impl Services {
         let fit = fit.chain(others.map(|(_, compiled)| compiled));
         let refused = out.keys().filter_map(|name| Some(self.entries.get(name)?.unit.clone()));
         let assumed_up = self.of_others.assumed_up.clone();
-        link(fit, &Outside { assumed_up, refused: refused.collect() })
+        let timers = self.timers.names();
+        link(fit, &Outside { assumed_up, timers, refused: refused.collect() })
     }
 
     /// Of units in a circle the one that came last gives way, so that it harms none but itself.

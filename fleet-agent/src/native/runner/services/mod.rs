@@ -9,9 +9,11 @@ mod linking;
 mod outside;
 mod recall;
 mod shown;
+mod timers;
 mod waiters;
 
 pub(in crate::native) use self::recall::{Opened, ServicesConfig, open_services};
+pub(in crate::native) use self::timers::Wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -45,6 +47,7 @@ pub(in crate::native) struct Services {
     /// Units that are to be started anew as soon as this run of them is over, however it ends.
     again: BTreeMap<Name, Incarnation>,
     of_others: OfOthers,
+    timers: timers::Known,
     /// Units that are loaded by now, and of which the graph knows only what others did.
     taken_over: BTreeSet<Name>,
     /// Which units are stopped with which.

@@ -20,7 +20,7 @@ use super::super::recall::{go_on, is_busy, over};
 use super::super::wanted::Choice;
 use super::calls::name_of;
 use super::outside::OfOthers;
-use super::{Entry, Is, Services, Showcase};
+use super::{Entry, Is, Services, Showcase, timers};
 use crate::ServiceError;
 use crate::native::compile::compile;
 use crate::native::drive::Driver;
@@ -74,7 +74,9 @@ pub(in crate::native) async fn open_services(
         tracing::error!(%error, "cannot read which units were stopped");
         None
     });
-    let backs = take_back(&machine, &host).map_err(io_error("read the records of units"))?;
+    let mut timers = timers::Known::default();
+    let backs =
+        take_back(&machine, &host, &mut timers).map_err(io_error("read the records of units"))?;
     let of_others = OfOthers::new(external);
     let found_up = of_others.found_up(&*machine.clock).await;
     let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
@@ -93,7 +95,7 @@ pub(in crate::native) async fn open_services(
         reports,
         outbox,
         unbegun: VecDeque::new(),
-        services: Some(Services { max_starting, of_others, ..Services::default() }),
+        services: Some(Services { max_starting, of_others, timers, ..Services::default() }),
         touched: BTreeSet::new(),
     };
     lead.go_on_with(backs, found_up);
@@ -103,12 +105,19 @@ pub(in crate::native) async fn open_services(
     Ok(Opened { machine, requests, showcase, host, lead, is_new_boot })
 }
 
-fn take_back(machine: &Arc<Machine>, host: &Host) -> io::Result<Vec<Back>> {
+fn take_back(
+    machine: &Arc<Machine>,
+    host: &Host,
+    timers: &mut timers::Known,
+) -> io::Result<Vec<Back>> {
     let mut backs = Vec::new();
     for name in machine.known()? {
-        // Those who see to timers take them back.
-        let unit = UnitName::parse(&name).ok().filter(|unit| !is_timer(unit));
-        let Some(unit) = unit else { continue };
+        let Ok(unit) = UnitName::parse(&name) else { continue };
+        if is_timer(&unit) {
+            // Those who see to timers take them back. Here it counts who starts them.
+            know_timer(machine, host, &unit, timers);
+            continue;
+        }
         let incarnation = Incarnation(backs.len() as u64 + 1);
         match take_one_back(machine, host, &unit, incarnation) {
             Ok(back) => backs.extend(back),
@@ -120,6 +129,14 @@ fn take_back(machine: &Arc<Machine>, host: &Host) -> io::Result<Vec<Back>> {
     let runs = |back: &Back| back.driver.is_some();
     backs.sort_by(|a, b| (!runs(a), &a.name).cmp(&(!runs(b), &b.name)));
     Ok(backs)
+}
+
+fn know_timer(machine: &Machine, host: &Host, unit: &UnitName, timers: &mut timers::Known) {
+    // Of one that cannot be read those tell who see to it.
+    let Ok(Some((source, ..))) = machine.directory(unit.as_str()).read() else { return };
+    if let Ok(compiled) = compile(unit, &UnitFile::parse_collecting(&source).0, host) {
+        timers.insert(unit, &compiled.unit.relations);
+    }
 }
 
 fn take_one_back(
