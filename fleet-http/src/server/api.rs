@@ -104,21 +104,22 @@ impl Shared {
     pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
         let mut tokens = params.all("nextPageToken");
         let Some(token) = tokens.next() else {
-            return Ok(Listing { snapshot: self.view()?, page: 1, first: None });
+            return Ok(Listing { snapshot: self.view()?, begins: true, page: 1, first: None });
         };
         if tokens.next().is_some() {
             return Err(Failure::bad("too many values for page token"));
         }
         let token = Token::decode(token, self.page_size).map_err(Failure::bad)?;
         let Some(revision) = token.revision else {
-            return Ok(Listing { snapshot: self.view()?, page: token.page, first: None });
+            let (snapshot, page) = (self.view()?, token.page);
+            return Ok(Listing { snapshot, begins: true, page, first: None });
         };
         let snapshot = self.1.find(revision).ok_or_else(|| {
             Failure::bad(
                 "nextPageToken is of a list that is no longer kept: list again from the start",
             )
         })?;
-        Ok(Listing { snapshot, page: token.page, first: token.first })
+        Ok(Listing { snapshot, begins: false, page: token.page, first: token.first })
     }
 
     /// Cuts the page out of the items, and says how to ask for the next one, if there is one.
@@ -136,12 +137,12 @@ impl Shared {
         let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {
-            if listing.page > 1 {
+            if !listing.begins {
                 self.1.end(listing.snapshot.revision);
             }
             return (page, String::new());
         };
-        self.1.keep(&listing.snapshot, listing.page == 1);
+        self.1.keep(&listing.snapshot, listing.begins);
         let (limit, number) = (self.page_size, listing.page.saturating_add(1));
         let (revision, first) = (Some(listing.snapshot.revision), Some(first(next)));
         (page, Token { limit, page: number, revision, first }.encode())
@@ -152,6 +153,8 @@ impl Shared {
 pub(super) struct Listing {
     /// What the whole listing shows.
     pub(super) snapshot: Arc<Snapshot>,
+    /// Whether nobody was given a page of it before.
+    begins: bool,
     page: u64,
     /// What the page begins with, if that is known, as the listing named it.
     pub(super) first: Option<String>,
