@@ -90,6 +90,12 @@ impl Snapshot {
         self.globals.iter().filter_map(|(name, ())| self.unit(name.as_str()))
     }
 
+    /// How many units are global.
+    #[must_use]
+    pub fn global_count(&self) -> usize {
+        self.globals.len()
+    }
+
     /// The machines that are present, in order of their IDs.
     pub fn machines(&self) -> impl ExactSizeIterator<Item = &Arc<Machine>> {
         self.machines.values()

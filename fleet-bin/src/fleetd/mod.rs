@@ -9,6 +9,7 @@ mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod facts;
+mod handed_over;
 mod identity;
 mod journals;
 pub(crate) mod logging;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use fleet_agent::{Clock, SystemClock};
 use fleet_core::Timestamp;
 use fleet_http::{Guard, Listen, ListenError, Listener};
-use listenfd::ListenFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config::{Config, ConfigError};
 use super::doors::Doors;
 use super::error::{Context as _, StartError};
+use super::handed_over::adopted;
 use super::logging::Level;
 use super::reload::Source;
 use super::wire_up::{MachineSetup, Running, Wiring};
@@ -181,7 +181,7 @@ async fn bind_once_free(
 }
 
 /// A door that stands open to other hosts is a mistake of who asked for it.
-fn cannot_serve(error: ListenError) -> StartError {
+pub(super) fn cannot_serve(error: ListenError) -> StartError {
     match error {
         ListenError::NotLoopback(_) | ListenError::NoCertificate(_) | ListenError::OpenToAll(_) => {
             StartError::usage(format!(
@@ -191,24 +191,6 @@ fn cannot_serve(error: ListenError) -> StartError {
         }
         error => StartError::because("cannot serve", error),
     }
-}
-
-fn adopted(guard: &Guard) -> Result<Vec<Listener>, StartError> {
-    let mut handed_over = ListenFd::from_env();
-    let what = || "cannot adopt the sockets that were handed over".to_owned();
-    let mut listeners = Vec::new();
-    for index in 0..handed_over.len() {
-        // A socket is of one kind or the other; taking it as the wrong one leaves it in place.
-        let listener = match handed_over.take_unix_listener(index) {
-            Ok(Some(unix)) => Listener::from_std_unix(unix).context(what)?,
-            _ => match handed_over.take_tcp_listener(index).context(what)? {
-                Some(tcp) => Listener::from_std_tcp(tcp, guard).map_err(cannot_serve)?,
-                None => continue,
-            },
-        };
-        listeners.push(listener);
-    }
-    Ok(listeners)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, StartError> {

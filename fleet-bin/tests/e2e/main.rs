@@ -7,6 +7,7 @@ mod doors;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod fleet_init;
+mod handed_over;
 mod harm;
 mod lineage;
 mod metrics;

@@ -7,17 +7,17 @@ pub(super) const MOST: usize = 1 << 16;
 /// Even of the smallest cluster so many, so that who was away for a while can go on.
 const LEAST: usize = 1 << 12;
 
-/// How many names are kept in a cluster of so many units. Who has missed more than twice what there
-/// is reads less when it looks at everything.
-pub(super) fn for_units(units: usize) -> usize {
-    units.saturating_mul(2).clamp(LEAST, MOST)
+/// How many names are kept where units run at so many places, global ones on each machine. Who has
+/// missed more than twice what there is reads less when it looks at everything.
+pub(super) fn for_runs(runs: usize) -> usize {
+    runs.saturating_mul(2).clamp(LEAST, MOST)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn it_grows_with_the_cluster_between_two_bounds() {
-        let room = [0, 2_048, 2_049, 10_000, 100_000, usize::MAX].map(super::for_units);
+        let room = [0, 2_048, 2_049, 10_000, 100_000, usize::MAX].map(super::for_runs);
         assert_eq!(room, [4_096, 4_096, 4_098, 20_000, 65_536, 65_536]);
     }
 }

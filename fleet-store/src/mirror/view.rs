@@ -158,7 +158,8 @@ impl View {
             }
         }
         self.settle(&touched, changes.revision, None);
-        let most = room::for_units(self.records.len());
+        let everywhere = self.snapshot.global_count() * self.snapshot.machines().len();
+        let most = room::for_runs(self.records.len() + everywhere);
         self.feed.keep(most);
         self.reports.keep(most);
         self.feed.follow(changes.revision, touched);

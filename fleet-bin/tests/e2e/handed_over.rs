@@ -1,0 +1,46 @@
+//! Sockets that are handed over to the daemon as systemd does it, and are not fit for that.
+
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Command, Output};
+
+use rustix::net::{AddressFamily, SocketType, bind, socket};
+
+use crate::daemon::told;
+
+/// Makes what the shell was given as its input the first socket that is handed over.
+const HAND_OVER: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+
+fn fleetd_with(socket: OwnedFd) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("fleet.conf");
+    let data = folder.path().join("data");
+    let text = format!(
+        "store = \"memory\"\nservice_manager = \"native\"\ndata_dir = \"{}\"\n",
+        data.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", HAND_OVER, env!("CARGO_BIN_EXE_fleetd"), "--config"]).arg(&config);
+    shell.stdin(socket).output().unwrap()
+}
+
+#[test]
+fn a_socket_on_which_nobody_can_be_served_is_refused() {
+    let only_bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&only_bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (connected, _other) = UnixStream::pair().unwrap();
+    let cases: [(OwnedFd, &str); 5] = [
+        (UdpSocket::bind("127.0.0.1:0").unwrap().into(), "number 3 is no stream socket"),
+        (UnixDatagram::unbound().unwrap().into(), "number 3 is no stream socket"),
+        (only_bound, "number 3 does not listen"),
+        (connected.into(), "number 3 does not listen"),
+        (TcpListener::bind("0.0.0.0:0").unwrap().into(), "tls_cert_file"),
+    ];
+    for (socket, said) in cases {
+        let output = fleetd_with(socket);
+        assert_eq!(output.status.code(), Some(2), "{said}: {}", told(&output));
+        assert!(told(&output).contains(said), "{said}: {}", told(&output));
+    }
+}
