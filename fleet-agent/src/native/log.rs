@@ -59,6 +59,11 @@ struct Kept {
 }
 
 impl Kept {
+    /// How much may be kept: a short file has no room for as much as the limit says.
+    fn room(&self, limit: u64) -> u64 {
+        limit.min(self.longest)
+    }
+
     /// Remembers what a look at the file tells, and returns the place at which it ends.
     fn on_look(&mut self, file: &Metadata) -> io::Result<u64> {
         let (end, written) = (self.origin.base + file.len(), as_wall_time(file.modified()?));
@@ -114,11 +119,17 @@ impl Log {
         append(&self.path)?.write_all(format!("fleet: {words}\n").as_bytes())
     }
 
-    /// From now on its file may not become longer than that, as a process that writes to it may
-    /// not have it longer.
-    pub(crate) fn keep_below(&self, longest: u64) {
-        // Within its limit a log is not cut, whatever becomes of who writes it.
-        self.lock().longest = (longest / 2).min(LONGEST).max(self.limit);
+    /// From now on its file is kept to half of that, as the kernel kills a process that makes a
+    /// file longer than it may: the other half is for what is written until somebody looks. One
+    /// that is longer already is cut at once. Nothing is whatever the file system allows.
+    pub(crate) fn keep_below(&self, longest: Option<u64>) -> io::Result<()> {
+        self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
+        if longest.is_some() { self.trim() } else { Ok(()) }
+    }
+
+    /// How much of it may be there before half of that is given up.
+    fn room(&self) -> u64 {
+        self.lock().room(self.limit)
     }
 
     /// The place at which it ends now; a later one of what is written from now on.
@@ -158,13 +169,15 @@ impl Log {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
-        let from = next_line(&mut reader, length.saturating_sub(self.limit / 2))?;
+        let room = kept.room(self.limit);
+        let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
+        let from = from.max(kept.floor - kept.origin.base);
         let mut file = append(&self.path)?;
         if is_too_long || !give_back(&file, from)? {
             reader.seek(SeekFrom::Start(from))?;
             // Bounded, for a unit may write faster than this reads.
             let mut half = Vec::new();
-            reader.take(self.limit).read_to_end(&mut half)?;
+            reader.take(room).read_to_end(&mut half)?;
             kept.origin = kept.origin.renew(&self.path, from)?;
             file.set_len(0)?;
             file.write_all(&half)?;

@@ -103,7 +103,7 @@ impl Keeper {
 
     async fn on_time(&self, now: Timestamp) {
         while let Some(mut kept) = self.take_due(now) {
-            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.limit));
+            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.room()));
             let Some(end) = look(&kept.log).await else { continue };
             kept.end = end;
             if end == before {

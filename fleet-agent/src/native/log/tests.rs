@@ -81,7 +81,7 @@ fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
     if is_cut {
-        log.keep_below(0);
+        log.keep_below(Some(800)).expect("it can be done");
     }
     log.trim().expect("it can be done");
     (directory, log, lines)
@@ -126,6 +126,24 @@ fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
     let next = Log::open(log.path().clone(), 400).expect("it can be made");
     assert_eq!((next.floor(), next.end().expect("it is there")), (0, 0));
+}
+
+/// Its limit is far from reached, but who writes on would be killed for it.
+#[test]
+fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
+    let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(100));
+    let length = || std::fs::metadata(log.path()).expect("it is there").len();
+    log.keep_below(Some(800)).expect("it can be done");
+    assert_eq!((length(), log.floor()), (192, 1408));
+    for _ in 0..100 {
+        log.note("more").and_then(|()| log.look()).expect("it can be written");
+        if log.is_over() {
+            log.trim().expect("it can be done");
+        }
+        assert!(length() <= 400, "{}", length());
+    }
+    log.keep_below(None).and_then(|()| log.note(&"x".repeat(800))).expect("it is written");
+    assert!(log.look().is_ok() && !log.is_over(), "nothing bounds it any more");
 }
 
 /// The file is where it was, and takes no more room than what is kept.
