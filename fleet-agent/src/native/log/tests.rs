@@ -146,11 +146,19 @@ fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
     assert!(log.look().is_ok() && !log.is_over(), "nothing bounds it any more");
 }
 
+/// Whether the file system of the log does. Where it does not, logs are cut.
+fn knows_holes(log: &Log) -> bool {
+    append(log.path()).and_then(|file| give_back(&file, 1)).expect("it can be tried")
+}
+
 /// The file is where it was, and takes no more room than what is kept.
 #[test]
 fn a_rotation_gives_room_back() {
     use std::os::unix::fs::MetadataExt as _;
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(1 << 18));
+    if !knows_holes(&log) {
+        return;
+    }
     let before = std::fs::metadata(log.path()).expect("it is there");
     log.trim().expect("it can be done");
     let after = std::fs::metadata(log.path()).expect("it is there");
@@ -162,6 +170,9 @@ fn a_rotation_gives_room_back() {
 #[test]
 fn nothing_is_lost_that_is_written_while_it_rotates() {
     let (_directory, log) = log(1000, b"");
+    if !knows_holes(&log) {
+        return;
+    }
     let path = log.path().clone();
     let writer = std::thread::spawn(move || {
         let mut file = append(&path).expect("it is there");
