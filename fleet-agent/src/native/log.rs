@@ -21,6 +21,7 @@ mod tests;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +57,8 @@ struct Kept {
     /// How long the file may become.
     longest: u64,
     moments: Moments,
+    /// Tells the file from one that comes after it.
+    inode: u64,
 }
 
 impl Kept {
@@ -68,9 +71,15 @@ impl Kept {
     fn on_look(&mut self, file: &Metadata) -> io::Result<u64> {
         let (end, written) = (self.origin.base + file.len(), as_wall_time(file.modified()?));
         self.moments.on_look(end, written, wall_time());
-        // Somebody else may have emptied the file.
-        self.floor = self.floor.min(end);
+        let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
+        // Somebody else may have emptied the file, or moved it so that there is a new one.
+        self.floor = if is_the_same { self.floor.min(end) } else { self.origin.base };
         Ok(end)
+    }
+
+    /// The file is not there: what comes to be in its place is kept from its beginning.
+    fn on_missing(&mut self) {
+        self.floor = self.origin.base;
     }
 }
 
@@ -88,7 +97,8 @@ impl Log {
         let origin = Origin::of(&path, &metadata)?;
         let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
         let floor = origin.base + left;
-        let mut kept = Kept { origin, floor, longest: LONGEST, moments: Moments::default() };
+        let (moments, inode) = (Moments::default(), metadata.ino());
+        let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode };
         kept.on_look(&metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
@@ -148,7 +158,8 @@ impl Log {
     /// written later can be told from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
-        kept.on_look(&std::fs::metadata(&self.path)?)
+        let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_missing())?;
+        kept.on_look(&file)
     }
 
     /// Whether it has grown past its limit, as the last look tells.
