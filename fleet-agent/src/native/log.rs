@@ -29,7 +29,7 @@ use fleet_core::Timestamp;
 use tokio::sync::watch;
 
 pub(crate) use self::keeper::Keeper;
-use self::origin::{Origin, beside};
+use self::origin::{Origin, beside, is_nowhere};
 use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
 use super::process::append;
@@ -94,7 +94,7 @@ impl Log {
             written => written?,
         };
         let metadata = written.metadata()?;
-        let origin = Origin::of(&path, &metadata)?;
+        let origin = Origin::of(&path, &metadata);
         let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
@@ -106,10 +106,8 @@ impl Log {
     /// Removes the log in that file, if there is one.
     pub(crate) fn remove(path: &Path) -> io::Result<()> {
         for file in [&beside(path), path] {
-            std::fs::remove_file(file).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })?;
+            std::fs::remove_file(file)
+                .or_else(|error| if is_nowhere(&error) { Ok(()) } else { Err(error) })?;
         }
         Ok(())
     }

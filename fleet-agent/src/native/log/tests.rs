@@ -128,6 +128,21 @@ fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
     assert_eq!((next.floor(), next.end().expect("it is there")), (0, 0));
 }
 
+#[test]
+fn a_name_that_leaves_no_room_for_another_beside_it_is_a_log_all_the_same() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("x".repeat(255));
+    let log = Log::open(path.clone(), 400).expect("a file can be made");
+    let text = b"line 00\n".repeat(100);
+    append(&path).and_then(|mut file| file.write_all(&text)).expect("it can be written");
+    log.keep_below(Some(800)).expect("it is cut");
+    assert_eq!((all(&log).len(), log.end().expect("it is there")), (192, 800));
+    let next = Log::open(path.clone(), 400).expect("it is there");
+    assert_eq!(all(&next).len(), 192);
+    Log::remove(&path).expect("it can be removed");
+    assert!(!path.exists());
+}
+
 /// Its limit is far from reached, but who writes on would be killed for it.
 #[test]
 fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
