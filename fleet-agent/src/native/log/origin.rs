@@ -29,7 +29,7 @@ impl Origin {
             if !is_nowhere(&error) {
                 // The unit is worth more than the places of its lines.
                 let log = path.display();
-                tracing::warn!(%error, %log, "places of a log begin anew: its origin cannot be read");
+                tracing::warn!(%error, %log, "its places begin anew: its origin cannot be read");
             }
             new
         })
