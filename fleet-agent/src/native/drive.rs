@@ -109,6 +109,7 @@ impl Driver {
         self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
         self.group.clone_from(&run.group);
+        self.bound_log(self.longest_file());
         // A log that was cut since holds nothing but what is newer.
         self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
         self.leaders = run.leaders.iter().copied().collect();
@@ -129,12 +130,22 @@ impl Driver {
     /// From now on the unit is run by another unit file.
     pub(crate) fn replace(&mut self, spec: Arc<Unit>) {
         self.service.replace(Arc::clone(&spec));
+        let before = self.longest_file();
         self.spec = spec;
+        // What runs was started with the limit from before, what is yet to run with it gets the new
+        // one.
+        self.bound_log(before.into_iter().chain(self.longest_file()).min());
     }
 
     /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.machine.now()
+    }
+
+    /// What the unit writes.
+    #[cfg(test)]
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 
     /// What last kept a process of this run from being started.
@@ -232,14 +243,23 @@ impl Driver {
             .ok()
             .and_then(|identity| identity.uid)
             .unwrap_or(0);
-        if let Some((Some(longest), _)) = self.spec.run.surroundings.limits.get("fsize") {
-            self.log.keep_below(*longest);
-        }
+        self.bound_log(self.longest_file());
         self.log_from = self.log.end().unwrap_or(0);
         self.listen();
         if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
             self.problem = Some(why);
             self.service.on_condition(is_failure, self.machine.now());
+        }
+    }
+
+    /// How long the processes of the unit may have a file, if that is limited.
+    fn longest_file(&self) -> Option<u64> {
+        self.spec.run.surroundings.limits.get("fsize").and_then(|&(soft, _)| soft)
+    }
+
+    fn bound_log(&self, longest: Option<u64>) {
+        if let Err(error) = self.log.keep_below(longest) {
+            self.warn(&error, "cannot keep a log as short as its unit may have files");
         }
     }
 

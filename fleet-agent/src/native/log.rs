@@ -21,6 +21,7 @@ mod tests;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +29,7 @@ use fleet_core::Timestamp;
 use tokio::sync::watch;
 
 pub(crate) use self::keeper::Keeper;
-use self::origin::{Origin, beside};
+use self::origin::{Origin, beside, is_nowhere};
 use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
 use super::process::append;
@@ -56,16 +57,29 @@ struct Kept {
     /// How long the file may become.
     longest: u64,
     moments: Moments,
+    /// Tells the file from one that comes after it.
+    inode: u64,
 }
 
 impl Kept {
+    /// How much may be kept: a short file has no room for as much as the limit says.
+    fn room(&self, limit: u64) -> u64 {
+        limit.min(self.longest)
+    }
+
     /// Remembers what a look at the file tells, and returns the place at which it ends.
     fn on_look(&mut self, file: &Metadata) -> io::Result<u64> {
         let (end, written) = (self.origin.base + file.len(), as_wall_time(file.modified()?));
         self.moments.on_look(end, written, wall_time());
-        // Somebody else may have emptied the file.
-        self.floor = self.floor.min(end);
+        let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
+        // Somebody else may have emptied the file, or moved it so that there is a new one.
+        self.floor = if is_the_same { self.floor.min(end) } else { self.origin.base };
         Ok(end)
+    }
+
+    /// The file is not there: what comes to be in its place is kept from its beginning.
+    fn on_missing(&mut self) {
+        self.floor = self.origin.base;
     }
 }
 
@@ -80,10 +94,11 @@ impl Log {
             written => written?,
         };
         let metadata = written.metadata()?;
-        let origin = Origin::of(&path, &metadata)?;
+        let origin = Origin::of(&path, &metadata);
         let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
         let floor = origin.base + left;
-        let mut kept = Kept { origin, floor, longest: LONGEST, moments: Moments::default() };
+        let (moments, inode) = (Moments::default(), metadata.ino());
+        let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode };
         kept.on_look(&metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
@@ -91,10 +106,8 @@ impl Log {
     /// Removes the log in that file, if there is one.
     pub(crate) fn remove(path: &Path) -> io::Result<()> {
         for file in [&beside(path), path] {
-            std::fs::remove_file(file).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })?;
+            std::fs::remove_file(file)
+                .or_else(|error| if is_nowhere(&error) { Ok(()) } else { Err(error) })?;
         }
         Ok(())
     }
@@ -114,11 +127,17 @@ impl Log {
         append(&self.path)?.write_all(format!("fleet: {words}\n").as_bytes())
     }
 
-    /// From now on its file may not become longer than that, as a process that writes to it may
-    /// not have it longer.
-    pub(crate) fn keep_below(&self, longest: u64) {
-        // Within its limit a log is not cut, whatever becomes of who writes it.
-        self.lock().longest = (longest / 2).min(LONGEST).max(self.limit);
+    /// From now on its file is kept to half of that, as the kernel kills a process that makes a
+    /// file longer than it may: the other half is for what is written until somebody looks. One
+    /// that is longer already is cut at once. Nothing is whatever the file system allows.
+    pub(crate) fn keep_below(&self, longest: Option<u64>) -> io::Result<()> {
+        self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
+        if longest.is_some() { self.trim() } else { Ok(()) }
+    }
+
+    /// How much of it may be there before half of that is given up.
+    fn room(&self) -> u64 {
+        self.lock().room(self.limit)
     }
 
     /// The place at which it ends now; a later one of what is written from now on.
@@ -137,7 +156,8 @@ impl Log {
     /// written later can be told from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
-        kept.on_look(&std::fs::metadata(&self.path)?)
+        let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_missing())?;
+        kept.on_look(&file)
     }
 
     /// Whether it has grown past its limit, as the last look tells.
@@ -158,13 +178,15 @@ impl Log {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
-        let from = next_line(&mut reader, length.saturating_sub(self.limit / 2))?;
+        let room = kept.room(self.limit);
+        let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
+        let from = from.max(kept.floor - kept.origin.base);
         let mut file = append(&self.path)?;
         if is_too_long || !give_back(&file, from)? {
             reader.seek(SeekFrom::Start(from))?;
             // Bounded, for a unit may write faster than this reads.
             let mut half = Vec::new();
-            reader.take(self.limit).read_to_end(&mut half)?;
+            reader.take(room).read_to_end(&mut half)?;
             kept.origin = kept.origin.renew(&self.path, from)?;
             file.set_len(0)?;
             file.write_all(&half)?;

@@ -33,6 +33,8 @@ mod identity;
 mod journal;
 mod life;
 mod log;
+#[cfg(test)]
+mod log_bound_tests;
 mod machine;
 mod manager;
 mod moments;

@@ -2,7 +2,8 @@
 //! and by a daemon that counts from another beginning.
 //!
 //! The place alone is exact for as long as places are counted from one beginning. What stands right
-//! before it tells whether it still is that place, and is looked for where it is not.
+//! before it tells whether it still is that place. It is looked for only where the place is beyond
+//! the end, so that places must be counted anew.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,16 +29,17 @@ impl Position {
     }
 
     /// How much of a text that begins at the place `begin` comes before this; nothing where it is
-    /// not in there. Of several that could be it, it is the last one: what is told twice is worse
-    /// than what the same line says once more.
+    /// not in there, or where it could be several: a gap that is told is better than lines that are
+    /// passed over in silence.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
-        let exact = self.place.checked_sub(begin).and_then(|at| usize::try_from(at).ok());
-        let exact = exact.filter(|&at| at <= text.len() && self.is_at(text, at));
-        exact.or_else(|| {
-            let most = usize::try_from(self.place).unwrap_or(usize::MAX).min(text.len());
-            let ends = (1..=most).rev().filter(|&end| text[end - 1] == b'\n');
-            ends.into_iter().find(|&end| self.length > 0 && self.is_at(text, end))
-        })
+        // What comes before the beginning was dropped, whatever looks like it.
+        let at = usize::try_from(self.place.checked_sub(begin)?).unwrap_or(usize::MAX);
+        if at <= text.len() {
+            return self.is_at(text, at).then_some(at);
+        }
+        let ends = (1..=text.len()).filter(|&end| text[end - 1] == b'\n');
+        let mut found = ends.filter(|&end| self.length > 0 && self.is_at(text, end));
+        found.next().filter(|_| found.next().is_none())
     }
 
     fn is_at(&self, text: &[u8], at: usize) -> bool {
@@ -90,8 +92,10 @@ mod tests {
         let third = Position::new(1012, b"two\ntwo\n");
         assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "places are counted anew");
         assert_eq!(third.find(b"two\nthree\n", 0), None, "of what is known half was dropped");
-        let word = Position::new(9, b"tick\n");
-        assert_eq!(word.find(b"tick\ntick\ntock\ntick\n", 0), Some(5), "no later than it was");
+        let word = Position::new(90, b"tick\n");
+        assert_eq!(word.find(b"tock\ntick\ntock\n", 0), Some(10), "there is one of it");
+        assert_eq!(word.find(b"tick\ntick\ntock\n", 0), None, "it could be either");
+        assert_eq!(Position::new(9, b"tick\n").find(b"tick\ntock\ntick\n", 0), None);
         assert_eq!(Position::new(7, b"").find(text, 0), Some(7), "the place is all that is known");
         assert_eq!(Position::new(700, b"").find(text, 0), None);
     }
@@ -116,7 +120,29 @@ mod tests {
             }
         }
 
-        /// Lines that differ are found by what stands before them, wherever they have come to.
+        /// Nothing is passed over in silence, however often the same lines come.
+        #[test]
+        fn it_is_where_it_was_or_is_told_to_be_lost(
+            lines in proptest::collection::vec(prop_oneof!["tick\n", "tock\n"], 1..60),
+            told in any::<prop::sample::Index>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let (told, cut) = (told.index(lines.len() + 1), cut.index(lines.len() + 1));
+            let (before, begin) = (lines[..told].concat(), lines[..cut].concat().len());
+            let position = Position::new(before.len() as u64, before.as_bytes());
+            let left = lines[cut..].concat();
+            let found = position.find(left.as_bytes(), begin as u64);
+            let place = before.len().checked_sub(begin);
+            // Where that much comes before it, it is known for certain.
+            if place.is_some_and(|at| at >= MOST.min(before.len())) {
+                prop_assert_eq!(found, place);
+            } else {
+                prop_assert!(found.is_none() || found == place, "{:?} is not {:?}", found, place);
+            }
+        }
+
+        /// Lines that differ are found by what stands before them, wherever they have come to,
+        /// where places are counted anew and the old one is beyond the end.
         #[test]
         fn a_cut_does_not_move_it(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
@@ -124,7 +150,7 @@ mod tests {
             cut in any::<prop::sample::Index>(),
             is_counted_anew in any::<bool>(),
         ) {
-            let lines: Vec<String> = numbers.iter().map(|number| format!("{number}\n")).collect();
+            let lines: Vec<String> = numbers.iter().map(|number| format!("n{number}\n")).collect();
             let told = told.index(lines.len());
             let cut = cut.index(told + 1);
             let before = lines[..=told].concat();
@@ -132,7 +158,12 @@ mod tests {
             let begin = if is_counted_anew { 0 } else { lines[..cut].concat().len() };
             let left = lines[cut..].concat();
             let found = position.find(left.as_bytes(), begin as u64);
-            prop_assert_eq!(found.map(|at| &left[at..]), Some(&*lines[told + 1..].concat()));
+            let rest = lines[told + 1..].concat();
+            if is_counted_anew && before.len() <= left.len() && cut > 0 {
+                prop_assert!(found.is_none_or(|at| left[at..] == rest));
+            } else {
+                prop_assert_eq!(found.map(|at| &left[at..]), Some(&*rest));
+            }
         }
     }
 }

@@ -72,15 +72,15 @@ fn driver(machine: &Arc<Machine>, unit: &Arc<Unit>) -> Driver {
 }
 
 /// One unit by itself, with real processes.
-struct Stage {
-    machine: Arc<Machine>,
+pub(crate) struct Stage {
+    pub(crate) machine: Arc<Machine>,
     unit: Arc<Unit>,
-    driver: Driver,
+    pub(crate) driver: Driver,
     _directory: TempDir,
 }
 
 impl Stage {
-    async fn with(unit: Arc<Unit>) -> Self {
+    pub(crate) async fn with(unit: Arc<Unit>) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let (clock, units) = (Arc::new(SystemClock::start()), directory.path().join("units"));
         let lock = acquire(directory.path(), &*clock).await.expect("it is free");
@@ -94,7 +94,7 @@ impl Stage {
     }
 
     /// Begins the next run.
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.driver = driver(&self.machine, &self.unit);
         self.driver.service.begin_after(None, self.machine.now());
     }
@@ -104,7 +104,7 @@ impl Stage {
     }
 
     /// Goes on until the unit has come to that phase.
-    async fn wait_for(&mut self, phase: Phase) {
+    pub(crate) async fn wait_for(&mut self, phase: Phase) {
         let go_on = async {
             self.driver.act();
             while self.driver.service.memory().phase != phase {

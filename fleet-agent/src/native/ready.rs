@@ -5,12 +5,19 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::graph::Pattern;
 use regex::bytes::{Regex, RegexBuilder};
+use rustix::io::Errno;
 
 use super::changes::Changes;
 use super::log::Log;
+use crate::Clock;
+
+/// The shortest and the longest pause between two looks where the kernel does not tell.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// A longer line is looked at in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -21,10 +28,11 @@ pub(crate) async fn line_that_matches(
     log: Arc<Log>,
     mut place: u64,
     pattern: Pattern,
+    clock: Arc<dyn Clock>,
 ) -> io::Result<()> {
     let regex = compiled(&pattern)?;
     // The watch begins before the first look, so that nothing falls between the two.
-    let changes = Changes::of(log.path())?;
+    let mut growth = Growth::of(Changes::of(log.path()), clock)?;
     let mut search = Search { regex, begun: Vec::new() };
     loop {
         let reader = Arc::clone(&log);
@@ -35,9 +43,45 @@ pub(crate) async fn line_that_matches(
         }
         place = end;
         if text.is_empty() {
-            changes.next().await?;
+            growth.next().await?;
         }
     }
+}
+
+/// Says when to look again.
+enum Growth {
+    Told(Changes),
+    /// The kernel has no more to give that could tell.
+    Untold {
+        pause: Duration,
+        clock: Arc<dyn Clock>,
+    },
+}
+
+impl Growth {
+    fn of(changes: io::Result<Changes>, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        match changes {
+            Err(error) if is_used_up(&error) => Ok(Self::Untold { pause: SHORTEST, clock }),
+            changes => changes.map(Self::Told),
+        }
+    }
+
+    async fn next(&mut self) -> io::Result<()> {
+        match self {
+            Self::Told(changes) => changes.next().await,
+            Self::Untold { pause, clock } => {
+                clock.sleep(*pause).await;
+                *pause = (*pause * 2).min(LONGEST);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a user has as many instances or watches of the kernel's, or files, as they may have.
+fn is_used_up(error: &io::Error) -> bool {
+    let Some(error) = Errno::from_io_error(error) else { return false };
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOSPC)
 }
 
 fn compiled(pattern: &Pattern) -> io::Result<Regex> {
@@ -78,6 +122,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The kernel gives each user 128 instances, and each unit that is waited for takes one.
+    #[tokio::test]
+    async fn where_the_kernel_tells_nobody_the_log_is_looked_at_all_the_same() {
+        let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());
+        for full in [Errno::MFILE, Errno::NFILE, Errno::NOSPC] {
+            let mut growth = Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it goes on");
+            growth.next().await.expect("it is looked at again");
+            let Growth::Untold { pause, .. } = growth else { panic!("nobody tells") };
+            assert_eq!(pause, 2 * SHORTEST);
+        }
+        assert!(Growth::of(Err(Errno::ACCESS.into()), clock).is_err());
+    }
 
     fn search(pattern: &str) -> Search {
         let pattern = Pattern::new(pattern).expect("it is well formed");

@@ -124,13 +124,32 @@ impl From<QueryWire> for JournalQuery {
 
 /// A line of a unit's output.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "AnyLine")]
 pub(super) struct LineWire {
     text: String,
     /// In milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<String>,
+}
+
+/// What is read as a line: an earlier version, which may have run on while this program was
+/// replaced, tells no more than the text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyLine {
+    Text(String),
+    Whole { text: String, at: Option<u64>, position: Option<String> },
+}
+
+impl From<AnyLine> for LineWire {
+    fn from(line: AnyLine) -> Self {
+        match line {
+            AnyLine::Text(text) => Self { text, at: None, position: None },
+            AnyLine::Whole { text, at, position } => Self { text, at, position },
+        }
+    }
 }
 
 impl From<JournalLine> for LineWire {
@@ -204,6 +223,19 @@ mod tests {
             let read = serde_json::from_str::<FileWire>(&sent).unwrap().read().unwrap();
             assert_eq!((read.source(), read.hash()), (source, file.hash()));
         }
+    }
+
+    #[test]
+    fn lines_arrive_as_they_are_told_now_and_as_they_were_told_once() {
+        let line = |text: &str| JournalLine::from(text.to_owned());
+        let at = Some(Timestamp::from_millis(7));
+        let whole = JournalLine { at, position: Some("p".to_owned()), ..line("one") };
+        let sent = serde_json::to_string(&[LineWire::from(whole.clone()), line("two").into()]);
+        let read: Vec<LineWire> = serde_json::from_str(&sent.unwrap()).unwrap();
+        let read: Vec<JournalLine> = read.into_iter().map(JournalLine::from).collect();
+        assert_eq!(read, [whole, line("two")]);
+        let read: Vec<LineWire> = serde_json::from_str(r#"["one"]"#).unwrap();
+        assert_eq!(read, [LineWire::from(line("one"))]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::errors::ErrorWire;
 use super::keeper::{Keeper, Standing};
 use super::link::{Answer, AskError};
 use super::states::UnitWire;
+use super::units::NOT_UNDERSTOOD;
 use crate::lock::acquire;
 use crate::{
     Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
@@ -179,8 +180,16 @@ impl ServiceManager for RemoteManager {
         position: &str,
         follow: bool,
     ) -> Result<Journal, ServiceError> {
-        let (unit, position) = (unit.to_string(), position.to_owned());
-        self.open_journal(Ask::JournalAfter { unit, position, follow }).await
+        let ask =
+            Ask::JournalAfter { unit: unit.to_string(), position: position.to_owned(), follow };
+        match self.open_journal(ask).await {
+            // An earlier version, which knows no positions.
+            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD) => {
+                let query = JournalQuery { follow, ..JournalQuery::default() };
+                Ok(self.journal(unit, query).await?.after_a_gap())
+            }
+            opened => opened,
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use super::server::{Service, serve_with};
 use super::states::UnitWire;
 use crate::{Clock, ServiceError, ServiceManager};
 
+/// How the words begin that answer an ask of a version that knows more.
+pub(super) const NOT_UNDERSTOOD: &str = "it does not understand: ";
+
 /// How many units one item tells of.
 const UNITS: usize = 256;
 
@@ -157,7 +160,7 @@ impl Units {
 impl Service for Units {
     async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
         let ask: OfUnits = serde_json::from_value(ask)
-            .map_err(|error| Self::unavailable(&format!("it does not understand: {error}")))?;
+            .map_err(|error| Self::unavailable(&format!("{NOT_UNDERSTOOD}{error}")))?;
         self.carry_out(ask.units, replies).await.map_err(to_value)
     }
 }

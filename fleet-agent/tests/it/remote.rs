@@ -2,5 +2,6 @@
 
 mod clients;
 mod conforms;
+mod earlier;
 mod outages;
 mod served;

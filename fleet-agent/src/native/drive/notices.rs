@@ -134,7 +134,8 @@ impl Driver {
     pub(super) fn await_line(&mut self) {
         if let Kind::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
             let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
-            self.line = Some(Box::pin(line_that_matches(log, self.log_from, pattern)));
+            let clock = Arc::clone(&self.machine.clock);
+            self.line = Some(Box::pin(line_that_matches(log, self.log_from, pattern, clock)));
         }
     }
 

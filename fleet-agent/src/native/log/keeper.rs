@@ -10,6 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -30,6 +31,8 @@ pub(crate) struct Keeper {
     logs: Mutex<Logs>,
     /// Says that there is something to be looked at that was not there before.
     woken: Notify,
+    /// How long after a look the next one comes of what the kernel does not tell of.
+    seldom: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +59,8 @@ impl Keeper {
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "logs are looked at now and then, as nobody tells of them");
         });
-        Self { told: told.ok(), logs: Mutex::default(), woken: Notify::new() }
+        let (logs, woken) = (Mutex::default(), Notify::new());
+        Self { told: told.ok(), logs, woken, seldom: LONGEST }
     }
 
     /// Sees to a log from now on.
@@ -94,17 +98,24 @@ impl Keeper {
         let kept = self.lock().quiet.remove(&number);
         let Some(mut kept) = kept else { return };
         kept.pace.on_written(now);
-        if let Some(end) = look(&kept.log).await {
+        if let Ok(end) = look(&kept.log).await {
             kept.end = end;
-            let due = now.after(kept.pace.pause());
-            self.look_again(kept, due);
         }
+        let due = now.after(kept.pace.pause());
+        self.look_again(kept, due);
     }
 
     async fn on_time(&self, now: Timestamp) {
         while let Some(mut kept) = self.take_due(now) {
-            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.limit));
-            let Some(end) = look(&kept.log).await else { continue };
+            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.room()));
+            if kept.log.strong_count() == 0 {
+                continue;
+            }
+            let Ok(end) = look(&kept.log).await else {
+                // Somebody has moved or removed it. The next run makes it again.
+                self.look_again(kept, now.after(self.seldom));
+                continue;
+            };
             kept.end = end;
             if end == before {
                 self.rest(kept, now);
@@ -125,17 +136,14 @@ impl Keeper {
     /// Has the kernel tell when a log is written that is not any more.
     fn rest(&self, mut kept: Kept, now: Timestamp) {
         let Some(log) = kept.log.upgrade() else { return };
-        let flags = WatchFlags::MODIFY | WatchFlags::ONESHOT;
+        // That it is removed is told as a change of how many names it has.
+        let gone = WatchFlags::MOVE_SELF | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF;
+        let flags = WatchFlags::MODIFY | gone | WatchFlags::ONESHOT;
         let mut logs = self.lock();
         let watch = self.told.as_ref().map(|told| inotify::add_watch(told, log.path(), flags));
-        let number = match watch {
-            Some(Ok(number)) => number,
-            // Nobody can write to it any more who does not already.
-            Some(Err(rustix::io::Errno::NOENT)) => return,
-            _ => {
-                drop(logs);
-                return self.look_again(kept, now.after(LONGEST));
-            }
+        let Some(Ok(number)) = watch else {
+            drop(logs);
+            return self.look_again(kept, now.after(self.seldom));
         };
         kept.pace.on_rest(now);
         let before = kept.end;
@@ -167,19 +175,19 @@ impl Keeper {
     }
 }
 
-/// Looks at a log, keeps it within its limit, and returns where it ends; `None` if it is no more.
-async fn look(log: &Weak<Log>) -> Option<u64> {
-    let log = log.upgrade()?;
-    let end = log.look().ok()?;
+/// Looks at a log, keeps it within its limit, and returns where it ends.
+async fn look(log: &Weak<Log>) -> io::Result<u64> {
+    let log = log.upgrade().ok_or(io::ErrorKind::NotFound)?;
+    let end = log.look()?;
     if !log.is_over() {
-        return Some(end);
+        return Ok(end);
     }
     let path = log.path().clone();
     let kept = tokio::task::spawn_blocking(move || log.trim()).await;
     if let Err(error) = kept.map_err(io::Error::other).flatten() {
         tracing::warn!(%error, log = %path.display(), "cannot keep a log small");
     }
-    Some(end)
+    Ok(end)
 }
 
 /// The numbers of logs that were written; `None` among them is whichever. May be dropped at any
@@ -219,7 +227,6 @@ async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::time::Duration;
 
     use super::*;
     use crate::SystemClock;
@@ -270,5 +277,45 @@ mod tests {
             wait_for_rest(&keeper, &log).await;
         }
         running.abort();
+    }
+
+    /// As `logrotate` does it, and who cleans up.
+    #[tokio::test]
+    async fn a_log_that_somebody_moved_is_bounded_again_once_it_is_back() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
+        let log = log.expect("a file can be made");
+        let write = || {
+            let text = b"sixteen letters\n".repeat(250);
+            append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
+        };
+        let keeper = Keeper { seldom: Duration::from_millis(5), ..Keeper::new() };
+        let (keeper, clock) = (Arc::new(keeper), SystemClock::start());
+        keeper.keep(&log, clock.now());
+        let running = Arc::clone(&keeper);
+        let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
+        write();
+        wait_for_floor(&log, 3400).await;
+        wait_for_rest(&keeper, &log).await;
+        for _ in 0..2 {
+            std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
+            // Looked at in vain.
+            let looks = || keeper.lock().count;
+            let before = looks();
+            wait_until_looked(&looks, before + 3).await;
+            write();
+            wait_for_floor(&log, 3400).await;
+            wait_for_rest(&keeper, &log).await;
+        }
+        running.abort();
+    }
+
+    async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
+        let clock = SystemClock::start();
+        let deadline = clock.now().after(Duration::from_secs(60));
+        while looks() < enough {
+            assert!(clock.now() < deadline, "nobody looks at it");
+            clock.sleep(Duration::from_millis(5)).await;
+        }
     }
 }

@@ -18,24 +18,31 @@ pub(super) struct Origin {
 
 impl Origin {
     /// That of the log in the file of that path.
-    pub(super) fn of(path: &Path, file: &Metadata) -> io::Result<Self> {
+    pub(super) fn of(path: &Path, file: &Metadata) -> Self {
         let new = Self { base: 0 };
         if file.len() == 0 {
             // Something is left of one that was cut.
-            return Ok(new);
+            return new;
         }
-        match std::fs::read_to_string(beside(path)) {
-            Ok(text) => text.trim_end().parse(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(new),
-            Err(error) => Err(error),
-        }
+        let written = std::fs::read_to_string(beside(path));
+        written.and_then(|text| text.trim_end().parse()).unwrap_or_else(|error| {
+            if !is_nowhere(&error) {
+                // The unit is worth more than the places of its lines.
+                let log = path.display();
+                tracing::warn!(%error, %log, "its places begin anew: its origin cannot be read");
+            }
+            new
+        })
     }
 
     /// What it is once so much of the file is cut off. It is written down, so the cut may follow.
     pub(super) fn renew(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
-        write_whole(&beside(path), format!("{}\n", renewed.base).as_bytes(), false)?;
-        Ok(renewed)
+        match write_whole(&beside(path), format!("{}\n", renewed.base).as_bytes(), false) {
+            // A name that is too long beside another: the next daemon counts anew.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(renewed),
+            written => written.map(|()| renewed),
+        }
     }
 }
 
@@ -45,6 +52,11 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> io::Result<Self> {
         Ok(Self { base: text.parse().map_err(io::Error::other)? })
     }
+}
+
+/// Whether nothing is, or can ever be, in a file: it is not there, or no file can have its name.
+pub(super) fn is_nowhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
 /// Where it is written down of a log that it was cut. No log has such a name.
@@ -65,9 +77,13 @@ mod tests {
         let path = directory.path().join("log");
         std::fs::write(&path, "what is left").expect("it is made");
         let file = std::fs::metadata(&path).expect("it is there");
-        let first = Origin::of(&path, &file).expect("it is there");
+        let first = Origin::of(&path, &file);
         let second = first.renew(&path, 5).and_then(|it| it.renew(&path, 7)).expect("written");
         assert_eq!(second.base, 12);
-        assert_eq!(Origin::of(&path, &file).expect("it is there"), second);
+        assert_eq!(Origin::of(&path, &file), second);
+        for bad in [&b""[..], b"x\n", b"-1\n", b"\xff\n"] {
+            std::fs::write(beside(&path), bad).expect("it is written");
+            assert_eq!(Origin::of(&path, &file), first, "{bad:?} is passed over");
+        }
     }
 }

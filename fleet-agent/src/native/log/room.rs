@@ -9,6 +9,9 @@ use rustix::io::Errno;
 /// The most that is read at once.
 pub(super) const BLOCK: u64 = 64 * 1024;
 
+/// The largest blocks that file systems have.
+const LARGEST_BLOCK: u64 = 16 << 20;
+
 /// Makes a hole of all before a place of a file, and tells whether the file system knows holes.
 ///
 /// Nothing moves, and the file stays as long as it is: who appends to it meanwhile notices nothing.
@@ -32,9 +35,19 @@ pub(super) fn first_kept(file: &mut File) -> io::Result<u64> {
     };
     // A hole that ends within a block is zeros there.
     file.seek(SeekFrom::Start(kept))?;
-    let mut block = Vec::new();
-    file.take(BLOCK).read_to_end(&mut block)?;
-    Ok(kept + block.iter().position(|&byte| byte != 0).unwrap_or(block.len()) as u64)
+    let (mut zeros, mut block) = (0, Vec::new());
+    while zeros < LARGEST_BLOCK {
+        block.clear();
+        let read = file.take(BLOCK).read_to_end(&mut block)?;
+        if let Some(first) = block.iter().position(|&byte| byte != 0) {
+            return Ok(kept + zeros + first as u64);
+        }
+        zeros += read as u64;
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(kept + zeros)
 }
 
 /// Where the first line begins after a place; the place, if the line that it is in is longer than
@@ -76,6 +89,18 @@ mod tests {
             assert_eq!(first_kept(&mut file).expect("it can be read"), place);
             assert_eq!(file.metadata().expect("it is there").len(), 16_000);
         }
+    }
+
+    #[test]
+    fn a_hole_that_ends_in_a_large_block_is_passed() {
+        let mut file = tempfile::tempfile().expect("it can be made");
+        for (zeros, place) in [(128 << 10, 128 << 10), (0, 128 << 10)] {
+            file.write_all(&vec![0; zeros]).and_then(|()| file.write_all(b"one\n")).expect("room");
+            assert_eq!(first_kept(&mut file).expect("it can be read"), place);
+        }
+        let mut zeros = tempfile::tempfile().expect("it can be made");
+        zeros.write_all(&[0; 100]).expect("there is room");
+        assert_eq!(first_kept(&mut zeros).expect("it can be read"), 100);
     }
 
     #[test]

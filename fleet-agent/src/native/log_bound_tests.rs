@@ -1,0 +1,61 @@
+//! Logs of units that may not have long files: no line of its own may kill a unit.
+
+use std::io::Write as _;
+
+use super::life::{Memory, Phase};
+use super::outcome::Outcome;
+use super::process::append;
+use super::readiness_tests::Stage;
+use super::record::Run;
+use super::service::Service;
+use super::service_tests::spec;
+
+const LIMITED: &str = "ExecStart=/bin/echo up\nLimitFSIZE=64K\n";
+
+impl Stage {
+    /// Has the log longer than the unit may have a file.
+    fn fill(&self) {
+        let text = b"sixteen letters\n".repeat(1 << 13);
+        let filled = append(self.log()).and_then(|mut file| file.write_all(&text));
+        filled.expect("it can be written");
+        assert_eq!(self.length(), 128 << 10);
+    }
+
+    fn log(&self) -> &std::path::Path {
+        self.driver.log().path()
+    }
+
+    fn length(&self) -> u64 {
+        std::fs::metadata(self.log()).expect("it is there").len()
+    }
+}
+
+#[tokio::test]
+async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
+    let mut stage = Stage::with(spec(LIMITED)).await;
+    stage.start();
+    stage.fill();
+    stage.wait_for(Phase::Dead).await;
+    let memory = stage.driver.service.memory();
+    assert_eq!(memory.outcome, Some(Outcome::Success), "{memory:?}");
+    assert!(stage.length() < 64 << 10);
+    let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
+    assert_eq!(text, b"up\n");
+}
+
+#[tokio::test]
+async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
+    let mut stage = Stage::with(spec(LIMITED)).await;
+    stage.fill();
+    let service = Service::restore(spec(LIMITED), Memory::default(), stage.machine.now());
+    stage.driver.adopt(service, Run::default(), Vec::new());
+    assert!(stage.length() <= 32 << 10, "{}", stage.length());
+}
+
+#[tokio::test]
+async fn a_unit_that_gets_a_limit_has_its_log_bounded_for_its_next_process() {
+    let mut stage = Stage::with(spec("ExecStart=/bin/echo up\n")).await;
+    stage.fill();
+    stage.driver.replace(spec(LIMITED));
+    assert!(stage.length() <= 32 << 10, "{}", stage.length());
+}
