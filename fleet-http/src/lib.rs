@@ -3,6 +3,7 @@
 mod client;
 mod clock;
 mod duplex;
+mod merge;
 mod server;
 mod tls;
 mod token;
@@ -17,6 +18,7 @@ pub use client::{
     Client, ClientError, Credentials, Endpoint, EndpointError, EventOptions, Events, ExportBytes,
     JournalLines, JournalOptions, PutOutcome, StateFilter, Tagged, UnitFilter, UnitUpload,
 };
+pub use merge::{CutOff, merge_journals};
 pub use server::{
     Api, Guard, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Limits, Listen,
     ListenError, ListenParseError, Listener, Metrics, Peers, Tokens, TokensError, serve,

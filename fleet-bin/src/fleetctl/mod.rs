@@ -11,7 +11,6 @@
 //! | ask for much at a time, and for no more than that | `at_once`, `sights`, `met` |
 //! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments`, `stalled` |
 //! | do it | `commands`, `follow` |
-//! | put lines of journals in order | `interleave` |
 //! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
 //! | show what comes from elsewhere | `harmless` |
 //! | write it to a file | `whole_file` |
@@ -33,7 +32,6 @@ mod follow;
 mod foreseen;
 pub(crate) mod global_args;
 pub(crate) mod harmless;
-mod interleave;
 mod local;
 mod look_args;
 mod machine_args;

@@ -268,7 +268,7 @@ impl Session {
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.dated_journal(name, options).await;
-        lines.map_err(|error| unreadable("read", name, error))
+        lines.map(JournalLines::lasting).map_err(|error| unreadable("read", name, error))
     }
 
     /// Opens what changes in the cluster.

@@ -141,10 +141,49 @@ async fn where_nothing_is_to_be_done_nothing_is_ordered_or_waited_for() {
     insta::assert_snapshot!(cluster.run("rebalance --wait").await, @r"
     exit 0
     nothing to do: each machine has 0 units
-    ---
-    No unit is left to be moved
     ");
     assert!(!is_ordered(&cluster));
+}
+
+/// The bound is less than the two that only move together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_moves_nobody_is_not_one_that_was_taken_back() {
+    let cluster = Cluster::start(&["m1", "m2"]).await;
+    cluster.run("machine cordon m2").await.ok();
+    for (one, other) in [("a", "b"), ("c", "d")] {
+        cluster.write(&format!("{one}.service"), "[Service]\nExecStart=/bin/sleep 1d\n");
+        let with = format!("[X-Fleet]\nMachineOf={one}.service\n");
+        let text = format!("[Service]\nExecStart=/bin/sleep 1d\n{with}");
+        cluster.write(&format!("{other}.service"), &text);
+    }
+    cluster.run("start a b c d").await.ok();
+    cluster.run("machine uncordon m2").await.ok();
+    let both = cluster.run("rebalance --dry-run --at-once 2").await;
+    assert_eq!(both.code, 5, "there is something to move: {both}");
+    let run = cluster.run("rebalance --at-once 2 --max 1 --wait").await.ok();
+    assert!(run.stdout.starts_with("nothing to do: "), "{run}");
+    assert!(!is_ordered(&cluster));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_that_come_while_an_order_is_carried_out_do_not_make_it_one_that_was_taken_back() {
+    let cluster = lopsided().await;
+    cluster.write_sleepers(&["e.service", "f.service", "g.service", "h.service"]);
+    let carry_out = async {
+        cluster.wait_until(|it| it.rebalancing.is_some()).await;
+        cluster.run("start e f g h").await.ok();
+        cluster.carry_out("m1", "282f949fc0de4711", &["a.service", "b.service"]).await;
+    };
+    let (waited, ()) = tokio::join!(cluster.run("rebalance --max 2 --wait"), carry_out);
+    insta::assert_snapshot!(waited, @r"
+    exit 0
+    a.service moves from m1 to 282f949f...
+    b.service moves from m1 to 282f949f...
+    282f949f... has 0 units, and then 2
+    m1 has 4 units, and then 2
+    ---
+    The order is carried out, and 2 more could be moved
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -116,6 +116,21 @@ impl Cluster {
         self.wait_until(|it| it.rebalancing.is_some()).await;
     }
 
+    /// Moves units, and ends the order to rebalance with that, as the engine would.
+    pub(crate) async fn carry_out(&self, from: &str, to: &str, units: &[&str]) {
+        let (from, to): (MachineId, MachineId) = (from.parse().unwrap(), to.parse().unwrap());
+        let layout = self.registry.layout();
+        let mut end = Transaction::new().delete(layout.key(&Key::Rebalancing));
+        for unit in units {
+            let unit: UnitName = unit.parse().unwrap();
+            let left = layout.key(&Key::Placement(from.clone(), unit.clone()));
+            let placement = self.registry.store().read(&left).await.unwrap().entries.remove(0);
+            let placed = layout.key(&Key::Placement(to.clone(), unit));
+            end = end.delete(left).put(placed, placement.value);
+        }
+        drop(self.registry.store().commit(end).await.unwrap());
+    }
+
     /// Writes bytes where a unit's record belongs that are none.
     pub(crate) async fn damage(&self, unit: &str) {
         let key = self.registry.layout().key(&Key::Unit(unit.parse().unwrap()));
@@ -145,6 +160,7 @@ impl Journals for Shelf {
         }
         let (unit, machine) = (unit.clone(), machine.clone());
         let unit_is_cut = unit.as_str() == "cut.service";
+        let unit_is_slow = unit.as_str() == "slow.service";
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
         let orders = if unit.as_str() == "rude.service" { ORDERS } else { "" };
@@ -166,7 +182,7 @@ impl Journals for Shelf {
             let failed = JournalError::Failed("its disk is broken".into());
             return Ok(lines.take(1).chain(stream::once(ready(Err(failed)))).boxed());
         }
-        match query.follow {
+        match query.follow || unit_is_slow {
             true => Ok(lines.chain(stream::pending()).boxed()),
             false => Ok(lines.boxed()),
         }

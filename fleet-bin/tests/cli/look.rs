@@ -131,6 +131,22 @@ async fn logs_that_cannot_be_had_do_not_hide_the_others() {
     assert!(run.stderr.contains("the journal is on machine far"), "{run}");
 }
 
+/// It was waited for without an end, and nothing of the others was shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_says_nothing_more_is_named_and_holds_up_no_other() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["even.service", "slow.service"]);
+    cluster.run("start even slow").await.ok();
+    insta::assert_snapshot!(cluster.run("logs even slow -n 1").await, @r#"
+    exit 1
+    slow.service: slow.service on m1: 1
+    even.service: even.service on m1: 1
+    ---
+    fleetctl: nothing more came of the journal of slow.service on m1 within 5 seconds
+    help: "fleetctl journal slow.service" waits for it alone
+    "#);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_told_one_by_one_and_go_on_where_they_ended() {
     let cluster = Cluster::start(&["m1"]).await;

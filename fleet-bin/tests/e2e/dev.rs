@@ -218,6 +218,15 @@ fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
 
 #[test]
 fn a_journal_is_followed_beyond_the_end_of_its_daemon() {
+    check_follows_beyond_the_end_of_the_daemon("journal");
+}
+
+#[test]
+fn logs_are_followed_beyond_the_end_of_the_daemon() {
+    check_follows_beyond_the_end_of_the_daemon("logs");
+}
+
+fn check_follows_beyond_the_end_of_the_daemon(command: &str) {
     let mut cluster = Cluster::start(&[]);
     let gate = cluster.path("gate");
     let script =
@@ -226,14 +235,14 @@ fn a_journal_is_followed_beyond_the_end_of_its_daemon() {
     let path = cluster.write("talker.service", &unit);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
 
-    let mut follow = cluster.fleetctl_command(&["journal", "--follow", "talker.service"]);
+    let mut follow = cluster.fleetctl_command(&[command, "--follow", "talker.service"]);
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "early");
     std::fs::write(gate, "").unwrap();
     let late = lines.next().unwrap().unwrap();
     assert!(late.starts_with("late "), "{late}");
-    let since = |span: &str| cluster.succeed(&["journal", "--since", span, "talker.service"]);
+    let since = |span: &str| cluster.succeed(&[command, "--since", span, "talker.service"]);
     assert_eq!(since("1h"), format!("early\n{late}\n"));
     crate::daemon::wait_for("what was written is past", || since("1us").is_empty().then_some(()));
 

@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -44,10 +45,17 @@ impl Sshd {
         server.args(["-D", "-e", "-f"]).arg(at.join("sshd_config"));
         let server = server.stdin(Stdio::null()).stderr(log).spawn().expect("there is sshd");
         let sshd = Self { folder, port, server };
-        wait_for(&format!("sshd answers: {}", sshd.log()), || {
-            TcpStream::connect(("127.0.0.1", port)).ok()
-        });
+        sshd.wait_answers();
         sshd
+    }
+
+    /// Where it does not, what it has said by then is told.
+    fn wait_answers(&self) {
+        let answers = || TcpStream::connect(("127.0.0.1", self.port)).ok();
+        let wait = || wait_for("sshd answers", answers);
+        if catch_unwind(AssertUnwindSafe(wait)).is_err() {
+            panic!("sshd does not answer:\n{}", self.log());
+        }
     }
 
     /// What the server has said.

@@ -1,17 +1,18 @@
 //! `logs`: what many units wrote on many machines, and write.
 
 use std::collections::BTreeSet;
+use std::future::ready;
+use std::time::Duration;
 
-use fleet_http::{JournalLine, JournalLines, JournalOptions};
+use fleet_http::{CutOff, JournalLine, JournalLines, JournalOptions, merge_journals};
 use fleet_unitfile::UnitName;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde::Serialize;
 
 use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
-use crate::fleetctl::interleave::{Dated, interleaved};
 use crate::fleetctl::look_args::LogsArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{Fits, select};
@@ -20,6 +21,10 @@ use crate::fleetctl::words::short_machine;
 
 /// How many journals are read at a time at most, each over a connection of its own.
 const MOST: usize = 256;
+
+/// How long others are kept waiting by one that is open and says nothing: longer than a daemon
+/// waits for another one, so that whoever knows why has said so by then.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A journal: that of one unit on one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +66,13 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         }
     }
     let mut all = match args.follow {
-        true => stream::select_all(journals).map(|(_, line)| line).boxed(),
-        false => interleaved(journals),
+        true => as_they_come(journals),
+        false => in_order(journals),
     };
-    while let Some(next) = all.next().await {
+    while let Some((place, next)) = all.next().await {
         match next {
-            Ok((place, line)) => {
-                let (label, line) = (label.text(&place), Line::of(place, line));
+            Ok(JournalLine { text, .. }) => {
+                let (label, line) = (label.text(&place), Line::of(place, text));
                 context.output.written(&label, &line.line, args.raw, &line)?;
             }
             Err(error) => missing.add(context, error),
@@ -98,12 +103,38 @@ async fn open(
     session: &Session,
     places: &[Place],
     options: &JournalOptions,
-) -> Vec<Result<Lines, CliError>> {
+) -> Vec<Result<(Place, Lines), CliError>> {
     let open = async |place: &Place| {
         let options = JournalOptions { machine: Some(place.machine.clone()), ..options.clone() };
-        Ok(read(place.clone(), session.dated_journal(&place.unit, &options).await?))
+        let journal = session.dated_journal(&place.unit, &options).await?;
+        Ok((place.clone(), read(place.unit.clone(), journal)))
     };
     at_once(places.iter().map(open)).await
+}
+
+/// The lines of all journals, each when it is there.
+fn as_they_come(journals: Vec<(Place, Lines)>) -> All {
+    let placed = |(place, lines): (Place, Lines)| lines.map(move |line| (place.clone(), line));
+    stream::select_all(journals.into_iter().map(placed)).boxed()
+}
+
+/// The lines of all journals in the order in which they were written.
+fn in_order(journals: Vec<(Place, Lines)>) -> All {
+    let opened = journals.into_iter().map(|(place, lines)| (place, ready(Ok(lines))));
+    let why = |place: &Place, missing| match missing {
+        CutOff::Failed(error) => error,
+        CutOff::Late => silent(place),
+    };
+    let merged = merge_journals(opened.collect(), PATIENCE);
+    merged.map(move |(place, line)| (place.clone(), line.map_err(|it| why(&place, it)))).boxed()
+}
+
+fn silent(Place { unit, machine }: &Place) -> CliError {
+    let (seconds, machine) = (PATIENCE.as_secs(), short_machine(machine));
+    CliError::failed(format!(
+        "nothing more came of the journal of {unit} on {machine} within {seconds} seconds"
+    ))
+    .help(format!("\"fleetctl journal {unit}\" waits for it alone"))
 }
 
 /// The error for a list without an end that is to be one document.
@@ -149,21 +180,21 @@ async fn of_unit(session: &Session, name: &UnitName) -> Result<Vec<Place>, CliEr
     Ok(machines.into_iter().map(place).collect())
 }
 
-type Lines = Dated<Result<(Place, String), CliError>>;
-
 /// The lines of a journal; an error is the last of them.
-fn read(place: Place, journal: JournalLines) -> Lines {
-    let next = async |(place, journal): (Place, Option<JournalLines>)| {
+type Lines = BoxStream<'static, Result<JournalLine, CliError>>;
+
+/// The lines of all journals.
+type All = BoxStream<'static, (Place, Result<JournalLine, CliError>)>;
+
+fn read(unit: UnitName, journal: JournalLines) -> Lines {
+    let next = async |(unit, journal): (UnitName, Option<JournalLines>)| {
         let mut journal = journal?;
-        match next_dated(&mut journal, &place.unit).await {
-            Ok(None) => None,
-            Ok(Some(JournalLine { at, text, .. })) => {
-                Some(((at, Ok((place.clone(), text))), (place, Some(journal))))
-            }
-            Err(error) => Some(((None, Err(error)), (place, None))),
+        match next_dated(&mut journal, &unit).await {
+            Ok(line) => Some((Ok(line?), (unit, Some(journal)))),
+            Err(error) => Some((Err(error), (unit, None))),
         }
     };
-    stream::unfold((place, Some(journal)), next).boxed()
+    stream::unfold((unit, Some(journal)), next).boxed()
 }
 
 impl Line {

@@ -50,56 +50,61 @@ pub(super) async fn run(context: &mut Context, args: &RebalanceArgs) -> Result<E
     let terms = args.terms();
     let report = context.session.rebalance(&terms, true).await?;
     context.output.record(&report, &text(&report))?;
-    let done = if args.dry_run { Ok(()) } else { order(context, args, &report).await };
+    let done = if args.dry_run { Ok(()) } else { order(context, args).await };
     context.output.finish()?;
     done?;
     Ok(if args.dry_run && !report.is_over() { Exit::Changes } else { Exit::Success })
 }
 
-/// Gives the order, of which this was told to be the outcome, and waits if that is asked for.
-async fn order(
-    context: &mut Context,
-    args: &RebalanceArgs,
-    foreseen: &RebalanceReport,
-) -> Result<(), CliError> {
+/// Gives the order, and waits if that is asked for.
+async fn order(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliError> {
     let terms = args.terms();
-    // How many moves there are without a bound: how many are left then tells whether it was met.
-    let before = match terms.most {
-        Some(_) if args.wait => all_moves(context, &terms).await?,
-        _ => foreseen.moves.len(),
-    };
-    context.session.rebalance(&terms, false).await?;
-    if !args.wait {
+    let given = context.session.rebalance(&terms, false).await?;
+    if !args.wait || given.is_over() {
         return Ok(());
     }
-    // What it waits for at first was told with the moves.
-    wait(context, args, foreseen.waits.clone()).await?;
-    let left = all_moves(context, &terms).await?;
-    let most = terms.most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-    if left > before.saturating_sub(most) {
+    let last = wait(context, args, given).await?;
+    let left = still_to_move(context, &last).await?;
+    if left > 0 {
         let text = format!("somebody took the order to rebalance back: {left} units are left");
         return Err(CliError::failed(text).help("\"fleetctl rebalance\" goes on with them"));
     }
-    let told = match terms.most {
-        Some(most) if left > 0 => format!("{most} were moved, and {left} more could be"),
-        _ => "No unit is left to be moved".to_owned(),
+    let terms = BalanceTerms { most: None, ..terms };
+    let more = context.session.rebalance(&terms, true).await?.moves.len();
+    let told = match more {
+        0 => "No unit is left to be moved".to_owned(),
+        _ => format!("The order is carried out, and {more} more could be moved"),
     };
     context.progress.note(&told);
     Ok(())
 }
 
-/// How many units are to be moved as things are, by these terms without their bound.
-async fn all_moves(context: &Context, terms: &BalanceTerms) -> Result<usize, CliError> {
-    let terms = BalanceTerms { most: None, ..*terms };
-    Ok(context.session.rebalance(&terms, true).await?.moves.len())
+/// How many units an order that is there no more would still have to move, going by how it was last
+/// seen. Where it was carried out, those that it had to move then have moved, and whatever else
+/// could move was not meant by it.
+async fn still_to_move(context: &Context, last: &RebalanceReport) -> Result<usize, CliError> {
+    if last.moves.is_empty() {
+        return Ok(0);
+    }
+    let order = &last.order;
+    let terms = BalanceTerms {
+        at_once: order.at_once,
+        gain: order.gain,
+        keep_up: order.keep_up,
+        most: order.most.map(|most| most.saturating_sub(order.moved).max(1)),
+    };
+    let now = context.session.rebalance(&terms, true).await?.moves;
+    let was_to_move = |unit: &str| last.moves.iter().any(|it| it.unit == unit);
+    Ok(if now.iter().any(|it| was_to_move(&it.unit)) { now.len() } else { 0 })
 }
 
-/// Waits until there is no order any more; what holds it up is told whenever it is something else.
+/// Waits until there is no order any more, and returns how it was last seen; what holds it up is
+/// told whenever it is something else.
 async fn wait(
     context: &mut Context,
     args: &RebalanceArgs,
-    mut told: String,
-) -> Result<(), CliError> {
+    mut last: RebalanceReport,
+) -> Result<RebalanceReport, CliError> {
     let limit = args.wait_timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let deadline = limit.map(|limit| context.clock.now().after(limit));
     let mut stuck_since = None;
@@ -112,16 +117,17 @@ async fn wait(
         if stuck_since.is_some_and(|since| now.since(since) >= SETTLED) {
             return Err(stuck(&report));
         }
-        if !report.waits.is_empty() && report.waits != told {
+        // What it waits for at first was told with the moves.
+        if !report.waits.is_empty() && report.waits != last.waits {
             context.progress.note(&format!("Waiting: {}", report.waits));
         }
         context.progress.show(&summary(&report));
-        told = report.waits;
+        last = report;
         let wake = now.after(PAUSE);
         let wake = deadline.map_or(wake, |deadline| wake.min(deadline));
         context.clock.sleep_until(wake).await;
     }
-    Ok(())
+    Ok(last)
 }
 
 fn late(report: &RebalanceReport) -> CliError {
