@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Runs units on one machine.
 ///
@@ -306,6 +306,8 @@ pub struct Journal {
     /// What comes before all others.
     first: Option<JournalLine>,
     lines: mpsc::Receiver<JournalLine>,
+    /// Why it ends early, if it does.
+    broke: Option<oneshot::Receiver<ServiceError>>,
 }
 
 impl Journal {
@@ -316,7 +318,16 @@ impl Journal {
     #[must_use]
     pub fn channel() -> (mpsc::Sender<JournalLine>, Self) {
         let (sender, lines) = mpsc::channel(Self::CAPACITY);
-        (sender, Self { first: None, lines })
+        (sender, Self { first: None, lines, broke: None })
+    }
+
+    /// The same for who may be unable to go on: why it cannot is to be sent by the second end,
+    /// before the first one is dropped.
+    #[must_use]
+    pub fn breakable() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
+        let (sender, journal) = Self::channel();
+        let (broken, broke) = oneshot::channel();
+        (sender, broken, Self { broke: Some(broke), ..journal })
     }
 
     /// A journal of lines that are kept, each with the moment at which it was written: the last
@@ -338,7 +349,7 @@ impl Journal {
             // There is room for all of them, and the reader is here.
             drop(sender.try_send(line));
         }
-        (query.follow.then_some(sender), Self { first: None, lines: waiting })
+        (query.follow.then_some(sender), Self { first: None, lines: waiting, broke: None })
     }
 
     /// The same, beginning with a line that says that some [may be missing](JournalLine::gap).
@@ -358,6 +369,12 @@ impl Journal {
             Some(line) => Some(line),
             None => self.lines.recv().await,
         }
+    }
+
+    /// After the last line: why it is the last one, if the journal did not end but break. Told
+    /// once.
+    pub fn failure(&mut self) -> Option<ServiceError> {
+        self.broke.take()?.try_recv().ok()
     }
 }
 

@@ -10,7 +10,7 @@ use super::changes::Changes;
 use super::log::Log;
 use super::moments::Moments;
 use super::position::{self, Position};
-use crate::{Journal, JournalLine, JournalQuery, wall_time};
+use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// A longer line is handed over in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -51,13 +51,16 @@ fn begin(
 ) -> io::Result<Journal> {
     // The watch begins before the first look, so that nothing falls between the two.
     let changes = if follow { Some(Changes::of(log.path())?) } else { None };
-    let (sender, journal) = Journal::channel();
+    let (sender, broken, journal) = Journal::breakable();
     let (lines, before) = (Lines::default(), Vec::new());
-    let feed = Feed { log: Arc::downgrade(log), sender, lines, before };
+    let mut feed = Feed { log: Arc::downgrade(log), sender, lines, before };
     let alive = log.alive();
     tokio::spawn(async move {
-        if let Err(error) = feed.run(look, changes, alive).await {
-            tracing::warn!(%error, "a journal ends early: its log cannot be read");
+        if let Err(source) = feed.run(look, changes, alive).await {
+            tracing::warn!(error = %source, "a journal ends early: its log cannot be read");
+            let action = "read the log of a unit".to_owned();
+            // Where the reader has gone, nobody asks why.
+            drop(broken.send(ServiceError::Io { action, source }));
         }
     });
     Ok(journal)
@@ -73,7 +76,7 @@ struct Feed {
 
 impl Feed {
     async fn run(
-        mut self,
+        &mut self,
         look: impl FnOnce(&Log) -> io::Result<Begun> + Send + 'static,
         changes: Option<Changes>,
         alive: watch::Receiver<()>,
@@ -100,7 +103,7 @@ impl Feed {
     }
 
     async fn follow(
-        mut self,
+        &mut self,
         mut place: u64,
         changes: &Changes,
         mut alive: watch::Receiver<()>,

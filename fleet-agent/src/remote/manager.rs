@@ -198,7 +198,7 @@ impl RemoteManager {
         let mut answer = self.ask(ask)?;
         let first = answer.next().await.map_err(read_error)?;
         let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
-        let (sender, journal) = Journal::channel();
+        let (sender, broken, journal) = Journal::breakable();
         tokio::spawn(async move {
             loop {
                 for line in lines {
@@ -210,9 +210,13 @@ impl RemoteManager {
                     () = sender.closed() => return,
                     next = answer.next() => next,
                 };
-                let Ok(Some(item)) = next else { return };
-                let Ok(more) = read(item) else { return };
-                lines = more;
+                let more = next.map_err(read_error).and_then(|item| item.map(read).transpose());
+                lines = match more {
+                    Ok(Some(more)) => more,
+                    Ok(None) => return,
+                    // Where the reader has gone, nobody asks why.
+                    Err(error) => return drop(broken.send(error)),
+                };
             }
         });
         Ok(journal)

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::asks::LineWire;
 use super::frame::{Frame, How, WINDOW};
-use crate::{Journal, JournalLine};
+use crate::{Journal, JournalLine, ServiceError};
 
 /// How many bytes of lines one item holds, and a line more.
 const LINES: usize = 64 * 1024;
@@ -43,35 +43,38 @@ impl Replies {
     /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
     /// the first one, which says that there is a journal, may be empty.
     pub async fn send_journal(&mut self, journal: Journal) {
-        self.send_lines(journal, |line| line.text).await;
+        // Who asks by this has no word for why a journal breaks.
+        drop(self.send_lines(journal, |line| line.text).await);
     }
 
     /// The same with all that is known of each line.
-    pub(super) async fn send_whole_journal(&mut self, journal: Journal) {
-        self.send_lines(journal, LineWire::from).await;
+    pub(super) async fn send_whole_journal(
+        &mut self,
+        journal: Journal,
+    ) -> Result<(), ServiceError> {
+        self.send_lines(journal, LineWire::from).await
     }
 
     async fn send_lines<T: Serialize + Sync + Send>(
         &mut self,
         mut journal: Journal,
         wire: impl Fn(JournalLine) -> T,
-    ) {
+    ) -> Result<(), ServiceError> {
         let mut lines = Vec::new();
         loop {
             let mut bytes = 0;
-            while bytes < LINES {
-                match journal.next_line().now_or_never() {
-                    Some(Some(line)) => {
-                        bytes += line.text.len() + 1;
-                        lines.push(wire(line));
-                    }
-                    Some(None) => return self.send(&lines).await,
-                    None => break,
-                }
+            while bytes < LINES
+                && let Some(Some(line)) = journal.next_line().now_or_never()
+            {
+                bytes += line.text.len() + 1;
+                lines.push(wire(line));
             }
             self.send(&lines).await;
-            let Some(line) = journal.next_line().await else { return };
-            lines = vec![wire(line)];
+            lines.clear();
+            match journal.next_line().await {
+                Some(line) => lines.push(wire(line)),
+                None => return journal.failure().map_or(Ok(()), Err),
+            }
         }
     }
 

@@ -83,11 +83,11 @@ impl Units {
             Ask::Watch => self.watch(replies).await?,
             Ask::Journal { unit, query } => {
                 let journal = self.manager.journal(&name(&unit)?, query.into()).await?;
-                replies.send_whole_journal(journal).await;
+                replies.send_whole_journal(journal).await?;
             }
             Ask::JournalAfter { unit, position, follow } => {
                 let journal = self.manager.journal_after(&name(&unit)?, &position, follow).await?;
-                replies.send_whole_journal(journal).await;
+                replies.send_whole_journal(journal).await?;
             }
             change => self.change(change).await?,
         }

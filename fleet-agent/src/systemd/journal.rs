@@ -1,8 +1,10 @@
 //! The output of a unit, read by `journalctl` as a child process.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
@@ -14,10 +16,17 @@ use tokio::sync::mpsc;
 use super::config::SystemdScope;
 use super::machine::io_error;
 use super::nudge::Following;
-use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
+use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// The longest entry that is read. What a message has of bytes may take four times as many.
 const LONGEST_ENTRY: u64 = 1024 * 1024;
+
+/// How much is kept of the end of one that is longer: what is not its message stands before or after
+/// that.
+const TAIL: usize = 4096;
+
+/// How long the last lines of a unit may take until they are in the journal.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Stands in a journal for an entry that is longer.
 const TOO_LONG: &str = "[a message too long to be shown]";
@@ -51,24 +60,27 @@ impl Wanted {
     }
 }
 
-/// Starts to read the output of a unit. It ends with the reader or when `over` is ready, and so
-/// does what is held for it.
+/// Starts to read the output of a unit. It ends with the reader, or with the last line from before
+/// `over` was ready, and so does what is held for it.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
     wanted: Wanted,
     following: Option<Arc<Following>>,
+    clock: Arc<dyn Clock>,
     over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Journal, ServiceError> {
     let mut command = Command::new("journalctl");
     command.args(arguments(scope, unit, &wanted));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let child = command.spawn().map_err(io_error("run journalctl"))?;
-    let (sender, journal) = Journal::channel();
+    let (sender, broken, journal) = Journal::breakable();
     let unit = unit.clone();
     tokio::spawn(async move {
-        if let Err(error) = feed(child, Sieve(wanted.from), sender, over).await {
+        if let Err(error) = feed(child, wanted, &sender, &*clock, over).await {
             tracing::warn!(%unit, %error, "a journal ends early");
+            // Where the reader has gone, nobody asks why.
+            drop(broken.send(io_error("read the journal")(error)));
         }
         drop(following);
     });
@@ -108,21 +120,33 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &Wanted) -> Vec<Strin
 
 async fn feed(
     mut child: Child,
-    mut sieve: Sieve,
-    sender: mpsc::Sender<JournalLine>,
+    wanted: Wanted,
+    sender: &mpsc::Sender<JournalLine>,
+    clock: &dyn Clock,
     over: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
-    let mut over = pin!(over);
-    let mut output = BufReader::new(output);
+    let (mut sieve, mut output) = (Sieve(wanted.from), BufReader::new(output));
+    let (mut over, mut until) = (pin!(over), None);
     'entries: loop {
-        let entry = tokio::select! {
-            () = sender.closed() => break,
-            () = &mut over => break,
-            entry = next_entry(&mut output) => entry?,
+        let mut next = pin!(next_entry(&mut output));
+        // What is there is told first: a slow reader may be far behind when the unit has gone.
+        let entry = loop {
+            tokio::select! {
+                biased;
+                () = sender.closed() => break 'entries,
+                entry = &mut next => break entry?,
+                () = &mut over, if until.is_none() => until = Some(wall_time().after(LAST_LINES)),
+                () = clock.sleep(LAST_LINES), if until.is_some() => break 'entries,
+            }
         };
-        let Some(entry) = entry else { break };
-        for line in sieve.lines(read_entry(&entry)) {
+        let Some(entry) = entry else { return ended(child, wanted.follow).await };
+        let entry = read_entry(&entry);
+        // It is of another unit of that name.
+        if until.is_some_and(|until| entry.at.is_some_and(|at| at > until)) {
+            break;
+        }
+        for line in sieve.lines(entry) {
             if sender.send(line).await.is_err() {
                 break 'entries;
             }
@@ -131,6 +155,15 @@ async fn feed(
     // It may have ended already, which is as good.
     drop(child.start_kill());
     child.wait().await.map(drop)
+}
+
+/// It has ended by itself. One that follows never should, and none by a signal.
+async fn ended(mut child: Child, follows: bool) -> std::io::Result<()> {
+    let status = child.wait().await?;
+    match follows || status.signal().is_some() {
+        true => Err(std::io::Error::other(format!("journalctl ended: {status}"))),
+        false => Ok(()),
+    }
 }
 
 /// Lets through what is wanted, and says where something may be missing.
@@ -197,16 +230,25 @@ async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result
     if entry.last() == Some(&b'\n') || (entry.len() as u64) < LONGEST_ENTRY {
         return Ok(Some(entry).filter(|entry| !entry.is_empty()));
     }
-    skip_line(output).await?;
+    // No JSON has that, so what is left of it is not taken for the whole.
+    entry.push(b'\0');
+    skip_line(output, &mut entry).await?;
     Ok(Some(entry))
 }
 
-async fn skip_line(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<()> {
+/// Reads up to the end of the line, and keeps but the last of it.
+async fn skip_line(
+    output: &mut (impl AsyncBufRead + Unpin),
+    entry: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let kept = entry.len();
     loop {
         let buffer = output.fill_buf().await?;
         let end = buffer.iter().position(|&byte| byte == b'\n');
         let used = end.map_or(buffer.len(), |end| end + 1);
         let is_over = end.is_some() || buffer.is_empty();
+        entry.extend_from_slice(&buffer[..used]);
+        entry.drain(kept..entry.len().saturating_sub(TAIL).max(kept));
         output.consume(used);
         if is_over {
             return Ok(());
@@ -266,12 +308,27 @@ impl Message {
 }
 
 fn read_entry(entry: &[u8]) -> Told {
-    let Ok(Entry { cursor, at, message }) = serde_json::from_slice(entry) else {
-        return Told { cursor: String::new(), at: None, texts: vec![TOO_LONG.to_owned()] };
-    };
+    let read = serde_json::from_slice(entry).map(|entry: Entry| {
+        let texts = entry.message.map(lines).unwrap_or_default();
+        (entry.cursor, entry.at, texts)
+    });
+    let (cursor, at, texts) = read.unwrap_or_else(|_| {
+        let cursor = field(entry, "__CURSOR").unwrap_or_default();
+        (cursor, field(entry, "__REALTIME_TIMESTAMP"), vec![TOO_LONG.to_owned()])
+    });
     let micros = at.and_then(|at| at.parse::<u64>().ok());
     let at = micros.map(|micros| Timestamp::from_millis(micros / 1000));
-    Told { cursor, at, texts: message.map(lines).unwrap_or_default() }
+    Told { cursor, at, texts }
+}
+
+/// A field of an entry of which a part is missing. No message can have what looks like one: its
+/// quotes are escaped.
+fn field(entry: &[u8], name: &str) -> Option<String> {
+    let begin = format!("\"{name}\":\"");
+    let found = entry.windows(begin.len()).position(|part| part == begin.as_bytes())?;
+    let rest = &entry[found + begin.len()..];
+    let end = rest.iter().position(|&byte| byte == b'"')?;
+    String::from_utf8(rest[..end].to_vec()).ok()
 }
 
 fn lines(message: Message) -> Vec<String> {
@@ -281,112 +338,4 @@ fn lines(message: Message) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_has_its_lines() {
-        let rows: [(&str, &[&str]); 8] = [
-            (r#"{"MESSAGE":"one"}"#, &["one"]),
-            (r#"{"MESSAGE":""}"#, &[""]),
-            (r#"{"MESSAGE":"one\ntwo\r\n"}"#, &["one", "two"]),
-            (r#"{"MESSAGE":[111,110,255]}"#, &["on\u{fffd}"]),
-            (r#"{"MESSAGE":["one",[116]]}"#, &["one", "t"]),
-            (r#"{"MESSAGE":null}"#, &[]),
-            (r#"{"__CURSOR":"x"}"#, &[]),
-            (r#"{"MESSAGE":"cut of"#, &[TOO_LONG]),
-        ];
-        for (entry, expected) in rows {
-            assert_eq!(read_entry(entry.as_bytes()).texts, expected, "{entry}");
-        }
-    }
-
-    #[test]
-    fn an_entry_has_its_moment() {
-        let entry = br#"{"__REALTIME_TIMESTAMP":"1395716396250999","MESSAGE":"one"}"#;
-        assert_eq!(read_entry(entry).at, Some(Timestamp::from_millis(1_395_716_396_250)));
-        let entry = br#"{"__REALTIME_TIMESTAMP":"soon","MESSAGE":"one"}"#;
-        assert_eq!(read_entry(entry).at, None);
-    }
-
-    #[tokio::test]
-    async fn an_entry_that_is_too_long_is_passed_over() {
-        let long = vec![b'x'; usize::try_from(LONGEST_ENTRY).expect("it is small") + 7];
-        let text = [b"{\"MESSAGE\":\"a\"}\n", &*long, b"\n{\"MESSAGE\":\"b\"}"].concat();
-        let mut output = BufReader::new(&*text);
-        let mut found = Vec::new();
-        while let Some(entry) = next_entry(&mut output).await.expect("memory can be read") {
-            found.extend(read_entry(&entry).texts);
-        }
-        assert_eq!(found, ["a", TOO_LONG, "b"]);
-    }
-
-    #[test]
-    fn the_arguments_say_what_is_asked() {
-        let unit: UnitName = "a.service".parse().expect("it is a name");
-        let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
-        let since = Some(Timestamp::from_millis(1_395_716_396_007));
-        let last = |lines| Wanted { from: From::Last { lines, since }, follow: true };
-        assert_eq!(
-            arguments(SystemdScope::System, &unit, &last(Some(2))).join(" "),
-            format!("{all} --lines=2 --follow _SYSTEMD_UNIT=a.service")
-        );
-        let user = rustix::process::getuid().as_raw();
-        let wanted = Wanted { follow: false, ..last(None) };
-        assert_eq!(
-            arguments(SystemdScope::User, &unit, &wanted).join(" "),
-            format!(
-                "{all} --lines=all --since=@1395716396.007 _SYSTEMD_USER_UNIT=a.service _UID={user}"
-            )
-        );
-        let rows = [
-            ("s=a;i=1/3", "--lines=all --cursor=s=a;i=1 --follow _SYSTEMD_UNIT=a.service"),
-            ("s=a --until=1", "--lines=all --follow _SYSTEMD_UNIT=a.service"),
-        ];
-        for (position, expected) in rows {
-            let wanted = Wanted::after(position, true);
-            let found = arguments(SystemdScope::System, &unit, &wanted).join(" ");
-            assert_eq!(found, format!("{all} {expected}"));
-        }
-    }
-
-    #[test]
-    fn what_is_no_cursor_is_not_asked_for() {
-        let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
-        let place = |lines| Some(Place { cursor: cursor.to_owned(), lines });
-        assert_eq!(Place::read(cursor), place(None));
-        assert_eq!(Place::read(&format!("{cursor}/2")), place(Some(2)));
-        for text in ["", "s", "s=", "s=g", "y=1", "s=1;", "s=1/", "s=1/x", "s=1/1/1", "7.4.aa"] {
-            assert_eq!(Place::read(text), None, "{text}");
-        }
-    }
-
-    /// What comes of entries `a` and `b`, of two lines each, after that place.
-    fn after(position: &str) -> Vec<String> {
-        let mut sieve = Sieve(Wanted::after(position, true).from);
-        let entry = |cursor: &str, text: &str| {
-            let texts = vec![format!("{text}1"), format!("{text}2")];
-            Told { cursor: cursor.to_owned(), at: None, texts }
-        };
-        let mut lines = sieve.lines(entry("i=1", "a"));
-        lines.extend(sieve.lines(entry("i=2", "b")));
-        lines.into_iter().map(|line| line.text).collect()
-    }
-
-    #[test]
-    fn it_goes_on_after_the_line_that_was_told_last() {
-        let gap = JournalLine::gap().text;
-        assert_eq!(after("i=1"), ["b1", "b2"]);
-        assert_eq!(after("i=1/1"), ["a2", "b1", "b2"]);
-        assert_eq!(after("i=1/9"), ["b1", "b2"]);
-        assert_eq!(after("i=0"), [&*gap, "a1", "a2", "b1", "b2"], "it is not there any more");
-        assert_eq!(after("?"), [&*gap, "a1", "a2", "b1", "b2"]);
-    }
-
-    #[test]
-    fn lines_have_the_place_of_their_entry() {
-        let entry = br#"{"__CURSOR":"i=7","MESSAGE":"one\ntwo"}"#;
-        let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.position).collect();
-        assert_eq!(places, [Some("i=7/1".to_owned()), Some("i=7".to_owned())]);
-    }
-}
+mod tests;

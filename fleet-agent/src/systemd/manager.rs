@@ -18,11 +18,8 @@ use super::{journal, link, load, look, order, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
 use crate::{
-    Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
 };
-
-/// How long the last lines of a unit may take until they are in the journal.
-const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs units by the machine's systemd, over D-Bus.
 ///
@@ -188,14 +185,12 @@ impl SystemdManager {
         let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
         let alive = self.machine.units.alive(unit).filter(|_| wanted.follow);
-        let over = until_it_ends(alive, clock.clone());
-        journal::read(*scope, unit, wanted, following, over)
+        journal::read(*scope, unit, wanted, following, clock.clone(), until_it_ends(alive))
     }
 }
 
-/// Waits until a unit is not known any more, and its last lines can be in the journal.
-async fn until_it_ends(alive: Option<watch::Receiver<()>>, clock: Arc<dyn Clock>) {
+/// Waits until a unit is not known any more.
+async fn until_it_ends(alive: Option<watch::Receiver<()>>) {
     let Some(mut alive) = alive else { return std::future::pending().await };
     while alive.changed().await.is_ok() {}
-    clock.sleep(LAST_LINES).await;
 }

@@ -36,6 +36,11 @@ impl Again {
         self.pause = LONGEST_PAUSE.min(self.pause * 2);
     }
 
+    /// Somebody answered, so the minute begins anew.
+    pub(super) fn on_answer(&mut self) {
+        self.waited = Duration::ZERO;
+    }
+
     /// Whether there is another try after one that failed.
     pub(super) fn goes_on(&self, error: &ClientError) -> bool {
         error.is_passing() && self.waited < PATIENCE

@@ -1,5 +1,8 @@
 //! Reading a journal line by line.
 
+use std::time::Duration;
+
+use fleet_core::TargetState;
 use fleet_unitfile::Timespan;
 
 use super::ClientError;
@@ -7,9 +10,13 @@ use super::again::Again;
 use super::call::Caller;
 use super::lines::BodyLines;
 use super::query::Query;
+use crate::clock::Stopwatch;
 use crate::server::With;
 use crate::told::Told;
-use crate::{JournalLine, MOMENTS, POSITIONS};
+use crate::{JournalLine, MOMENTS, POSITIONS, wire};
+
+/// After how long a journal that was open counts as one that holds, whether or not it told a line.
+const HOLDS: Duration = Duration::from_secs(10);
 
 /// Which lines of a journal are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,58 +50,62 @@ impl JournalOptions {
 #[derive(Debug)]
 pub struct JournalLines {
     caller: Caller,
-    path: String,
+    /// The path of the unit.
+    unit: String,
     options: JournalOptions,
     opened: Opened,
     told: Told,
+    /// The tries since the last line.
+    again: Again,
     is_lasting: bool,
 }
 
 impl JournalLines {
-    /// Opens the journal at that path. Of one that is followed it asks where each line is, so that
+    /// Opens the journal of the unit at that path. Of one that is followed it asks where each line is, so that
     /// it can be [`lasting`](Self::lasting).
     pub(super) async fn open(
         caller: Caller,
-        path: String,
+        unit: String,
         options: JournalOptions,
     ) -> Result<Self, ClientError> {
         let positions = options.follow.then_some("1");
         let query = options.query().with("positions", positions);
-        Self::open_by(caller, path, options, query).await
+        Self::open_by(caller, unit, options, query).await
     }
 
     /// The same, asking when each line was written, too.
     pub(super) async fn open_dated(
         caller: Caller,
-        path: String,
+        unit: String,
         options: JournalOptions,
     ) -> Result<Self, ClientError> {
         let positions = options.follow.then_some("1");
         let query = options.query().with("moments", Some("1")).with("positions", positions);
-        Self::open_by(caller, path, options, query).await
+        Self::open_by(caller, unit, options, query).await
     }
 
     /// The same with all that is known of each line, after the one with that position.
     pub(super) async fn open_whole(
         caller: Caller,
-        path: String,
+        unit: String,
         options: JournalOptions,
         after: Option<&str>,
     ) -> Result<Self, ClientError> {
         let query = options.query().with("moments", Some("1")).with("positions", Some("1"));
         let query = query.with("after", after);
-        Self::open_by(caller, path, options, query).await
+        Self::open_by(caller, unit, options, query).await
     }
 
     async fn open_by(
         caller: Caller,
-        path: String,
+        unit: String,
         options: JournalOptions,
         query: Query,
     ) -> Result<Self, ClientError> {
         let told = Told::new();
-        let opened = Opened::new(&caller, &path, &query).await?;
-        Ok(Self { caller, path, options, opened, told, is_lasting: false })
+        let opened = Opened::new(&caller, &unit, &query).await?;
+        let again = Again::new();
+        Ok(Self { caller, unit, options, opened, told, again, is_lasting: false })
     }
 
     /// The same, which goes on where it breaks off, if it is one that is followed.
@@ -102,7 +113,10 @@ impl JournalLines {
     /// It is opened again as [`Events::lasting`](crate::Events::lasting) is, and goes on after the
     /// last line: none is told twice, and none is left out but those that are not kept any more,
     /// in place of which a line says so. Where it was not even told where its lines are, those of
-    /// the time since it was opened are told. It ends with the unit.
+    /// the time since it was opened are told.
+    ///
+    /// It goes on where the unit is replaced or moved, too, and waits for one that is on no machine
+    /// for as long as it is to be on one. It ends once the unit is destroyed or unloaded.
     ///
     /// ```
     /// use fleet_http::{Client, ClientError, JournalOptions};
@@ -141,33 +155,66 @@ impl JournalLines {
     /// As [`next_line`](Self::next_line).
     pub async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
         loop {
-            match self.opened.next().await {
+            let broke = match self.opened.next().await {
                 Ok(Some(line)) => {
                     self.told.on_line(&line);
+                    self.again = Again::new();
                     return Ok(Some(line));
                 }
-                Err(error) if self.is_lasting && error.is_passing() => match self.go_on().await {
-                    // The unit is there no more.
-                    Err(ClientError::Api { status: 404 | 409, .. }) => return Ok(None),
-                    went_on => went_on?,
-                },
-                ended => return ended,
+                ended if !self.is_lasting => return ended,
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            if !self.go_on(broke).await? {
+                return Ok(None);
             }
         }
     }
 
-    /// Opens it anew, after the last line.
-    async fn go_on(&mut self) -> Result<(), ClientError> {
-        let mut again = Again::new();
-        self.opened = loop {
-            again.pause().await;
-            let opened = Opened::new(&self.caller, &self.path, &self.what_follows()).await;
-            match opened {
-                Err(error) if again.goes_on(&error) => {}
-                opened => break opened?,
+    /// Opens it anew, after the last line, where it broke or ended. Returns whether its unit is
+    /// still wanted: one that is replaced or moved is wanted, and its journal ends all the same.
+    async fn go_on(&mut self, broke: Option<ClientError>) -> Result<bool, ClientError> {
+        if self.opened.since.take().is_some_and(|since| since.elapsed() > HOLDS) {
+            self.again = Again::new();
+        }
+        let mut has_ended = broke.is_none();
+        if let Some(error) = broke.filter(|error| !self.again.goes_on(error)) {
+            return Err(error);
+        }
+        loop {
+            self.again.pause().await;
+            match self.opened_again(has_ended).await {
+                Ok(Some(opened)) => {
+                    self.opened = opened;
+                    return Ok(true);
+                }
+                Ok(None) => return Ok(false),
+                // It is on no machine now, or not loaded there.
+                Err(ClientError::Api { status: 404 | 409, .. }) => has_ended = true,
+                Err(error) if self.again.goes_on(&error) => {}
+                Err(error) => return Err(error),
             }
-        };
-        Ok(())
+        }
+    }
+
+    /// One try; `None` where there is nothing to wait for.
+    async fn opened_again(&mut self, has_ended: bool) -> Result<Option<Opened>, ClientError> {
+        if has_ended {
+            if !self.is_wanted().await? {
+                return Ok(None);
+            }
+            // Who is there to answer is waited for, for as long as the unit is wanted.
+            self.again.on_answer();
+        }
+        Opened::new(&self.caller, &self.unit, &self.what_follows()).await.map(Some)
+    }
+
+    /// Whether the unit is known, and to be on a machine.
+    async fn is_wanted(&self) -> Result<bool, ClientError> {
+        match self.caller.get::<wire::Unit>(&self.unit, &Query::new()).await {
+            Err(ClientError::Api { status: 404, .. }) => Ok(false),
+            unit => Ok(unit?.desired_state != TargetState::Inactive.to_string()),
+        }
     }
 
     /// What to ask for to miss nothing.
@@ -186,14 +233,17 @@ struct Opened {
     lines: BodyLines,
     /// What each line begins with.
     with: With,
+    /// Since when; nothing once it is over.
+    since: Option<Stopwatch>,
 }
 
 impl Opened {
-    async fn new(caller: &Caller, path: &str, query: &Query) -> Result<Self, ClientError> {
-        let answer = caller.open(path, query).await?;
+    async fn new(caller: &Caller, unit: &str, query: &Query) -> Result<Self, ClientError> {
+        let answer = caller.open(&format!("{unit}/journal"), query).await?;
         let has = |name| answer.headers().contains_key(name);
         let with = With { positions: has(POSITIONS), moments: has(MOMENTS) };
-        Ok(Self { lines: BodyLines::new(caller.endpoint().clone(), answer), with })
+        let lines = BodyLines::new(caller.endpoint().clone(), answer);
+        Ok(Self { lines, with, since: Some(Stopwatch::start()) })
     }
 
     async fn next(&mut self) -> Result<Option<JournalLine>, ClientError> {

@@ -289,8 +289,7 @@ impl Client {
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
-        let path = format!("{}/journal", unit_path(name));
-        JournalLines::open(self.caller.clone(), path, options.clone()).await
+        JournalLines::open(self.caller.clone(), unit_path(name), options.clone()).await
     }
 
     /// The same with when each line was written, where the server tells that: for those who ask by
@@ -304,8 +303,7 @@ impl Client {
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
-        let path = format!("{}/journal", unit_path(name));
-        JournalLines::open_dated(self.caller.clone(), path, options.clone()).await
+        JournalLines::open_dated(self.caller.clone(), unit_path(name), options.clone()).await
     }
 
     /// The same with all that is known of each line, after the one with that position.
@@ -315,8 +313,7 @@ impl Client {
         options: &JournalOptions,
         after: Option<&str>,
     ) -> Result<JournalLines, ClientError> {
-        let path = format!("{}/journal", unit_path(name));
-        JournalLines::open_whole(self.caller.clone(), path, options.clone(), after).await
+        JournalLines::open_whole(self.caller.clone(), unit_path(name), options.clone(), after).await
     }
 
     /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if

@@ -11,10 +11,9 @@ use super::lines::{PATIENCE, Source, late};
 use crate::client::Again;
 use crate::told::Told;
 
-/// The lines of a machine as they come, with its ID before each, until the unit is there no more.
+/// The lines of a machine as they come, with its ID before each, until nothing more is to come.
 pub(super) fn followed(source: Source, machine: MachineId) -> JournalStream {
-    let lane =
-        Lane { source, machine, lines: None, told: None, again: Again::new(), is_named: false };
+    let lane = Lane { source, machine, lines: None, told: None, again: None, is_named: false };
     let next = async |mut lane: Lane| Some((Ok(lane.next().await?), lane));
     stream::unfold(lane, next).boxed()
 }
@@ -27,8 +26,9 @@ struct Lane {
     lines: Option<JournalStream>,
     /// What has come; nothing before it was open once.
     told: Option<Told>,
-    again: Again,
-    /// Whether it was said why nothing comes.
+    /// The tries since the last line; nothing before it ended.
+    again: Option<Again>,
+    /// Whether it was said since the last line why nothing comes.
     is_named: bool,
 }
 
@@ -36,21 +36,21 @@ impl Lane {
     async fn next(&mut self) -> Option<JournalLine> {
         loop {
             let error = match &mut self.lines {
-                None => self.open().await.err(),
+                None => match self.open().await {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => Some(error),
+                },
                 Some(lines) => match lines.next().await {
                     Some(Ok(line)) => return Some(self.tell(line)),
-                    Some(Err(error)) => {
-                        self.lines = None;
-                        Some(error)
-                    }
-                    // The unit is not there any more, or will never be.
-                    None => return None,
+                    Some(Err(error)) => Some(error),
+                    // So it ends also where the unit is only replaced.
+                    None => None,
                 },
             };
+            self.lines = None;
+            self.again.get_or_insert_with(Again::new);
             let Some(error) = error else { continue };
-            if matches!(error, JournalError::NotLoaded { .. }) {
-                self.lines = Some(stream::empty().boxed());
-            }
             if !std::mem::replace(&mut self.is_named, true) {
                 tracing::debug!(error = chain(&error), "a journal is taken up again");
                 return Some(format!("{}: [{}]", self.machine, chain(&error)).into());
@@ -58,19 +58,20 @@ impl Lane {
         }
     }
 
+    /// Only a line shows that all is well: who opens may end at once, time and again.
     fn tell(&mut self, line: JournalLine) -> JournalLine {
+        (self.again, self.is_named) = (None, false);
         self.told.get_or_insert_with(Told::new).on_line(&line);
         JournalLine { text: format!("{}: {}", self.machine, line.text), ..line }
     }
 
-    /// Opens it, or what came since. May be dropped at any time.
-    async fn open(&mut self) -> Result<(), JournalError> {
+    /// Opens it, or what came since. Returns whether anything may come.
+    async fn open(&mut self) -> Result<bool, JournalError> {
         let mut source = self.source.clone();
-        if self.is_named {
-            self.again.pause().await;
-            if !self.source.is_there() {
-                self.lines = Some(stream::empty().boxed());
-                return Ok(());
+        if let Some(again) = &mut self.again {
+            again.pause().await;
+            if !self.source.is_awaited(&self.machine) {
+                return Ok(false);
             }
         }
         if let Some(told) = &self.told {
@@ -80,7 +81,6 @@ impl Lane {
         let opened = timeout(PATIENCE, source.open(&self.machine)).await;
         self.lines = Some(opened.unwrap_or_else(|_| Err(late(&self.machine)))?);
         self.told.get_or_insert(opening);
-        (self.again, self.is_named) = (Again::new(), false);
-        Ok(())
+        Ok(true)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::request::Parts;
-use fleet_core::{MachineId, Snapshot};
+use fleet_core::{MachineId, Snapshot, TargetState};
 use fleet_unitfile::{Timespan, UnitName};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
@@ -77,10 +77,15 @@ impl Source {
         self
     }
 
-    /// Whether there may be lines of it again.
-    pub(super) fn is_there(&self) -> bool {
+    /// Whether there may be lines of it again from that machine: it is wanted, and nowhere else.
+    pub(super) fn is_awaited(&self, machine: &MachineId) -> bool {
         let mirror = &self.api.mirror;
-        !mirror.is_current() || mirror.snapshot().unit(self.unit.as_str()).is_some()
+        if !mirror.is_current() {
+            return true;
+        }
+        let (snapshot, name) = (mirror.snapshot(), self.unit.as_str());
+        let is_wanted = snapshot.unit(name).is_some_and(|u| u.desired != TargetState::Inactive);
+        is_wanted && snapshot.placement(name).is_none_or(|placement| placement.machine == *machine)
     }
 
     /// Whose lines they are.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{
-    ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Reason, Revision, Strictness,
-    SystemdState, TargetState, UnitState,
+    ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Placement, Reason, Revision,
+    Strictness, SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
     Api, Client, Guard, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen,
@@ -16,7 +16,7 @@ use fleet_http::{
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
     Commit, Key, Layout, MachineRecord, MemoryStore, Mirror, Place, PlacementWrites, Presence,
-    Registry, Store, Transaction,
+    Registry, Store, Transaction, Unplace,
 };
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
@@ -222,6 +222,18 @@ impl Server {
             reasons: reasons.iter().map(|(unit, why)| (name(unit), Some(why.clone()))).collect(),
             ..PlacementWrites::default()
         };
+        let revision = leader.commit(&writes).await.unwrap();
+        leader.resign().await.unwrap();
+        self.settle(revision).await;
+    }
+
+    /// Takes a unit from the machine that it is on.
+    pub(crate) async fn unplace(&self, unit: &str, machine: &str) {
+        let engine: MachineId = "engine".parse().unwrap();
+        let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
+        let was = Placement { machine: machine.parse().unwrap(), epoch: Epoch(1) };
+        let unplace = vec![Unplace { unit: name(unit), was }];
+        let writes = PlacementWrites { unplace, ..PlacementWrites::default() };
         let revision = leader.commit(&writes).await.unwrap();
         leader.resign().await.unwrap();
         self.settle(revision).await;

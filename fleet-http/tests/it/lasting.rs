@@ -2,10 +2,11 @@
 //! telling a line twice.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::MachineId;
+use fleet_core::{MachineId, TargetState};
 use fleet_http::{
     Api, Client, JournalError, JournalLine, JournalLines, JournalOptions, JournalQuery,
     JournalStream, Journals, Limits, Listen,
@@ -29,12 +30,14 @@ struct Diary {
     machine: &'static str,
     lines: watch::Sender<Vec<String>>,
     /// How it was read.
-    read: Arc<Mutex<Vec<JournalQuery>>>,
+    read: watch::Sender<Vec<JournalQuery>>,
+    is_loaded: watch::Sender<bool>,
 }
 
 impl Diary {
     fn of(machine: &'static str) -> Self {
-        Self { machine, lines: watch::Sender::default(), read: Arc::default() }
+        let is_loaded = watch::Sender::new(true);
+        Self { machine, lines: watch::Sender::default(), read: watch::Sender::default(), is_loaded }
     }
 
     fn write(&self, text: &str) {
@@ -42,7 +45,14 @@ impl Diary {
     }
 
     fn read(&self) -> Vec<JournalQuery> {
-        self.read.lock().unwrap().clone()
+        self.read.borrow().clone()
+    }
+
+    /// Waits until it was asked for so many times.
+    async fn wait_read(&self, times: usize) {
+        let mut read = self.read.subscribe();
+        let enough = read.wait_for(|read| read.len() >= times);
+        drop(timeout(DEADLINE, enough).await.expect("it is asked for").unwrap());
     }
 }
 
@@ -52,22 +62,28 @@ impl Journals for Diary {
     async fn open(
         &self,
         machine: &MachineId,
-        _: &UnitName,
+        unit: &UnitName,
         query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() != self.machine {
             return Err(JournalError::NotHere { machine: machine.clone() });
         }
-        self.read.lock().unwrap().push(query.clone());
+        self.read.send_modify(|read| read.push(query.clone()));
+        if !*self.is_loaded.borrow() {
+            let (unit, machine) = (unit.clone(), machine.clone());
+            return Err(JournalError::NotLoaded { unit, machine });
+        }
         let there = self.lines.borrow().len();
         let last = there - query.lines.map_or(there, |lines| there.min(lines as usize));
         let first = query.after.as_ref().map_or(last, |position| position.parse().unwrap());
+        let is_end = |at: usize| self.lines.borrow().get(at).is_some_and(|line| line == "the end");
+        let first = first + usize::from(query.after.is_some() && is_end(first));
         let next = async |(at, mut written): (usize, watch::Receiver<Vec<String>>)| {
             let lines = written.wait_for(|lines| lines.len() > at).await.ok()?;
             let text = lines[at].clone();
             drop(lines);
             let position = Some((at + 1).to_string());
-            // What ends it.
+            // What ends it; nobody who goes on reads that again.
             (text != "the end")
                 .then_some((Ok(JournalLine { at: None, text, position }), (at + 1, written)))
         };
@@ -102,6 +118,12 @@ async fn follow(client: &Client, lines: u32) -> JournalLines {
 
 async fn next(journal: &mut JournalLines) -> Option<String> {
     timeout(DEADLINE, journal.next_line()).await.expect("a line comes").unwrap()
+}
+
+/// Long enough for some tries.
+async fn wait_in_vain(journal: &mut JournalLines) {
+    let told = timeout(Duration::from_millis(500), journal.next_line()).await;
+    assert!(told.is_err(), "{told:?}");
 }
 
 /// A client by way of a connection that can be cut.
@@ -181,8 +203,9 @@ async fn it_ends_with_its_unit() {
     let mut journal = follow(&server.client(), 10).await;
     diary.write("one");
     assert_eq!(next(&mut journal).await.unwrap(), "one");
+    server.client().set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
     diary.write("the end");
-    assert_eq!(next(&mut journal).await, None);
+    assert_eq!(next(&mut journal).await, None, "it is not wanted any more");
 
     let path = server.folder().join("relay.sock");
     let passing = relay(&path, &server.at);
@@ -191,6 +214,37 @@ async fn it_ends_with_its_unit() {
     assert!(server.client().destroy(&name("a.service")).await.unwrap());
     let _passing = relay(&path, &server.at);
     assert_eq!(next(&mut journal).await, None, "it is there no more");
+}
+
+#[tokio::test]
+async fn a_unit_that_is_replaced_or_moved_is_followed_on() {
+    let diary = Diary::of("m1");
+    let server = start(&diary).await;
+    let mut journal = follow(&server.client(), 10).await;
+    diary.write("one");
+    assert_eq!(next(&mut journal).await.unwrap(), "one");
+    ["the end", "two"].into_iter().for_each(|line| diary.write(line));
+    assert_eq!(next(&mut journal).await.unwrap(), "two", "it was replaced");
+    assert_eq!(diary.read()[1].after.as_deref(), Some("1"));
+
+    diary.is_loaded.send_replace(false);
+    diary.write("the end");
+    let back = async {
+        // It was asked for in vain.
+        diary.wait_read(4).await;
+        diary.is_loaded.send_replace(true);
+        diary.write("three");
+    };
+    let (line, ()) = tokio::join!(next(&mut journal), back);
+    assert_eq!(line.unwrap(), "three", "it was unloaded, and loaded again");
+
+    server.unplace("a.service", "m1").await;
+    diary.write("the end");
+    wait_in_vain(&mut journal).await;
+    let m1 = server.machine("m1", &[]).await;
+    server.publish(&m1, running("a.service", "m1")).await;
+    diary.write("four");
+    assert_eq!(next(&mut journal).await.unwrap(), "four", "it was on no machine");
 }
 
 #[tokio::test]
@@ -226,7 +280,7 @@ impl Three {
         for id in ["m1", "m2"] {
             let api = format!("unix://{}", folder.path().join(id).display());
             let record = MachineRecord { api, ..MachineRecord::new(id.parse().unwrap()) };
-            let ttl = std::time::Duration::from_secs(3600);
+            let ttl = Duration::from_secs(3600);
             let presence = asked.registry.join(record, "token", ttl).await.unwrap();
             asked.publish(&presence, running("a.service", id)).await;
             present.push(presence);
@@ -278,6 +332,27 @@ async fn a_machine_that_drops_out_is_named_and_taken_up_again() {
         three.diaries[1].write("live");
         assert_eq!(next(&mut journal).await.unwrap(), "m2: live");
     }
+}
+
+#[tokio::test]
+async fn each_machine_is_followed_for_as_long_as_the_unit_is_wanted() {
+    let three = Three::start().await;
+    let mut journal = follow(&three.asked.client(), 10).await;
+    three.diaries[1].write("one");
+    assert_eq!(next(&mut journal).await.unwrap(), "m2: one");
+    three.diaries[1].is_loaded.send_replace(false);
+    three.diaries[1].write("the end");
+    let named = next(&mut journal).await.unwrap();
+    assert!(named.ends_with("not loaded there]"), "{named}");
+    three.diaries[0].write("goes on");
+    assert_eq!(next(&mut journal).await.unwrap(), "m1: goes on");
+    three.diaries[1].is_loaded.send_replace(true);
+    three.diaries[1].write("two");
+    assert_eq!(next(&mut journal).await.unwrap(), "m2: two", "it was replaced");
+    let asked = three.asked.client();
+    asked.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
+    three.diaries.iter().for_each(|diary| diary.write("the end"));
+    assert_eq!(next(&mut journal).await, None);
 }
 
 #[tokio::test]

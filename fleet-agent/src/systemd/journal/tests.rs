@@ -1,0 +1,159 @@
+//! What `journalctl` prints is read as it is, and nothing of it is lost.
+
+use super::*;
+use crate::SystemClock;
+
+#[test]
+fn an_entry_has_its_lines() {
+    let rows: [(&str, &[&str]); 8] = [
+        (r#"{"MESSAGE":"one"}"#, &["one"]),
+        (r#"{"MESSAGE":""}"#, &[""]),
+        (r#"{"MESSAGE":"one\ntwo\r\n"}"#, &["one", "two"]),
+        (r#"{"MESSAGE":[111,110,255]}"#, &["on\u{fffd}"]),
+        (r#"{"MESSAGE":["one",[116]]}"#, &["one", "t"]),
+        (r#"{"MESSAGE":null}"#, &[]),
+        (r#"{"__CURSOR":"x"}"#, &[]),
+        (r#"{"MESSAGE":"cut of"#, &[TOO_LONG]),
+    ];
+    for (entry, expected) in rows {
+        assert_eq!(read_entry(entry.as_bytes()).texts, expected, "{entry}");
+    }
+}
+
+#[test]
+fn an_entry_has_its_moment() {
+    let entry = br#"{"__REALTIME_TIMESTAMP":"1395716396250999","MESSAGE":"one"}"#;
+    assert_eq!(read_entry(entry).at, Some(Timestamp::from_millis(1_395_716_396_250)));
+    let entry = br#"{"__REALTIME_TIMESTAMP":"soon","MESSAGE":"one"}"#;
+    assert_eq!(read_entry(entry).at, None);
+}
+
+#[tokio::test]
+async fn an_entry_that_is_too_long_is_passed_over() {
+    let long = "\\\"__CURSOR\\\":".repeat(usize::try_from(LONGEST_ENTRY).expect("it is small") / 9);
+    let rows = [
+        format!(r#"{{"__CURSOR":"i=7","MESSAGE":"{long}"}}"#),
+        format!(r#"{{"MESSAGE":"{long}","__CURSOR":"i=7"}}"#),
+    ];
+    for entry in rows {
+        let text = format!("{{\"MESSAGE\":\"a\"}}\n{entry}\n{{\"MESSAGE\":\"b\"}}");
+        let mut output = BufReader::new(text.as_bytes());
+        let mut found = Vec::new();
+        while let Some(entry) = next_entry(&mut output).await.expect("memory can be read") {
+            found.push(read_entry(&entry));
+        }
+        let texts: Vec<_> = found.iter().flat_map(|told| &told.texts).collect();
+        assert!(texts == ["a", TOO_LONG, "b"]);
+        assert_eq!(found[1].cursor, "i=7", "it is gone on after");
+    }
+}
+
+/// What comes of a program in place of journalctl, whose unit has gone, and how that ends.
+async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
+    let mut command = Command::new("sh");
+    command.args(["-c", program]).stdout(Stdio::piped()).kill_on_drop(true);
+    let child = command.spawn().expect("there is a shell");
+    let (sender, mut lines) = mpsc::channel(1);
+    let wanted = Wanted { from: From::Last { lines: None, since: None }, follow };
+    let clock = SystemClock::start();
+    let feeding = async move { feed(child, wanted, &sender, &clock, async {}).await };
+    let counting = async {
+        let mut count = 0;
+        while lines.recv().await.is_some() {
+            count += 1;
+        }
+        count
+    };
+    let (fed, count) = tokio::join!(feeding, counting);
+    (count, fed)
+}
+
+#[tokio::test]
+async fn what_was_written_before_the_unit_went_is_told() {
+    let program = r#"yes '{"MESSAGE":"a"}' | head -n 5000; exec sleep 1000"#;
+    let (count, fed) = fed(program, true).await;
+    fed.expect("it is killed");
+    assert_eq!(count, 5000);
+    let later = r#"echo '{"__REALTIME_TIMESTAMP":"9999999999000000","MESSAGE":"a"}'; exec sleep 9"#;
+    assert_eq!(self::fed(later, true).await.0, 0, "it is of another unit");
+}
+
+#[tokio::test]
+async fn a_journalctl_that_ends_is_no_end_of_a_journal_that_is_followed() {
+    let program = r#"echo '{"MESSAGE":"a"}'"#;
+    let (count, whole) = fed(program, false).await;
+    assert!(whole.is_ok() && count == 1, "{whole:?}");
+    let (count, broken) = fed(program, true).await;
+    assert!(broken.is_err() && count == 1, "{broken:?}");
+    let (_, broken) = fed("kill -9 $$", false).await;
+    assert!(broken.is_err(), "{broken:?}");
+}
+
+#[test]
+fn the_arguments_say_what_is_asked() {
+    let unit: UnitName = "a.service".parse().expect("it is a name");
+    let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
+    let since = Some(Timestamp::from_millis(1_395_716_396_007));
+    let last = |lines| Wanted { from: From::Last { lines, since }, follow: true };
+    assert_eq!(
+        arguments(SystemdScope::System, &unit, &last(Some(2))).join(" "),
+        format!("{all} --lines=2 --follow _SYSTEMD_UNIT=a.service")
+    );
+    let user = rustix::process::getuid().as_raw();
+    let wanted = Wanted { follow: false, ..last(None) };
+    assert_eq!(
+        arguments(SystemdScope::User, &unit, &wanted).join(" "),
+        format!(
+            "{all} --lines=all --since=@1395716396.007 _SYSTEMD_USER_UNIT=a.service _UID={user}"
+        )
+    );
+    let rows = [
+        ("s=a;i=1/3", "--lines=all --cursor=s=a;i=1 --follow _SYSTEMD_UNIT=a.service"),
+        ("s=a --until=1", "--lines=all --follow _SYSTEMD_UNIT=a.service"),
+    ];
+    for (position, expected) in rows {
+        let wanted = Wanted::after(position, true);
+        let found = arguments(SystemdScope::System, &unit, &wanted).join(" ");
+        assert_eq!(found, format!("{all} {expected}"));
+    }
+}
+
+#[test]
+fn what_is_no_cursor_is_not_asked_for() {
+    let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
+    let place = |lines| Some(Place { cursor: cursor.to_owned(), lines });
+    assert_eq!(Place::read(cursor), place(None));
+    assert_eq!(Place::read(&format!("{cursor}/2")), place(Some(2)));
+    for text in ["", "s", "s=", "s=g", "y=1", "s=1;", "s=1/", "s=1/x", "s=1/1/1", "7.4.aa"] {
+        assert_eq!(Place::read(text), None, "{text}");
+    }
+}
+
+/// What comes of entries `a` and `b`, of two lines each, after that place.
+fn after(position: &str) -> Vec<String> {
+    let mut sieve = Sieve(Wanted::after(position, true).from);
+    let entry = |cursor: &str, text: &str| {
+        let texts = vec![format!("{text}1"), format!("{text}2")];
+        Told { cursor: cursor.to_owned(), at: None, texts }
+    };
+    let mut lines = sieve.lines(entry("i=1", "a"));
+    lines.extend(sieve.lines(entry("i=2", "b")));
+    lines.into_iter().map(|line| line.text).collect()
+}
+
+#[test]
+fn it_goes_on_after_the_line_that_was_told_last() {
+    let gap = JournalLine::gap().text;
+    assert_eq!(after("i=1"), ["b1", "b2"]);
+    assert_eq!(after("i=1/1"), ["a2", "b1", "b2"]);
+    assert_eq!(after("i=1/9"), ["b1", "b2"]);
+    assert_eq!(after("i=0"), [&*gap, "a1", "a2", "b1", "b2"], "it is not there any more");
+    assert_eq!(after("?"), [&*gap, "a1", "a2", "b1", "b2"]);
+}
+
+#[test]
+fn lines_have_the_place_of_their_entry() {
+    let entry = br#"{"__CURSOR":"i=7","MESSAGE":"one\ntwo"}"#;
+    let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.position).collect();
+    assert_eq!(places, [Some("i=7/1".to_owned()), Some("i=7".to_owned())]);
+}
