@@ -52,6 +52,8 @@ impl Ask {
                 Asked { generation: generation.0, launched: true, ..before }
             }
             Self::Stop => Asked { launched: false, triggered: false, ..before },
+            // One that was told of before may have come to its end, or to a stop.
+            Self::Trigger(trigger) if trigger == before.trigger => before,
             Self::Trigger(trigger) => Asked { triggered: true, trigger, ..before },
         }
     }
@@ -105,11 +107,17 @@ impl Calls {
             let before = calls.seen(&name);
             let asked = before.as_ref().map_or_else(Asked::default, |seen| seen.asked);
             let asked = Asked { epoch: epoch.0, ..asked };
-            if before.is_some_and(|seen| seen.unit.known.hash == hash) {
+            if before.as_ref().is_some_and(|seen| seen.unit.known.hash == hash) {
                 write(&directory, "record a unit", move |at| at.write_asked(asked)).await?;
                 return calls.lead(move |lead| lead.note_epoch(&name, asked)).await;
             }
-            let keep = move |at: &UnitDirectory| at.write_unit(&source, asked);
+            let is_new = before.is_none();
+            let keep = move |at: &UnitDirectory| {
+                if is_new {
+                    at.begin_runs()?;
+                }
+                at.write_unit(&source, asked)
+            };
             write(&directory, "keep a unit file", keep).await?;
             let entry = Entry::new(name, hash, asked, Is::Fit(Box::new(compiled)));
             calls.lead(move |lead| lead.load(entry)).await?
@@ -157,11 +165,14 @@ impl Calls {
                 .collect()
         };
         let written = tokio::task::spawn_blocking(move || {
-            all.iter().try_for_each(|(directory, asked)| directory.write_asked(*asked))
+            let failed = |(at, asked): &(UnitDirectory, Asked)| at.write_asked(*asked).err();
+            all.iter().filter_map(failed).collect::<Vec<_>>()
         });
-        if let Err(error) = written.await.map_err(io::Error::other).flatten() {
-            // A disk that fails must not keep anything running.
-            tracing::error!(%error, "cannot record that all units are stopped");
+        // A disk that fails must not keep anything running, nor the rest from being recorded.
+        match written.await.as_deref() {
+            Ok([]) => {}
+            Ok([error, ..]) => tracing::error!(%error, "cannot record that all units are stopped"),
+            Err(error) => tracing::error!(%error, "cannot record that all units are stopped"),
         }
         let answers = self.lead(|lead| lead.stop_all(|asked| Ask::Stop.after(asked))).await?;
         let end =

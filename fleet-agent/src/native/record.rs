@@ -102,6 +102,9 @@ pub(crate) struct Run {
     pub(crate) memory: Memory,
 }
 
+/// What is found of a unit: its source, what was asked, and what runs, if that was ever written.
+pub(crate) type Found = (Vec<u8>, Asked, Option<Run>);
+
 /// The directory of one unit, or what stands for it.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitDirectory {
@@ -137,6 +140,17 @@ impl UnitDirectory {
     /// Where the state of a timer is.
     pub(crate) fn timer(&self) -> PathBuf {
         self.path.join("timer.json")
+    }
+
+    /// Makes a place for a unit that is about to be loaded for the first time. There is a record of
+    /// what runs from then on, so that one without is known for one of an earlier daemon.
+    pub(crate) fn begin_runs(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.path)?;
+        match self.read_run()? {
+            None => self.write_run(&Run::default()),
+            // What is left there may run.
+            Some(_) => Ok(()),
+        }
     }
 
     /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
@@ -187,13 +201,12 @@ impl UnitDirectory {
     }
 
     /// Reads a unit back; `None` when it was never loaded whole.
-    pub(crate) fn read(&self) -> io::Result<Option<(Vec<u8>, Asked, Run)>> {
+    pub(crate) fn read(&self) -> io::Result<Option<Found>> {
         let Some(asked) = read_json(&self.path.join("asked.json"))? else {
             return Ok(None);
         };
         let source = std::fs::read(self.path.join("unit"))?;
-        let run = self.read_run()?.unwrap_or_default();
-        Ok(Some((source, asked, run)))
+        Ok(Some((source, asked, self.read_run()?)))
     }
 
     /// Reads what runs; `None` when nothing ever ran.
@@ -268,7 +281,7 @@ mod tests {
         let run = Run { leaders: vec![ProcessId { pid: 4, start: 1 }], ..Run::default() };
         directory.write_run(&run).expect("it can be written");
         let read = directory.read().expect("it can be read").expect("it is there");
-        assert_eq!(read, (b"[Service]\n\xff".to_vec(), asked, run));
+        assert_eq!(read, (b"[Service]\n\xff".to_vec(), asked, Some(run)));
         directory.remove().expect("it can be removed");
         directory.remove().expect("it may be gone already");
         assert!(directory.read().expect("nothing is there").is_none());

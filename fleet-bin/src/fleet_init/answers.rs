@@ -107,7 +107,7 @@ impl OfFiles {
         let files = match (paths, wants) {
             ([], true) => None,
             ([], false) => Some(read(&self.paths, self.goal.as_ref())),
-            (paths, _) => Some(read(paths, goal.as_ref())),
+            (paths, _) => Some(read(paths, goal.as_ref().or(self.goal.as_ref()))),
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let tried = self.runner.try_out(Trial { files, goal, beside }).await;

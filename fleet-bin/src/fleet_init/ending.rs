@@ -4,8 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Clock, NativeManager, Runner, ServiceManager as _};
-use rustix::process::{Pid, Signal, kill_process_group};
+use fleet_agent::{Clock, NativeManager, Runner};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::fleetctl::error::CliError;
@@ -56,17 +55,10 @@ impl Grip {
         }
     }
 
-    /// The main processes of units.
-    async fn processes(&self) -> Result<Vec<u32>, CliError> {
+    async fn kill_all(&self) -> Result<(), CliError> {
         match self {
-            Self::Manager(manager) => {
-                let units = manager.list().await.map_err(cannot)?;
-                Ok(units.into_iter().filter_map(|unit| unit.state.main_pid).collect())
-            }
-            Self::Runner(runner) => {
-                let units = runner.snapshot().await.map_err(cannot)?.units;
-                Ok(units.into_iter().filter_map(|unit| unit.main_pid).collect())
-            }
+            Self::Manager(manager) => manager.kill_all().await.map_err(cannot),
+            Self::Runner(runner) => runner.kill_all().await.map_err(cannot),
         }
     }
 }
@@ -91,7 +83,7 @@ pub(super) async fn end(
     tracing::warn!(why, "kills the units that are left");
     let deadline = clock.now().after(GRACE);
     loop {
-        kill(&units.processes().await?);
+        units.kill_all().await?;
         // Units that end in order come one after the other.
         tokio::select! {
             ended = &mut ended => return ended,
@@ -100,14 +92,5 @@ pub(super) async fn end(
         if clock.now() >= deadline {
             return Err(CliError::failed("processes of units are left"));
         }
-    }
-}
-
-/// Kills processes and their groups: each main process begins one.
-fn kill(processes: &[u32]) {
-    let pid = |pid: &u32| i32::try_from(*pid).ok().and_then(Pid::from_raw);
-    for pid in processes.iter().filter_map(pid) {
-        // One that is gone already has nothing to be killed.
-        let _gone = kill_process_group(pid, Signal::KILL);
     }
 }

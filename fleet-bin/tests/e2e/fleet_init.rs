@@ -207,6 +207,30 @@ fn a_time_for_the_end_is_kept() {
     assert!(!is_alive(stubborn), "it is killed");
 }
 
+#[test]
+fn who_has_left_its_group_and_a_stop_that_hangs_are_killed_at_the_end_too() {
+    let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
+    let (file, hangs) = (init.home.path().join("escaped"), init.home.path().join("hangs"));
+    let for_ever = "while :; do sleep 1000; done";
+    let script = format!(
+        "trap \"\" TERM; setsid sh -c \"echo \\$\\$ >{}; {for_ever}\" & {for_ever}",
+        file.display()
+    );
+    init.run("unit.service", &format!("ExecStart=/bin/sh -c '{script}'"));
+    let stop = format!("trap \"\" TERM; echo $$$$ >{}; {for_ever}", hangs.display());
+    let service = format!(
+        "TimeoutStopSec=infinity\nExecStart=/bin/sleep infinity\nExecStop=/bin/sh -c '{stop}'"
+    );
+    init.run("stops.service", &service);
+    let written =
+        |file: &PathBuf| Pid::from_raw(std::fs::read_to_string(file).ok()?.trim().parse().ok()?);
+    let escaped = wait_for("it has left the group of its parent", || written(&file));
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!is_alive(escaped), "it is killed");
+    assert!(!is_alive(written(&hangs).expect("it was begun")), "so is the command");
+}
+
 /// The children of a process, and whether each is a zombie.
 fn children(parent: Pid) -> Vec<(Pid, bool)> {
     let of = |path: PathBuf| {

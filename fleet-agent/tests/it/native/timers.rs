@@ -89,9 +89,10 @@ async fn without_its_unit_a_timer_is_not_started() {
     bench.start("a.timer").await.expect("it starts");
     bench.wait_for_sub("b.service", "running").await;
     bench.stop("a.timer").await;
-    bench.load_timer_alone("OnActiveSec=100ms\nUnit=b.service").await;
+    bench.load_timer_alone("OnActiveSec=1h\nUnit=b.service").await;
     bench.start("a.timer").await.expect("it starts");
     bench.manager.unload(&name("b.service")).await.expect("it goes");
+    bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
     bench.wait_for_sub("a.timer", "failed").await;
     assert_eq!(bench.state("a.timer").await.result.as_deref(), Some("resources"));
     bench.clean_up().await;
@@ -291,9 +292,10 @@ async fn what_requires_a_timer_starts_with_it_or_not_at_all() {
 async fn a_timer_whose_unit_was_replaced_in_its_moment_begins_again() {
     let bench = Bench::new().await;
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
-    bench.load_timer_alone("OnActiveSec=100ms\nUnit=b.service").await;
+    bench.load_timer_alone("OnActiveSec=1h\nUnit=b.service").await;
     bench.start("a.timer").await.expect("it starts");
     bench.manager.unload(&name("b.service")).await.expect("it goes");
+    bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
     bench.wait_for_sub("a.timer", "failed").await;
     bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
     bench.wait_for_sub("b.service", "running").await;
@@ -365,8 +367,7 @@ async fn an_elapse_that_was_only_written_down_is_made_by_the_next_daemon() {
     let dead = bench.kill().await;
     // The record as it is between the moment and the start of the unit.
     let path = dead.path("native/units/a.timer/timer.json");
-    let text = std::fs::read_to_string(&path).expect("it is written down");
-    let mut record: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let mut record = read_json(&path);
     record["phase"] = "running".into();
     record["last"] = record["since"].clone();
     record["starting"] = 7.into();
@@ -376,4 +377,34 @@ async fn an_elapse_that_was_only_written_down_is_made_by_the_next_daemon() {
     bench.wait_for_sub("a.timer", "waiting").await;
     assert_eq!(runs(&bench.path("ran")), 1, "it is made once");
     bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_elapse_that_is_told_twice_starts_nothing_that_was_stopped_since() {
+    let bench = Bench::new().await;
+    bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
+    bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
+    bench.start("a.timer").await.expect("it starts");
+    bench.wait_for_sub("b.service", "running").await;
+    bench.stop("b.service").await;
+    bench.wait_for_sub("a.timer", "elapsed").await;
+    let dead = bench.kill().await;
+    // The records as they are before the timer knows what came of its elapse.
+    let asked = dead.path("native/units/b.service/asked.json");
+    let before = read_json(&asked);
+    let timer = dead.path("native/units/a.timer/timer.json");
+    let mut record = read_json(&timer);
+    (record["phase"], record["starting"]) = ("running".into(), before["trigger"].clone());
+    std::fs::write(&timer, record.to_string()).expect("it can be written");
+    let bench = dead.revive().await;
+    bench.wait_for_sub("a.timer", "elapsed").await;
+    assert_eq!(read_json(&asked), before, "nothing is asked anew");
+    bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
+    assert_eq!(bench.state("b.service").await.sub, "dead");
+    bench.clean_up().await;
+}
+
+fn read_json(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).expect("it is written down");
+    serde_json::from_str(&text).expect("it is JSON")
 }

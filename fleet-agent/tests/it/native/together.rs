@@ -76,6 +76,27 @@ async fn a_unit_that_was_stopped_stays_so_until_who_wants_it_is_started() {
 }
 
 #[tokio::test]
+async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order() {
+    let bench = Bench::new().await;
+    load(&bench, "a.service", "").await;
+    load(&bench, "b.service", "").await;
+    load(&bench, "all.target", "Wants=a.service b.service").await;
+    bench.start("all.target").await.expect("it starts");
+    let b = bench.pid("b.service").await;
+    bench.stop("a.service").await;
+    let dead = bench.kill().await;
+    // Earlier daemons wrote none for what has no processes.
+    std::fs::remove_file(dead.path("native/units/all.target/run.json")).expect("it is there");
+    let bench = dead.revive().await;
+    bench.wait_for("all.target", |state| state.active == ActiveState::Active).await;
+    assert!(is_down(&bench.state("a.service").await), "it was stopped, and nobody started it");
+    assert_eq!(bench.pid("b.service").await, b);
+    bench.start("all.target").await.expect("it starts");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn a_target_is_up_when_what_it_wants_is() {
     let bench = Bench::new().await;
     load(&bench, "all.target", "Wants=a.service b.service").await;
@@ -276,10 +297,13 @@ async fn all_units_are_shut_down_in_the_order_of_the_graph() {
         bench.start(unit).await.expect("it starts");
     }
     bench.manager.shutdown().await.expect("all stop");
+    let late = bench.start("a.service").await.expect_err("it comes too late").to_string();
+    assert!(late.contains("a.service"), "{late}");
+    assert!(is_down(&bench.state("a.service").await), "{late}");
     let order = bench.wait_for_lines("order", 3).await;
     assert_eq!(order, ["c.service", "b.service", "a.service"]);
-    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("b.service").await.known.asked, TargetState::Loaded);
     let bench = bench.kill().await.revive().await;
-    assert!(is_down(&bench.state("a.service").await), "nobody has asked for it since");
+    assert!(is_down(&bench.state("b.service").await), "nobody has asked for it since");
     bench.clean_up().await;
 }

@@ -114,6 +114,25 @@ fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
 }
 
 #[test]
+fn a_plan_of_other_files_is_for_the_goal_that_it_was_started_for() {
+    let home = tempfile::tempdir().unwrap();
+    let files = ["now", "then"].map(|name| home.path().join(format!("{name}.unit")));
+    let text = "unit: a\ntype: virtual\nprovides: a\n";
+    std::fs::write(&files[0], text).unwrap();
+    std::fs::write(&files[1], format!("{text}unit: b\ntype: virtual\nprovides: b\n")).unwrap();
+    let [now, then] = files.map(|file| file.display().to_string());
+    let init = Init::start_in(home, &[], &[&now, "--goal", "a"]);
+    wait_state(&init, "a", "running");
+    let told = planned(&init, &["plan", &then]);
+    insta::assert_snapshot!(told, @"stay a null null: it is the goal");
+    let told = planned(&init, &["plan", &then, "--goal", "b"]);
+    insta::assert_snapshot!(told, @"
+    stop a 1 null: nothing needs it
+    start b null 1: it is the goal
+    ");
+}
+
+#[test]
 fn one_that_runs_for_fleetd_has_no_goal_to_plan_for() {
     let init = Init::start();
     let file = init.home.path().join("a.unit");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fleet_core::graph::strategies::{Units, units};
 use fleet_core::graph::{
-    Limit, Name, Order, Phase, RestartWhen, Shown, State, StopReason, Waiting,
+    Happening, Limit, Name, Order, Phase, RestartWhen, Shown, State, StopReason, Waiting,
 };
 use proptest::prelude::*;
 
-use super::config::cases;
+use super::config::{cases, name, units as units_of};
 use super::script::{Move, moves};
 use super::world::World;
 
@@ -85,6 +85,15 @@ impl Drain {
     }
 }
 
+fn end_all_that_stops(world: &mut World) {
+    world.plan();
+    let stops = |world: &World, name: &Name| world.seen(name).phase != Phase::Starting;
+    while let Some(name) = world.pending().into_iter().find(|name| stops(world, name)) {
+        world.all_gone(&name);
+        world.plan();
+    }
+}
+
 /// What is shown of all units, but for moments and numbers.
 fn shown(world: &World) -> BTreeMap<Name, State> {
     let states = world.system.units().map(|name| {
@@ -119,15 +128,17 @@ proptest! {
         }
     }
 
-    /// Neither the order in which things happen nor how many may start at once makes a difference
-    /// in the end.
+    /// Once all that has to stop is gone, neither the order in which things happen nor how many may
+    /// start at once makes a difference in the end. Before that it may: of a unit that waits for
+    /// its turn to stop, what it depends on can be back, and it can end by itself.
     #[test]
     fn the_order_of_events_makes_no_difference_in_the_end(
         units in patient(7),
         moves in moves(10),
         failures in failures(),
     ) {
-        let world = World::after(&units, &moves);
+        let mut world = World::after(&units, &moves);
+        end_all_that_stops(&mut world);
         let first = shown(&Drain::new(&world, &failures, 1).run());
         for (order, room) in [(2, None), (3, Some(1)), (5, Some(2))] {
             let mut drain = Drain::new(&world, &failures, order);
@@ -192,6 +203,37 @@ proptest! {
             let off = matches!(state.what, Shown::Disabled | Shown::Masked | Shown::Failed { .. });
             prop_assert!(off, "{name} is {:?}", state.what);
         }
+    }
+}
+
+/// `b` depends on `c`, and that on `f`, which fails while `b` is starting. Nothing but the order in
+/// which `b` and `f` are gone tells whether `c` is stopped.
+#[test]
+fn who_is_up_stays_so_if_its_dependency_is_back_before_its_turn_to_stop() {
+    let mut all = units_of("f notified\nc notified on:f\nb notified on:c");
+    all[0].restart.delay = Duration::ZERO;
+    let mut world = World::new(&Units(all));
+    for unit in ["f", "c"] {
+        world.answer_for(&name(unit), true);
+        world.plan();
+    }
+    let run = world.seen(&name("f")).incarnation.unwrap();
+    world.tell(&name("f"), run, Happening::Stopping);
+    world.plan();
+    for (first, stops) in [("b", true), ("f", false)] {
+        let mut drain = Drain::new(&world, &Vec::new(), 1);
+        drain.world.log.clear();
+        drain.world.all_gone(&name(first));
+        drain.world.plan();
+        if first == "f" {
+            drain.world.answer_for(&name("f"), true);
+            drain.world.plan();
+        }
+        let world = drain.run();
+        let stopped = world.log.iter().any(|it| it.unit == name("c") && !it.is_start());
+        assert_eq!(stopped, stops, "{first} is gone first");
+        let up = |it: &Name| world.seen(it).phase.is_active();
+        assert!(world.system.units().all(up), "{first} is gone first");
     }
 }
 

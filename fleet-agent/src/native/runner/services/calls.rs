@@ -15,7 +15,7 @@ use crate::native::record::Asked;
 impl Lead {
     /// Has a unit run; one that failed gets a new attempt, and one that is up stays as it is.
     pub(in crate::native) fn start(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
-        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        let Some((name, reply)) = self.begin_start(unit, asked, reply) else { return };
         self.want(&name);
         let state = self.system.state(&name);
         let stopping = state.as_ref().filter(|it| matches!(it.what, Shown::Stopping(_)));
@@ -30,7 +30,7 @@ impl Lead {
 
     /// Has a unit end, if it runs, and run again; so do those that are stopped with it.
     pub(in crate::native) fn restart(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
-        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        let Some((name, reply)) = self.begin_start(unit, asked, reply) else { return };
         self.want(&name);
         self.reset(&Target::from(&name));
         let state = self.system.state(&name).filter(|state| is_busy(&state.what));
@@ -48,9 +48,13 @@ impl Lead {
     /// that waits for its next attempt waits on. What was asked already is waited for.
     pub(in crate::native) fn trigger(&mut self, unit: &UnitName, asked: Asked, reply: Reply) {
         let before = self.services.as_ref().and_then(|services| services.asked(&name_of(unit)));
-        let Some((name, reply)) = self.begin_ask(unit, asked, reply) else { return };
+        let Some((name, reply)) = self.begin_start(unit, asked, reply) else { return };
         if before.is_some_and(|before| before.trigger == asked.trigger) {
-            return self.wait_for_start(&name, None, reply);
+            // Nothing more comes of it where the unit was stopped since.
+            return match asked.is_wanted() {
+                true => self.wait_for_start(&name, None, reply),
+                false => answer(reply, Ok(())),
+            };
         }
         self.want(&name);
         let state = self.system.state(&name);
@@ -80,6 +84,7 @@ impl Lead {
         self.follow_loads();
         let Some(services) = &mut self.services else { return Vec::new() };
         services.again.clear();
+        services.ends = true;
         let mut all = Vec::new();
         for (name, entry) in &mut services.entries {
             entry.asked = after(entry.asked);
@@ -171,6 +176,22 @@ impl Lead {
         self.show(&name);
         self.touched.insert(name.clone());
         Some((name, reply))
+    }
+
+    /// The same for what would have a unit run. Once all units are to end, none is started any
+    /// more, also by a call that was on its way.
+    fn begin_start(
+        &mut self,
+        unit: &UnitName,
+        asked: Asked,
+        reply: Reply,
+    ) -> Option<(Name, Reply)> {
+        if self.services.as_ref().is_some_and(|services| services.ends) {
+            let (unit, problem) = (unit.clone(), "all units are being ended".to_owned());
+            answer(reply, Err(ServiceError::StartFailed { unit, problem }));
+            return None;
+        }
+        self.begin_ask(unit, asked, reply)
     }
 
     fn try_again(&mut self, name: &Name) {

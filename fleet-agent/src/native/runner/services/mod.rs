@@ -58,6 +58,8 @@ pub(in crate::native) struct Services {
     link_by: Option<Timestamp>,
     /// How many units were ever loaded: the later one gives way where two cannot be together.
     loads: u64,
+    /// Whether all units were told to end, so that nothing is started any more.
+    ends: bool,
     max_starting: Option<NonZeroU32>,
     shown: Showcase,
 }

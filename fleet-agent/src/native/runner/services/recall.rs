@@ -161,6 +161,16 @@ fn take_one_back(
     );
     let entry = Entry::new(unit.clone(), file.hash(), asked, is);
     let mut member = Member::new(machine, &name)?;
+    let run = match run {
+        Some(run) => run,
+        // Earlier daemons kept none of what has no processes, such as a target. What had been asked
+        // of it may be long done, so it is no order of now: nothing else that was stopped starts.
+        None => {
+            let run = Run { asked, ..Run::default() };
+            directory.write_run(&run)?;
+            run
+        }
+    };
     let owed = asked.owed(run.asked);
     member.done = run.asked;
     let (seen, driver) = as_it_was(machine, &entry, &mut member, run, owed, incarnation)?;
