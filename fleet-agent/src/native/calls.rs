@@ -5,7 +5,7 @@
 //! records say what has taken effect.
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -132,8 +132,21 @@ impl Calls {
         ask: Ask,
         directory: UnitDirectory,
     ) -> Done {
+        self.ask_after(ready(Ok(())), unit, ask, directory).await
+    }
+
+    /// The same once something else is done, if that is. It has the turn of the call as well, so
+    /// that what is called later does not overtake it.
+    pub(super) async fn ask_after(
+        self: &Arc<Self>,
+        first: impl Future<Output = Done> + Send + 'static,
+        unit: &UnitName,
+        ask: Ask,
+        directory: UnitDirectory,
+    ) -> Done {
         let (name, unknown) = (unit.clone(), ServiceError::NotLoaded { unit: unit.clone() });
         let begun = self.in_turn(unit, async move |calls| {
+            first.await?;
             let Some(seen) = calls.seen(&name) else { return Ok(None) };
             let asked = ask.after(seen.asked);
             if asked != seen.asked {

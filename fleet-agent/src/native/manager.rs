@@ -20,6 +20,7 @@ use super::log::Log;
 use super::machine::Machine;
 use super::runner::RunnerConfig;
 use super::runner::Snapshot;
+use super::runner::services::Done;
 use super::runner::services::{Opened, ServicesConfig, open_services};
 use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
@@ -138,7 +139,7 @@ pub struct NativeManager {
     machine: Arc<Machine>,
     calls: Arc<Calls>,
     host: Host,
-    timers: Timers,
+    timers: Arc<Timers>,
     lead: AbortHandle,
     log_keeper: AbortHandle,
 }
@@ -170,7 +171,7 @@ impl NativeManager {
             machine,
             calls,
             host,
-            timers,
+            timers: Arc::new(timers),
             lead,
         }))
     }
@@ -228,17 +229,24 @@ impl NativeManager {
         self.calls.kill_all().await
     }
 
-    /// Starts the timers that a unit wants or requires, as it is about to be started.
-    async fn start_timers_of(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        for (timer, is_required) in self.calls.timers_of(unit).await? {
-            match self.timers.pull(&timer).await {
-                Err(error) if is_required => return Err(error),
-                Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),
-                Ok(()) => {}
-            }
-        }
-        Ok(())
+    /// Starts a unit, the timers first that it wants or requires.
+    async fn start_with_timers(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
+        let first =
+            start_timers_of(Arc::clone(&self.calls), Arc::clone(&self.timers), unit.clone());
+        self.calls.ask_after(first, unit, ask, self.machine.directory(unit.as_str())).await
     }
+}
+
+/// Starts the timers that a unit wants or requires, as it is about to be started.
+async fn start_timers_of(calls: Arc<Calls>, timers: Arc<Timers>, unit: UnitName) -> Done {
+    for (timer, is_required) in calls.timers_of(&unit).await? {
+        match timers.pull(&timer).await {
+            Err(error) if is_required => return Err(error),
+            Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
 }
 
 impl Drop for NativeManager {
@@ -291,16 +299,14 @@ impl ServiceManager for NativeManager {
         if is_timer(unit) {
             return self.timers.start(unit, generation).await;
         }
-        self.start_timers_of(unit).await?;
-        self.calls.ask(unit, Ask::Start(generation), self.machine.directory(unit.as_str())).await
+        self.start_with_timers(unit, Ask::Start(generation)).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         if is_timer(unit) {
             return self.timers.restart(unit, generation).await;
         }
-        self.start_timers_of(unit).await?;
-        self.calls.ask(unit, Ask::Restart(generation), self.machine.directory(unit.as_str())).await
+        self.start_with_timers(unit, Ask::Restart(generation)).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {

@@ -21,8 +21,8 @@ use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 /// The longest entry that is read. What a message has of bytes may take four times as many.
 const LONGEST_ENTRY: u64 = 1024 * 1024;
 
-/// How much is kept of the end of one that is longer: what is not its message stands before or after
-/// that.
+/// How much is kept of the end of one that is longer: what is not its message stands before or
+/// after that.
 const TAIL: usize = 4096;
 
 /// How long the last lines of a unit may take until they are in the journal.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{JournalQuery, ServiceError, ServiceManager, wall_time};
+use fleet_agent::{Journal, JournalQuery, ServiceError, ServiceManager, wall_time};
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::{JournalError, JournalLine, JournalStream, Journals};
 use fleet_unitfile::UnitName;
+use futures_util::{StreamExt as _, stream};
 
 /// The service managers of this daemon's machines.
 pub(crate) struct LocalJournals {
@@ -36,17 +37,30 @@ impl Journals for LocalJournals {
             Some(position) => manager.journal_after(unit, position, query.follow).await,
             None => manager.journal(unit, read(query)).await,
         };
-        let journal = journal.map_err(|error| match error {
-            ServiceError::NotLoaded { unit } => {
-                JournalError::NotLoaded { unit, machine: machine.clone() }
-            }
-            error => JournalError::Failed(error.into()),
-        })?;
-        let lines = futures_util::stream::unfold(journal, async |mut journal| {
-            let fleet_agent::JournalLine { at, text, position } = journal.next_line().await?;
-            Some((Ok(JournalLine { at, text, position }), journal))
-        });
-        Ok(Box::pin(lines))
+        let journal = journal.map_err(|error| failed(machine, error))?;
+        Ok(stream::unfold(Some(journal), next).boxed())
+    }
+}
+
+/// The next line; what breaks a journal is told as the last thing of it.
+async fn next(
+    journal: Option<Journal>,
+) -> Option<(Result<JournalLine, JournalError>, Option<Journal>)> {
+    let mut journal = journal?;
+    let Some(fleet_agent::JournalLine { at, text, position }) = journal.next_line().await else {
+        let broke = journal.failure()?;
+        return Some((Err(JournalError::Failed(broke.into())), None));
+    };
+    Some((Ok(JournalLine { at, text, position }), Some(journal)))
+}
+
+fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
+    let machine = machine.clone();
+    match error {
+        ServiceError::NotLoaded { unit } => JournalError::NotLoaded { unit, machine },
+        // It may be back soon, as a daemon may.
+        ServiceError::Unavailable(_) => JournalError::Unreachable { machine, cause: error.into() },
+        error => JournalError::Failed(error.into()),
     }
 }
 

@@ -61,8 +61,8 @@ pub struct JournalLines {
 }
 
 impl JournalLines {
-    /// Opens the journal of the unit at that path. Of one that is followed it asks where each line is, so that
-    /// it can be [`lasting`](Self::lasting).
+    /// Opens the journal of the unit at that path. Of one that is followed it asks where each line
+    /// is, so that it can be [`lasting`](Self::lasting).
     pub(super) async fn open(
         caller: Caller,
         unit: String,

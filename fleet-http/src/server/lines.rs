@@ -197,6 +197,10 @@ fn no_answer(machine: &MachineId, error: ClientError) -> JournalError {
         ClientError::Api { status: 401, message, .. } => {
             unreachable(machine, format!("its daemon does not let this one in: {message}"))
         }
+        // It cannot tell now, and may be able to soon.
+        ClientError::Api { status: 408 | 429 | 502..=504, message, .. } => {
+            unreachable(machine, message)
+        }
         ClientError::Api { message, .. } => JournalError::Failed(message.into()),
         // What to do about it is told to who cannot reach a daemon, and this one was reached.
         ClientError::Unreachable { endpoint, cause } => {
@@ -233,4 +237,20 @@ fn unreachable(
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> JournalError {
     JournalError::Unreachable { machine: machine.clone(), cause: cause.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_cannot_tell_yet_is_as_one_that_does_not_answer() {
+        let machine: MachineId = "m-1".parse().unwrap();
+        for (status, is_unreachable) in [(401, true), (429, true), (503, true), (500, false)] {
+            let error = ClientError::Api { status, message: "why".to_owned(), details: Vec::new() };
+            let found = no_answer(&machine, error);
+            let found = matches!(found, JournalError::Unreachable { .. });
+            assert_eq!(found, is_unreachable, "{status}");
+        }
+    }
 }
