@@ -8,9 +8,10 @@
 //! Names of figures (`memory`, `oneshots`, `crashes`, `asks`) choose among them.
 //!
 //! Of the oneshots it also tells the time of the processor, of this process alone and with all that
-//! it ran: on a machine that has other work, too, these are what can be compared. Each unit has a
-//! file for its log, and file systems take many times as long to make one where somebody removed
-//! others in the seconds before: `TMPDIR` names a directory where nobody does.
+//! it ran: on a machine that has other work, too, these are what can be compared. Both run on as many
+//! threads as there are processors, as in the programs. Each unit has a file for its log, and file
+//! systems take many times as long to make one where somebody removed others in the seconds before:
+//! `TMPDIR` names a directory where nobody does.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -34,7 +35,7 @@ const UNITS: usize = 500;
 const CRASHES: usize = 50;
 const ASKS: u64 = 200;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() {
     // cargo also builds this to test that it builds; then there is nothing to measure.
     if std::env::args().any(|arg| arg == "--test") {
@@ -89,15 +90,17 @@ fn used() -> Taken {
     [seconds(ClockId::Monotonic), own, own + children / 100.0]
 }
 
+/// Starts and awaits as many side by side, on all threads that there are.
 async fn bare_loop() {
     let mut running = JoinSet::new();
     for _ in 0..ONESHOTS {
         if running.len() >= AT_ONCE as usize {
             running.join_next().await;
         }
-        let child = tokio::process::Command::new("/bin/true").stdin(Stdio::null()).spawn();
-        let mut child = child.expect("there is /bin/true");
-        running.spawn(async move { child.wait().await.expect("it is a child") });
+        running.spawn(async {
+            let child = tokio::process::Command::new("/bin/true").stdin(Stdio::null()).spawn();
+            child.expect("there is /bin/true").wait().await.expect("it is a child")
+        });
     }
     while running.join_next().await.is_some() {}
 }

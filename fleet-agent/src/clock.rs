@@ -1,10 +1,12 @@
 //! The one module that owns the real clock.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use fleet_core::Timestamp;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use rustix::fd::OwnedFd;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
@@ -118,6 +120,42 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
         Some(at) => clock.sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// One sleep for many waits of which hardly any lasts until its moment: a timer of the kernel's is
+/// set again only where the next moment is earlier.
+pub(crate) struct Sleep {
+    clock: Arc<dyn Clock>,
+    set: Option<(Timestamp, BoxFuture<'static, ()>)>,
+}
+
+impl Sleep {
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self { clock: Arc::clone(clock), set: None }
+    }
+
+    /// Returns at `at`; never, if there is no such moment. May be dropped at any time.
+    pub(crate) async fn until(&mut self, at: Option<Timestamp>) {
+        let Some(at) = at else {
+            self.set = None;
+            return std::future::pending().await;
+        };
+        loop {
+            self.set.take_if(|(set, _)| *set > at);
+            let set = self.set.get_or_insert_with(|| (at, asleep(&self.clock, at)));
+            (&mut set.1).await;
+            let is_due = set.0 >= at;
+            self.set = None;
+            if is_due {
+                return;
+            }
+        }
+    }
+}
+
+fn asleep(clock: &Arc<dyn Clock>, at: Timestamp) -> BoxFuture<'static, ()> {
+    let clock = Arc::clone(clock);
+    async move { clock.sleep_until(at).await }.boxed()
 }
 
 #[cfg(test)]

@@ -160,6 +160,14 @@ impl Group {
             .or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
+    /// Whether no process is in it now.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        match fs::read(self.0.join("cgroup.events")) {
+            Err(error) if is_gone(&error) => Ok(true),
+            events => events.map(|events| !is_populated(&events)),
+        }
+    }
+
     /// Returns when no process is left in it.
     pub(crate) async fn emptied(&self) -> io::Result<()> {
         let events = match File::open(self.0.join("cgroup.events")) {
@@ -303,5 +311,6 @@ mod tests {
         assert_eq!(group.members().expect("that is no failure"), [0; 0]);
         group.kill().and_then(|()| group.remove()).expect("that is no failure");
         group.emptied().await.expect("that is no failure");
+        assert!(group.is_empty().expect("that is no failure"));
     }
 }

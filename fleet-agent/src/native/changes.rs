@@ -36,13 +36,17 @@ impl Changes {
 
     /// Returns when something has happened. May be dropped at any time.
     pub(crate) async fn next(&self) -> io::Result<()> {
-        let mut events = [0; 4096];
         loop {
             let mut ready = self.descriptor.readable().await?;
-            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut events)?));
-            if let Ok(read) = read {
-                return read.map(drop);
+            if let Ok(taken) = ready.try_io(|inner| take(inner.get_ref())) {
+                return taken;
             }
         }
     }
+}
+
+/// Takes what there is, which room is made for only then: each unit that runs waits.
+fn take(descriptor: &OwnedFd) -> io::Result<()> {
+    let mut events = [0; 4096];
+    Ok(rustix::io::read(descriptor, &mut events).map(drop)?)
 }

@@ -30,6 +30,7 @@ use super::resources::settings;
 use super::service::Service;
 use super::signals::{Sig, short_name};
 use super::sweep::{Targets, sweep};
+use crate::clock::Sleep;
 
 /// One unit with its processes.
 pub(crate) struct Driver {
@@ -61,6 +62,8 @@ pub(crate) struct Driver {
     owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
     sweep: Option<BoxFuture<'static, ()>>,
+    /// Until the state machine wants to be woken.
+    sleep: Sleep,
     /// What kills all processes of the run, if anybody asked for that.
     killing: Option<AbortHandle>,
     problem: Option<String>,
@@ -96,6 +99,7 @@ impl Driver {
             owner: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
+            sleep: Sleep::new(&machine.clock),
             killing: None,
             problem: None,
             active: false,
@@ -154,17 +158,20 @@ impl Driver {
     }
 
     /// Waits for the next thing to happen, and tells the state machine. May be dropped at any time.
+    ///
+    /// What ends comes first, and what is said comes last: who says much keeps nobody waiting.
     pub(crate) async fn wait(&mut self) {
         let due = self.service.due();
-        let clock = Arc::clone(&self.machine.clock);
-        let timer = async { clock.sleep_until(due.expect("only while due")).await };
-        let sweeping = self.sweep.is_some();
         tokio::select! {
-            heard = async { self.notify.as_ref().expect("only while listening").next().await },
-                if self.notify.is_some() =>
+            biased;
+            Some(ended) = self.processes.next() => self.on_ended(ended),
+            () = async { self.sweep.as_mut().expect("only while sweeping").await },
+                if self.sweep.is_some() =>
             {
-                self.on_heard(heard);
+                self.sweep = None;
+                self.service.on_gone(self.machine.now());
             }
+            () = self.sleep.until(due) => self.on_time(),
             arrived = async { self.arrival.as_ref().expect("only while awaited").next().await },
                 if self.arrival.is_some() =>
             {
@@ -180,20 +187,22 @@ impl Driver {
                 self.line = None;
                 self.on_line(found);
             }
-            Some(ended) = self.processes.next() => self.on_ended(ended),
-            () = async { self.sweep.as_mut().expect("only while sweeping").await }, if sweeping => {
-                self.sweep = None;
-                self.service.on_gone(self.machine.now());
+            heard = async { self.notify.as_ref().expect("only while listening").next().await },
+                if self.notify.is_some() =>
+            {
+                self.on_heard(heard);
             }
-            () = timer, if due.is_some() => {
-                // An end in the same moment wins.
-                if let Some(Some(ended)) = self.processes.next().now_or_never() {
-                    return self.on_ended(ended);
-                }
-                self.service.on_time(self.machine.now());
-            }
-            else => std::future::pending().await,
         }
+    }
+
+    fn on_time(&mut self) {
+        // An end in the same moment wins.
+        if let Some(Some(ended)) = self.processes.next().now_or_never() {
+            return self.on_ended(ended);
+        }
+        // What was said by then counts.
+        self.hear();
+        self.service.on_time(self.machine.now());
     }
 
     fn on_ended(&mut self, (process, end): (ProcessId, End)) {

@@ -53,6 +53,11 @@ impl Targets {
         signals: &[Sig],
         signalled: &mut BTreeSet<ProcessId>,
     ) -> io::Result<bool> {
+        if let Self::Group(group) = self
+            && group.is_empty()?
+        {
+            return Ok(true);
+        }
         if let (Self::Group(group), [Sig::KILL]) = (self, signals) {
             group.kill()?;
             return group.emptied().await.map(|()| true);

@@ -59,7 +59,10 @@ pub(super) struct Course {
 
 impl Course {
     /// Sees the run to its end, or until nobody leads any more: then its processes go on alone.
-    pub(super) async fn run(mut self) {
+    ///
+    /// What is kept on the way is in one place of its own: a task has room for all that is moved
+    /// into it twice.
+    pub(super) async fn run(mut self: Box<Self>) {
         let mut told: Option<Memory> = None;
         loop {
             self.driver.act();
@@ -126,6 +129,15 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_for_a_unit_that_runs_takes_little_room() {
+        fn size<F: Future>(_: fn(Box<Course>) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(Course::run) <= 1536, "a task of {} bytes", size(Course::run));
+        assert!(size_of::<Course>() <= 1536, "a run of {} bytes", size_of::<Course>());
+    }
 
     #[test]
     fn much_that_is_asked_takes_no_order_its_place() {

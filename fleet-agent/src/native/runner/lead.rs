@@ -15,6 +15,7 @@ use super::course::{Course, Report, channel};
 use super::member::{Live, Member};
 use super::services::Services;
 use super::wanted::Choice;
+use crate::clock::Sleep;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
 use crate::native::log::Log;
@@ -63,20 +64,19 @@ pub(in crate::native) struct Lead {
 impl Lead {
     /// Leads until nobody can ask for anything any more.
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut sleep = Sleep::new(&self.machine.clock);
         loop {
             self.turn();
             let unbegun = self.unbegun.front().map(|(due, _)| *due);
             let files = self.files_due();
             let due = self.system.due().into_iter().chain(unbegun).chain(files).min();
-            let clock = Arc::clone(&self.machine.clock);
-            let timer = async { clock.sleep_until(due.unwrap_or_default()).await };
             tokio::select! {
                 request = requests.recv() => match request {
                     Some(request) => request(&mut self),
                     None => return,
                 },
                 Some(report) = self.reports.recv() => self.on_report(report),
-                () = timer, if due.is_some() => {}
+                () = sleep.until(due) => {}
             }
             // What is there already costs one turn together.
             for _ in 0..MOST_AT_ONCE {
@@ -165,10 +165,10 @@ impl Lead {
     /// Follows a run from now on.
     pub(super) fn follow(&mut self, unit: &Name, incarnation: Incarnation, driver: Driver) {
         let (orders, news, told) = channel();
-        let course =
-            Course { driver, unit: unit.clone(), incarnation, told, reports: self.outbox.clone() };
+        let (unit_name, reports) = (unit.clone(), self.outbox.clone());
+        let course = Course { driver, unit: unit_name, incarnation, told, reports };
         let Some(member) = self.members.get_mut(unit) else { return };
-        let task = tokio::spawn(course.run()).abort_handle();
+        let task = tokio::spawn(Box::new(course).run()).abort_handle();
         // A run before this one that nothing could end is over by now.
         self.running += 1;
         member.live = Some(Live { incarnation, orders, news, task });
