@@ -8,10 +8,10 @@
 //! Names of figures (`memory`, `oneshots`, `crashes`, `asks`) choose among them.
 //!
 //! Of the oneshots it also tells the time of the processor, of this process alone and with all that
-//! it ran: on a machine that has other work, too, these are what can be compared. Both run on as many
-//! threads as there are processors, as in the programs. Each unit has a file for its log, and file
-//! systems take many times as long to make one where somebody removed others in the seconds before:
-//! `TMPDIR` names a directory where nobody does.
+//! it ran: on a machine that has other work, too, these are what can be compared. Both run on as
+//! many threads as there are processors, as in the programs. Each unit has a file for its log, and
+//! file systems take many times as long to make one where somebody removed others in the seconds
+//! before: `TMPDIR` names a directory where nobody does.
 
 use std::io::Write as _;
 use std::path::Path;

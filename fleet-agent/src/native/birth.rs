@@ -4,7 +4,8 @@
 //! all others for the moment, and on a machine at rest that takes it tens of milliseconds. One
 //! that begins inside needs no moving, and is at no time elsewhere. The standard library cannot
 //! begin one so; so this is one of the places of the service manager with unsafe code.
-//! Where the kernel, or a filter before it, does not know the request, processes are moved.
+//! Where the kernel, or a filter before it, does not know the request, processes are moved. Those
+//! without a control group are begun in the same way.
 
 use std::ffi::{CString, c_void};
 use std::fs::File;
@@ -23,6 +24,7 @@ use super::child::Preparation;
 use super::exit::{Known, how_it_ended};
 use super::outcome::End;
 use super::process::end_of;
+use super::step::{Failed, NotBegun, Step};
 use super::vfork;
 use crate::readable::readable;
 use crate::{Clock as _, SystemClock};
@@ -142,9 +144,9 @@ const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 impl Birth<'_> {
-    /// Begins the program inside the control group of that directory; `None` where processes
-    /// cannot begin so.
-    pub(crate) fn give(&self, group: BorrowedFd<'_>) -> io::Result<Option<Child>> {
+    /// Begins the program, inside the control group of that directory if there is one; `None` where
+    /// processes cannot begin so.
+    pub(crate) fn give(&self, group: Option<BorrowedFd<'_>>) -> Result<Option<Child>, NotBegun> {
         // The child can allocate nothing.
         let life = Life {
             birth: self,
@@ -163,7 +165,7 @@ impl Birth<'_> {
         if failure != 0 {
             // It ends at once, and nobody else waits for it.
             let _ = waitpid(Some(pid), WaitOptions::empty());
-            return Err(io::Error::from_raw_os_error(failure));
+            return Err(NotBegun::of_number(failure));
         }
         match readable(descriptor) {
             Ok(descriptor) => Ok(Some(Child::Born(Born { pid, descriptor: Some(descriptor) }))),
@@ -171,7 +173,7 @@ impl Birth<'_> {
                 // Nobody could wait for it.
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -182,7 +184,7 @@ struct Life<'a> {
     birth: &'a Birth<'a>,
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
-    /// What kept it from its program: a number of an error, or 0.
+    /// What kept it from its program, as the number of that, or 0.
     failure: AtomicI32,
 }
 
@@ -190,7 +192,7 @@ type Begun = io::Result<Option<(Pid, OwnedFd)>>;
 
 impl Life<'_> {
     /// Begins it with our memory, which this thread does not touch before its program begins.
-    fn begin_here(&self, group: BorrowedFd<'_>) -> Begun {
+    fn begin_here(&self, group: Option<BorrowedFd<'_>>) -> Begun {
         let mut stack = vfork::stack();
         let mut descriptor: libc::c_int = -1;
         let mut request = Request::new(group, &raw mut descriptor);
@@ -213,7 +215,7 @@ impl Life<'_> {
     }
 
     /// Begins it as a copy of this daemon.
-    fn begin_as_copy(&self, group: BorrowedFd<'_>) -> Begun {
+    fn begin_as_copy(&self, group: Option<BorrowedFd<'_>>) -> Begun {
         let (mut outcome, told) = io::pipe()?;
         let mut descriptor: libc::c_int = -1;
         let request = Request::new(group, &raw mut descriptor);
@@ -225,9 +227,9 @@ impl Life<'_> {
         let pid = unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<Request>()) {
                 0 => {
-                    let error = self.birth.become_program(&self.arguments, &self.environment);
+                    let failed = self.birth.become_program(&self.arguments, &self.environment);
                     // Without a reader nobody is there who would want to know.
-                    let _ = rustix::io::write(&told, &error.raw_os_error().to_ne_bytes());
+                    let _ = rustix::io::write(&told, &failed.number().to_ne_bytes());
                     libc::_exit(127);
                 }
                 -1 => return unsupported(io::Error::last_os_error()),
@@ -254,8 +256,8 @@ unsafe extern "C" fn live(told: *const c_void) -> ! {
     // SAFETY: it is told what `begin_here` hands over, and ends without undoing anything.
     unsafe {
         let life = &*told.cast::<Life<'_>>();
-        let error = life.birth.become_program(&life.arguments, &life.environment);
-        life.failure.store(error.raw_os_error(), Ordering::Relaxed);
+        let failed = life.birth.become_program(&life.arguments, &life.environment);
+        life.failure.store(failed.number(), Ordering::Relaxed);
         libc::_exit(127)
     }
 }
@@ -270,13 +272,14 @@ fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
 }
 
 impl Request {
-    /// For a process inside a control group, whose descriptor comes to that place.
-    fn new(group: BorrowedFd<'_>, descriptor: *mut libc::c_int) -> Self {
+    /// For a process whose descriptor comes to that place, inside a control group if there is one.
+    fn new(group: Option<BorrowedFd<'_>>, descriptor: *mut libc::c_int) -> Self {
+        let inside = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
         Self {
-            flags: CLONE_PIDFD | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP,
+            flags: CLONE_PIDFD | CLONE_CLEAR_SIGHAND | inside,
             descriptor: descriptor as u64,
             exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
-            group: u64::from(group.as_raw_fd().unsigned_abs()),
+            group: group.map_or(0, |group| u64::from(group.as_raw_fd().unsigned_abs())),
             ..Self::default()
         }
     }
@@ -289,9 +292,9 @@ impl Birth<'_> {
         &self,
         arguments: &[*const libc::c_char],
         environment: &[*const libc::c_char],
-    ) -> Errno {
-        if let Err(error) = self.prepare() {
-            return error;
+    ) -> Failed {
+        if let Err(failed) = self.prepare() {
+            return failed;
         }
         // SAFETY: what is called here makes system calls alone, which is what a copy of one thread
         // may do, and what has the memory of another. All pointers are to what `give` holds.
@@ -305,23 +308,24 @@ impl Birth<'_> {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
             libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
-        Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC)
+        let error = Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC);
+        Failed(Step::Program, error)
     }
 
-    fn prepare(&self) -> rustix::io::Result<()> {
+    fn prepare(&self) -> Result<(), Failed> {
+        self.connect().map_err(Failed::at(Step::Output))?;
+        if let Some(directory) = &self.directory {
+            rustix::process::chdir(directory.as_c_str()).map_err(Failed::at(Step::Directory))?;
+        }
+        self.preparation.enter()
+    }
+
+    fn connect(&self) -> rustix::io::Result<()> {
         rustix::stdio::dup2_stdin(self.input)?;
         if let Some(output) = &self.outputs[0] {
             rustix::stdio::dup2_stdout(output)?;
         }
-        if let Some(error) = &self.outputs[1] {
-            rustix::stdio::dup2_stderr(error)?;
-        }
-        rustix::process::setpgid(None, None)?;
-        if let Some(directory) = &self.directory {
-            rustix::process::chdir(directory.as_c_str())?;
-        }
-        let prepared = self.preparation.enter();
-        prepared.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        self.outputs[1].as_ref().map_or(Ok(()), rustix::stdio::dup2_stderr)
     }
 }
 

@@ -55,15 +55,15 @@ fn begin(
         outputs: &[Some(output), None],
         preparation: &Preparation { umask: Some(0o27), identity, ..Preparation::default() },
     };
-    match birth.give(std::os::fd::AsFd::as_fd(&inside)) {
+    match birth.give(Some(std::os::fd::AsFd::as_fd(&inside))) {
         Ok(child) => Some((Ok(child?), groups)),
-        Err(error) => Some((Err(error), groups)),
+        Err(why) => Some((Err(why.error), groups)),
     }
 }
 
 #[tokio::test]
 async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
-    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5 /proc/$$/stat | grep -cx $$); \
+    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\"); \
                   grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
     // As a copy of this process, too, which whoever gives up rights begins as.
     let rights = || Rights { uid: None, gid: None, groups: None, directory: text("/usr") };

@@ -7,12 +7,13 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
 
 use fleet_core::graph::Limits;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
+
+use super::step::{Failed, Step};
 
 /// What the child does for itself, in this order: what needs rights comes before they are given up.
 #[derive(Debug, Default)]
@@ -41,19 +42,9 @@ pub(crate) struct Rights {
 }
 
 impl Preparation {
-    /// Has the process prepare itself so. One that needs nothing of it starts without a copy of
-    /// this daemon's memory map, which is faster.
+    /// Has the process prepare itself so.
     pub(crate) fn apply(self, process: &mut Process) {
-        let is_plain = self.group.is_none()
-            && self.oom_score_adjust.is_none()
-            && self.nice.is_none()
-            && self.limits.is_empty()
-            && self.umask.is_none()
-            && self.identity.is_none();
-        if is_plain {
-            return;
-        }
-        let prepare = move || self.enter();
+        let prepare = move || self.enter().map_err(|Failed(_, error)| error.into());
         // SAFETY: `enter` only makes system calls, with memory and descriptors that were there
         // before: it allocates nothing, takes no lock, and cannot panic. Paths that it hands to the
         // kernel end with a zero byte already, so they are not copied.
@@ -64,21 +55,22 @@ impl Preparation {
     }
 
     /// Runs in the child.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self) -> Result<(), Failed> {
+        // With a process group of its own, and without a terminal that it could be stopped by.
+        rustix::process::setsid().map_err(Failed::at(Step::Session))?;
         if let Some(group) = &self.group {
             // The process that writes is the one that is meant by 0.
-            rustix::io::write(group, b"0")?;
+            rustix::io::write(group, b"0").map_err(Failed::at(Step::Group))?;
         }
         if let Some(score) = &self.oom_score_adjust {
-            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-            let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
-            rustix::io::write(file, score.as_bytes())?;
+            write_score(score).map_err(Failed::at(Step::OomScore))?;
         }
         if let Some(nice) = self.nice {
-            rustix::process::setpriority_process(None, nice)?;
+            rustix::process::setpriority_process(None, nice).map_err(Failed::at(Step::Nice))?;
         }
         for (resource, limit) in &self.limits {
-            rustix::process::setrlimit(*resource, *limit)?;
+            let set = rustix::process::setrlimit(*resource, *limit);
+            set.map_err(Failed::at(Step::Limits))?;
         }
         if let Some(mask) = self.umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
@@ -87,8 +79,19 @@ impl Preparation {
     }
 }
 
+fn write_score(score: &str) -> rustix::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
+    rustix::io::write(file, score.as_bytes()).map(drop)
+}
+
 impl Rights {
-    fn take(&self) -> io::Result<()> {
+    fn take(&self) -> Result<(), Failed> {
+        self.change().map_err(Failed::at(Step::Identity))?;
+        rustix::process::chdir(self.directory.as_c_str()).map_err(Failed::at(Step::Directory))
+    }
+
+    fn change(&self) -> rustix::io::Result<()> {
         // The child has this one thread, so what is said of a thread holds for the process.
         if let Some(groups) = &self.groups {
             rustix::thread::set_thread_groups(groups)?;
@@ -96,10 +99,7 @@ impl Rights {
         if let Some(gid) = self.gid {
             rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         }
-        if let Some(uid) = self.uid {
-            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-        }
-        Ok(rustix::process::chdir(self.directory.as_c_str())?)
+        self.uid.map_or(Ok(()), |uid| rustix::thread::set_thread_res_uid(uid, uid, uid))
     }
 }
 

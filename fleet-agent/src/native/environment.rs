@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use fleet_core::graph::Surroundings;
 
 use super::identity::User;
+use super::opening::read_text;
+
+/// How many bytes a file of variables may have.
+const LONGEST: u64 = 1024 * 1024;
 
 /// Where programs are looked for that are not named by their path, as systemd does.
 pub(crate) const SEARCH_PATH: [&str; 6] =
@@ -40,7 +45,7 @@ pub(crate) fn collect(
     }
     all.extend(surroundings.environment.iter().cloned());
     for file in &surroundings.environment_files {
-        match std::fs::read_to_string(&file.path) {
+        match read_text(Path::new(&file.path), LONGEST) {
             Ok(text) => all.extend(parse_file(&text)),
             Err(error) if file.optional && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {

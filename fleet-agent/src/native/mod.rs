@@ -30,6 +30,7 @@ mod exit;
 mod external;
 mod facts;
 mod identity;
+mod inherited;
 mod journal;
 mod life;
 mod log;
@@ -40,6 +41,7 @@ mod manager;
 mod moments;
 mod notice;
 mod notify;
+mod opening;
 mod outcome;
 mod pidfile;
 mod plan;
@@ -58,6 +60,7 @@ mod service;
 #[cfg(test)]
 mod service_tests;
 mod signals;
+mod step;
 mod sweep;
 #[cfg(test)]
 mod talking_tests;
@@ -68,6 +71,7 @@ mod vfork;
 mod words;
 
 pub use external::{BadExternal, External};
+pub use inherited::hand_down_no_descriptors;
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
 pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, Trial, Tried, UnitStatus, Wanted};

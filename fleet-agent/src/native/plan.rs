@@ -14,6 +14,7 @@ use tokio::process::Command as Process;
 
 use super::birth::{Birth, Child};
 use super::child::Preparation;
+use super::step::NotBegun;
 
 /// A process that is to be started.
 #[derive(Debug)]
@@ -38,22 +39,29 @@ impl Plan<'_> {
         mut self,
         group: &File,
         list: impl FnOnce() -> io::Result<File>,
-    ) -> io::Result<Child> {
-        if let Some(child) = self.birth()?.give(group.as_fd())? {
+    ) -> Result<Child, NotBegun> {
+        if let Some(child) = self.birth()?.give(Some(group.as_fd()))? {
             return Ok(child);
         }
         self.preparation.group = Some(list()?);
-        self.start()
+        Ok(self.spawn()?)
     }
 
     /// Starts it.
-    pub(crate) fn start(self) -> io::Result<Child> {
+    pub(crate) fn start(self) -> Result<Child, NotBegun> {
+        match self.birth()?.give(None)? {
+            Some(child) => Ok(child),
+            None => Ok(self.spawn()?),
+        }
+    }
+
+    fn spawn(self) -> io::Result<Child> {
         let mut process = Process::new(self.program);
         process.arg0(self.name).args(self.arguments).env_clear().envs(&self.environment);
         if let Some(directory) = self.directory {
             process.current_dir(directory);
         }
-        process.process_group(0).kill_on_drop(false).stdin(Stdio::null());
+        process.kill_on_drop(false).stdin(Stdio::null());
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
         self.preparation.apply(&mut process);

@@ -16,9 +16,11 @@ use super::cgroup::Group;
 use super::child::{Preparation, Rights, limits};
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
+use super::opening::open_at_once;
 use super::outcome::End;
 use super::plan::Plan;
 use super::resources::Setting;
+use super::step::{NotBegun, Step};
 
 /// Why a process could not be started: for a person, and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +31,21 @@ pub(crate) struct SpawnProblem {
 
 /// systemd's exit codes for what fails before the program runs.
 const CHDIR: i32 = 200;
-const CGROUP: i32 = 219;
+const NICE: i32 = 201;
 const EXEC: i32 = 203;
 const ENVIRONMENT: i32 = 205;
+const LIMITS: i32 = 205;
+const OOM_ADJUST: i32 = 206;
 const STDOUT: i32 = 209;
 const USER: i32 = 217;
+const CGROUP: i32 = 219;
+const SETSID: i32 = 220;
 
 /// Starts a command of a unit.
 ///
-/// It runs in a process group of its own, with an empty standard input. Its output goes straight
+/// It runs in a session of its own, with an empty standard input. Its output goes straight
 /// into the log file, not through fleet, so that it outlives the daemon. Files that fleet has
-/// open are not handed down: the standard library opens them so that they close on execution.
+/// open are not handed down: all are opened so that they close on execution.
 pub(crate) fn spawn(
     command: &Command,
     surroundings: &Surroundings,
@@ -74,7 +80,7 @@ pub(crate) fn spawn(
         }
         None => plan.start(),
     };
-    started.map_err(|error| SpawnProblem::spawn(command, &error))
+    started.map_err(|why| SpawnProblem::spawn(command, surroundings, &why))
 }
 
 /// Makes a control group, with its limits.
@@ -183,18 +189,27 @@ fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2],
 
 /// The file that output goes to, if it goes to one.
 fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem> {
-    let new = || OpenOptions::new().write(true).create(true).clone();
-    let (path, opened) = match output {
+    let mut how = OpenOptions::new();
+    how.write(true).create(true);
+    let path = match output {
         Output::Inherit => return Ok(None),
-        Output::Null => (Path::new("/dev/null"), new().create(false).open("/dev/null")),
-        Output::Log => (log, append(log)),
-        Output::Append(path) => (Path::new(path), append(Path::new(path))),
-        Output::File(path) => (Path::new(path), new().truncate(false).open(path)),
-        Output::Truncate(path) => (Path::new(path), new().truncate(true).open(path)),
+        Output::Log => {
+            let opened = append(log).map_err(|error| unwritable(log, &error))?;
+            return Ok(Some(opened));
+        }
+        Output::Null => Path::new("/dev/null"),
+        Output::Append(path) | Output::File(path) | Output::Truncate(path) => Path::new(path),
     };
-    opened.map(Some).map_err(|error| {
-        SpawnProblem::new(STDOUT, format!("cannot open {} to write: {error}", path.display()))
-    })
+    match output {
+        Output::Append(_) => how.append(true),
+        Output::Truncate(_) => how.truncate(true),
+        _ => how.truncate(false),
+    };
+    open_at_once(how, path).map(Some).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> SpawnProblem {
+    SpawnProblem::new(STDOUT, format!("cannot open {} to write: {error}", path.display()))
 }
 
 /// Opens a log so that every write goes to its end, wherever that is.
@@ -213,12 +228,35 @@ impl SpawnProblem {
     }
 
     /// What the kernel refuses for want of room is not the program's fault.
-    fn spawn(command: &Command, error: &io::Error) -> Self {
-        let problem = Self::exec(command, error);
+    fn spawn(command: &Command, surroundings: &Surroundings, why: &NotBegun) -> Self {
+        let error = &why.error;
+        let problem = match before_the_program(why.step, surroundings) {
+            Some((code, what)) => Self::new(code, format!("cannot {what}: {error}")),
+            None => Self::exec(command, error),
+        };
         let scarce = matches!(
             error.kind(),
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::QuotaExceeded
         );
         if scarce { Self { end: End::NeverWas, ..problem } } else { problem }
     }
+}
+
+/// The exit code and the words for a step that comes before the program.
+fn before_the_program(step: Step, surroundings: &Surroundings) -> Option<(i32, String)> {
+    let (code, what) = match step {
+        Step::Begin | Step::Program => return None,
+        Step::Output => (STDOUT, "hand it its input and output"),
+        Step::Session => (SETSID, "give it a session of its own"),
+        Step::Directory => (CHDIR, "enter its working directory"),
+        Step::Group => (CGROUP, "move it into its control group"),
+        Step::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
+        Step::Limits => (LIMITS, "set its limits"),
+        Step::Identity => (USER, "change to its user and groups"),
+        Step::Nice => {
+            let level = surroundings.nice.unwrap_or_default();
+            return Some((NICE, format!("set its nice level to {level}")));
+        }
+    };
+    Some((code, what.to_owned()))
 }

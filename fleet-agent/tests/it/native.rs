@@ -4,6 +4,7 @@ mod adoption;
 mod background;
 mod conforms;
 mod crash;
+mod given;
 mod graph;
 mod graph_crash;
 pub(crate) mod helper;

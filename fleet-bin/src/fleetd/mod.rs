@@ -72,7 +72,15 @@ fn perform(request: Request) -> Result<(), StartError> {
     }
 }
 
+/// Units have nothing of what whoever started this program left open.
+pub(crate) fn hand_down_nothing() {
+    if let Err(error) = fleet_agent::hand_down_no_descriptors() {
+        tracing::warn!(%error, "units get the files that this program was started with");
+    }
+}
+
 fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
+    hand_down_nothing();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
     runtime.block_on(work)

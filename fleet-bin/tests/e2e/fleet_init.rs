@@ -199,6 +199,28 @@ fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
 }
 
 #[test]
+fn units_have_nothing_of_what_their_parent_was_started_with() {
+    let through = &["sh", "-c", "exec 9</etc/passwd; exec \"$@\"", "sh"];
+    let mut init = Init::start_with(through, &["--fleet"]);
+    let open = |process: Pid| {
+        let path = format!("/proc/{}/fd/9", process.as_raw_nonzero());
+        std::fs::read_link(path).is_ok()
+    };
+    assert!(open(init.pid()), "it was started with it");
+    for more in ["", "\nUser=nobody"] {
+        if more.is_empty() || rustix::process::geteuid().is_root() {
+            let unit = init.run(
+                &format!("u{}.service", more.len()),
+                &format!("ExecStart=/bin/sleep infinity{more}"),
+            );
+            assert!(!open(unit), "it was handed down: {more}");
+        }
+    }
+    init.signal(Signal::TERM);
+    init.wait();
+}
+
+#[test]
 fn a_time_for_the_end_is_kept() {
     let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
     let stubborn = init.run("stubborn.service", STUBBORN);
