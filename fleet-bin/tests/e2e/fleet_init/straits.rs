@@ -22,6 +22,8 @@ fn one_without_memory_refuses_or_ends_and_no_unit_ends_with_it() {
     let log = init.home.path().join("log");
     let refuses = || std::fs::read_to_string(&log).unwrap().contains("runs on with the units");
     wait_for("it refuses or has ended", || (refuses() || !is_alive(init.pid())).then_some(()));
+    let (answers, told) = init.ask(&["status"]);
+    assert!(!answers.success() || told.contains("  └─db (depends-on)\trunning"), "{told}");
     assert!(units.into_iter().all(is_alive), "a unit ended");
     // Without memory it may have ended by now.
     let _ended = kill_process(init.pid(), Signal::KILL);
