@@ -88,7 +88,7 @@ async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
     let made = home.path("made").display().to_string();
     let waits = format!("until [ -e {made} ]; do sleep 0.01; done; echo up; exec sleep 1000");
     let first = format!(
-        "ready-grep: ^up$\nstart-timeout: 100ms\nrestart-delay: 10ms\n\
+        "ready-grep: ^up$\nstart-timeout: 1s\nrestart-delay: 10ms\n\
          exec-start: /bin/sh -c '{waits}'"
     );
     let second = unit("second", "oneshot", &format!("exec-start: /bin/touch {made}"));

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use fleet_agent::UnitStatus;
-use fleet_core::graph::{Cause, Exit, Settings, Shown};
+use fleet_core::graph::{Activity, Cause, Exit, Settings, Shown};
 
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::beside;
@@ -74,8 +74,8 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
     for control_groups in [true, false] {
         let home = Home::new();
         let more = format!("depends-on: base\n{}", does("traceable|hold a|sleep", &home));
-        let stanzas = unit("a", "foreground-supervised", &more).replace("restart: never\n", "");
-        let stanzas = stanzas + &supervised("base", SLEEP) + NOTHING;
+        let stanzas = unit("a", "foreground-supervised", &more);
+        let stanzas = stanzas + "unit: base\ntype: virtual\nprovides: base\n" + NOTHING;
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
         let stand = Stand::with(&stanzas, settings, |config| {
             (config.clock, config.control_groups) = (hasty(), control_groups);
@@ -91,7 +91,8 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
         stand.wait_for("base", is(Shown::Disabled)).await;
         std::fs::remove_file(home.path("a")).expect("it is there");
         want(&stand, "a").await;
-        stand.running("base").await;
+        stand.wait_for("base", is(Shown::Active(Activity::Running))).await;
+        stand.runner.reset(&target("a")).await.expect("it answers");
         let left = stand.unit("a").await;
         assert!(left.main_pid.is_none_or(|main| main == pid), "it is never started beside itself");
         assert!(!home.path("a").exists());
@@ -152,7 +153,7 @@ fn socket_of(pid: u32) -> String {
 async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     let home = Home::new();
     let steps = "trap TERM|hold a|hear|say READY=1|barrier|hold b";
-    let more = format!("start-timeout: 500ms\n{}", does(steps, &home));
+    let more = format!("start-timeout: 2s\n{}", does(steps, &home));
     let stand = Stand::new(&unit("a", "foreground-notified", &more), "a").await;
     meet(&home, "a").await;
     tell(&home, "a", "go");
@@ -175,15 +176,15 @@ fn wait_without_a_turn(pid: u32, span: Duration) {
 
 #[tokio::test]
 async fn an_end_in_the_moment_of_being_ready_wins() {
-    const WAIT: Duration = Duration::from_millis(300);
+    const WAIT: Duration = Duration::from_millis(800);
     let home = Home::new();
     let up = home.path("up");
     let more = format!(
-        "ready-wait: 300ms\nexec-start-post: /bin/touch {}\nexec-start: /bin/sleep 1000",
+        "ready-wait: 800ms\nexec-start-post: /bin/touch {}\nexec-start: /bin/sleep 1000",
         up.display()
     );
     let stand = Stand::new(&unit("a", "foreground-supervised", &more), "a").await;
-    for _ in 0..7 {
+    for _ in 0..5 {
         let begun = stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
         let pid = begun.main_pid.expect("it was looked for");
         signal(pid, "KILL");
@@ -215,14 +216,14 @@ async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_non
     let up = home.path("up").display().to_string();
     let db = format!("exec-start-pre: /bin/touch {up}\nexec-stop-post: /bin/rm {up}\n{SLEEP}");
     let asks = format!("exec-stop: /bin/sh -c 'until [ -e {up} ]; do sleep 0.01; done'");
-    let app = format!("depends-on: db\nstop-timeout: 200ms\n{asks}\n{SLEEP}");
+    let app = format!("depends-on: db\nstop-timeout: 1s\n{asks}\n{SLEEP}");
     let stanzas = unit("db", "foreground-supervised", &db) + &supervised("app", &app) + NOTHING;
     let stand = Stand::new(&stanzas, "app").await;
     stand.running("app").await;
     signal(stand.running("db").await, "KILL");
     let waits = |unit: &UnitStatus| matches!(unit.state.what, Shown::Waiting(_));
-    let unit = stand.wait_for("app", waits).await;
-    assert_eq!(unit.state.attempts, 0, "it had to stop, and did");
+    stand.wait_for("app", waits).await;
+    stand.wait_for("db", failed).await;
     assert_eq!(stand.home.processes(), [0; 0], "the command was left");
     assert!(stand.runner.reset(&target("db")).await.expect("it answers"));
     stand.running("app").await;
@@ -257,7 +258,7 @@ async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
     let home = Home::new();
     let pid = home.path("pid").display().to_string();
     let steps = format!("pidfile {pid}|leave 0|hold kid");
-    let more = format!("start-timeout: 1s\npidfile: {pid}\n{}", does(&steps, &home));
+    let more = format!("start-timeout: 2s\npidfile: {pid}\n{}", does(&steps, &home));
     let stand = Stand::new(&unit("a", "background-pidfile", &more), "a").await;
     let kid = meet(&home, "kid").await;
     let unit = stand.wait_for("a", failed).await;
