@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use super::outcome::End;
 use super::process::end_of;
@@ -29,13 +29,11 @@ pub(crate) enum Known {
 pub(crate) fn how_it_ended(process: impl AsFd) -> Known {
     let process = process.as_fd();
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    if let Ok(Some(status)) = waitid(WaitId::PidFd(process), options) {
-        return Known::Ended(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => End::Code(code),
-            (None, Some(signal)) if status.dumped() => End::Dumped(signal),
-            (None, Some(signal)) => End::Signal(signal),
-            (None, None) => End::Unseen,
-        });
+    match waitid(WaitId::PidFd(process), options) {
+        Ok(Some(status)) => return Known::Ended(end_told_by(&status)),
+        // A child of ours: it runs, or whoever traces it has not let go of it.
+        Ok(None) => return Known::NotYet,
+        Err(_) => {}
     }
     match information(process) {
         Ok(information) if information.mask & EXIT != 0 => {
@@ -43,6 +41,15 @@ pub(crate) fn how_it_ended(process: impl AsFd) -> Known {
         }
         Ok(_) => Known::NotYet,
         Err(_) => Known::Never,
+    }
+}
+
+fn end_told_by(status: &WaitIdStatus) -> End {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, Some(signal)) if status.dumped() => End::Dumped(signal),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Unseen,
     }
 }
 

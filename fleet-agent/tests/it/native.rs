@@ -4,6 +4,8 @@ mod adoption;
 mod background;
 mod conforms;
 mod crash;
+mod edges;
+mod endings;
 mod given;
 mod graph;
 mod graph_crash;

@@ -5,6 +5,7 @@ mod files;
 mod formats;
 mod home;
 mod plans;
+mod straits;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

@@ -208,6 +208,7 @@ impl Runner {
     /// Takes another graph and other settings, all at once: units that would be run otherwise are
     /// started anew, units that are gone are stopped, and all else stays as it is. The goal and the
     /// masks become those of the settings, unless others were chosen than the settings said before.
+    /// While a [`shutdown`](Self::shutdown) goes on, nothing is started by that.
     ///
     /// # Errors
     ///
@@ -219,6 +220,10 @@ impl Runner {
             let (settings, now) = (choice.wanted.within(&settings), lead.machine.now());
             lead.system.reload_with(graph, &settings, now).map_err(RunnerError::Wanted)?;
             lead.choice = choice;
+            if !lead.until_rest.is_empty() {
+                // What ends is not begun again.
+                lead.want_nothing();
+            }
             lead.write_wanted()
         })
         .await?
@@ -298,8 +303,7 @@ impl Runner {
     pub async fn shutdown(&self) -> Result<(), RunnerError> {
         let (waiter, rest) = oneshot::channel();
         self.ask(move |lead| {
-            // Nothing can be wrong with wanting nothing.
-            drop(lead.system.set_goal(None, BTreeSet::new(), lead.machine.now()));
+            lead.want_nothing();
             lead.until_rest.push(waiter);
         })
         .await?;
@@ -332,6 +336,11 @@ impl Lead {
     pub(super) fn write_wanted(&self) -> Result<(), RunnerError> {
         let written = self.choice.write(&self.record);
         Ok(written.map_err(io_error("write down what is wanted"))?)
+    }
+
+    fn want_nothing(&mut self) {
+        // Nothing can be wrong with that.
+        drop(self.system.set_goal(None, BTreeSet::new(), self.machine.now()));
     }
 
     pub(super) fn reset(&mut self, target: &Target) -> bool {

@@ -12,7 +12,7 @@ use crate::support::{Home, runs, signal, wait_until};
 pub(super) struct Stand {
     pub(super) runner: Runner,
     pub(super) home: Home,
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 pub(super) const SLEEP: &str = "exec-start: /bin/sleep 1000\nrestart-delay: 10ms\n";
@@ -35,14 +35,33 @@ pub(super) fn target(name: &str) -> Target {
 impl Stand {
     pub(super) async fn new(stanzas: &str, goal: &str) -> Self {
         let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
+        Self::with(stanzas, settings, |_| {}).await
+    }
+
+    pub(super) async fn with(
+        stanzas: &str,
+        settings: Settings,
+        set_up: impl FnOnce(&mut RunnerConfig),
+    ) -> Self {
         let home = Home::new();
-        let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
+        let graph = graph(stanzas, &settings);
+        let runner = Self::open_with(&home, graph, &settings, set_up).await;
         Self { runner, home, settings }
     }
 
     pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
+        Self::open_with(home, graph, settings, |_| {}).await
+    }
+
+    async fn open_with(
+        home: &Home,
+        graph: Graph,
+        settings: &Settings,
+        set_up: impl FnOnce(&mut RunnerConfig),
+    ) -> Runner {
         let mut config = RunnerConfig::new(home.path("native"));
         config.environment.push(("BENCH".to_owned(), home.mark()));
+        set_up(&mut config);
         Runner::start(config, graph, settings).await.expect("it starts")
     }
 

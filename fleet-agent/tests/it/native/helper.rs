@@ -18,6 +18,9 @@
 //! | `leave STATUS` | lets a child take the rest of the steps, and exits |
 //! | `exit STATUS` | exits |
 //! | `sleep` | does nothing for ever |
+//! | `call PATH A=1,B=2` | says these lines at the address that stands there |
+//! | `traceable` | may be traced by anybody |
+//! | `trace NUMBER` | traces that process from then on |
 //! | `hold NAME` | says in the file `NAME` of `HELPER_AT` that it is there, and waits for a word |
 //!
 //! The word is written to `NAME.go`: `go`, or the status to exit with.
@@ -30,7 +33,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::ptrace;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{PTracer, set_ptracer};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The lines of a `[Service]` section for a unit that does these steps.
@@ -46,6 +51,16 @@ pub(crate) fn stanza_that_does(steps: &str) -> String {
 /// A command that does these steps, in that folder.
 pub(crate) fn that_does(steps: &str, at: &Path) -> String {
     format!("/usr/bin/env HELPER_AT={} \"HELPER={steps}\" {}", at.display(), helper())
+}
+
+/// The helper as a process of the test's own, not of a unit.
+pub(crate) fn beside(steps: &str) -> std::process::Child {
+    Command::new(std::env::current_exe().expect("it has a path"))
+        .args(["--exact", &itself(), "--nocapture"])
+        .env("HELPER", steps)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be run")
 }
 
 fn helper() -> String {
@@ -101,6 +116,17 @@ fn at_once(verb: &str, rest: &str) {
             let line = "x".repeat(99);
             (0..rest.parse().expect("a number")).for_each(|_: u32| println(&line));
         }
+        "call" => {
+            let (path, text) = rest.split_once(' ').expect("an address and a text");
+            let name = std::fs::read_to_string(path).expect("it is there");
+            say_to(&address_of(&name), &text.replace(',', "\n"));
+        }
+        // Where nobody asks who may trace whom, there is nothing to be set.
+        "traceable" => drop(set_ptracer(PTracer::Any)),
+        "trace" => {
+            let pid = nix::unistd::Pid::from_raw(rest.parse().expect("a number"));
+            ptrace::seize(pid, ptrace::Options::empty()).expect("it may be traced");
+        }
         "make" => std::fs::write(rest, "").expect("it can be made"),
         "exit" => std::process::exit(rest.parse().expect("a status")),
         other => panic!("no step: {other}"),
@@ -149,7 +175,10 @@ async fn hold(name: &str) {
 }
 
 fn address() -> SocketAddr {
-    let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
+    address_of(&std::env::var("NOTIFY_SOCKET").expect("somebody listens"))
+}
+
+fn address_of(name: &str) -> SocketAddr {
     let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(name),

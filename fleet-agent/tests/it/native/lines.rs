@@ -9,42 +9,42 @@ use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::{stanza_that_does, that_does};
 use crate::support::{Home, runs, signal};
 
-fn unit(name: &str, kind: &str, more: &str) -> String {
+pub(super) fn unit(name: &str, kind: &str, more: &str) -> String {
     format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
 }
 
-fn is(wanted: Shown) -> impl Fn(&UnitStatus) -> bool {
+pub(super) fn is(wanted: Shown) -> impl Fn(&UnitStatus) -> bool {
     move |unit| unit.state.what == wanted
 }
 
-fn failed(unit: &UnitStatus) -> bool {
+pub(super) fn failed(unit: &UnitStatus) -> bool {
     matches!(unit.state.what, Shown::Failed { .. })
 }
 
-fn with_cause(cause: Cause) -> impl Fn(&UnitStatus) -> bool {
+pub(super) fn with_cause(cause: Cause) -> impl Fn(&UnitStatus) -> bool {
     is(Shown::Failed { cause, retry: Retry::Not, stuck: false })
 }
 
 /// Lets a command of a unit go on, or exit with that status.
-fn tell(home: &Home, name: &str, word: &str) {
+pub(super) fn tell(home: &Home, name: &str, word: &str) {
     let half = home.path(&format!("{name}.word"));
     std::fs::write(&half, word).expect("it can be written");
     std::fs::rename(half, home.path(&format!("{name}.go"))).expect("it can be named");
 }
 
 /// Waits until a command of a unit is there, and returns its number.
-async fn meet(home: &Home, name: &str) -> u32 {
+pub(super) async fn meet(home: &Home, name: &str) -> u32 {
     let file = home.path(name);
     crate::support::wait_until(name, async || file.exists()).await;
     std::fs::read_to_string(file).expect("it is there").parse().expect("a number")
 }
 
-fn does(steps: &str, home: &Home) -> String {
+pub(super) fn does(steps: &str, home: &Home) -> String {
     let words = stanza_that_does(steps);
     format!("{words}env: HELPER_AT={}\n", home.path("").display())
 }
 
-async fn want(stand: &Stand, goal: &str) {
+pub(super) async fn want(stand: &Stand, goal: &str) {
     stand.runner.set_goal(Some(target(goal)), BTreeSet::new()).await.expect("it is provided");
 }
 

@@ -228,3 +228,16 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     exec-reload: "/r" (it is not for units of type oneshot)
     "#);
 }
+
+#[test]
+fn a_name_that_only_looks_like_another_is_none() {
+    let latin = SUPERVISED.replace("unit: a", "unit: sshd");
+    assert_eq!(units(&latin)[0].name.as_str(), "sshd");
+    // A letter of the Cyrillic alphabet, and one of full width.
+    for alike in ["\u{455}shd", "s\u{ff53}hd"] {
+        let read = latin.replace("sshd", alike);
+        let read = read_stanzas(read.as_bytes(), &TimeOuts::default());
+        let codes: Vec<String> = read.diagnostics.iter().map(|it| it.code.to_string()).collect();
+        assert_eq!(codes, ["E06"], "{alike}");
+    }
+}

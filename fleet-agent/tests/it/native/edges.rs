@@ -1,0 +1,198 @@
+//! Edge cases of what units are to one another, with real processes; the invariants list them all.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use fleet_agent::UnitStatus;
+use fleet_core::graph::{Activity, Obstacle, Settings, Shown, Waiting};
+
+use super::crash::runs_of_units;
+use super::graph::{SLEEP, Stand, graph, supervised, target};
+use super::lines::{does, failed, is, meet, tell, unit, want};
+use crate::support::{Home, runs, signal, wait_until};
+
+fn all_of(names: &str) -> String {
+    format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {names}\n")
+}
+
+/// It cannot start, because these failed.
+fn doomed_by(names: &[&str]) -> impl Fn(&UnitStatus) -> bool {
+    let by = names.iter().map(|name| (target(name), Obstacle::Failed));
+    is(Shown::Waiting(Waiting::Doomed(by.collect())))
+}
+
+/// Goals come faster here than processes can be begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
+    let one =
+        |name: &str, more: &str| supervised(name, &format!("env: UNIT={name}\n{SLEEP}{more}"));
+    let stanzas = [
+        one("base", ""),
+        one("a", "depends-on: base\n"),
+        one("b", "depends-on: base\n"),
+        one("c", ""),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "a").await;
+    for number in 0..1000 {
+        want(&stand, ["a", "b", "c"][number % 3]).await;
+        if number % 50 == 0 {
+            for (unit, runs) in runs_of_units(stand.home.processes()) {
+                assert_eq!(runs.len(), 1, "{unit} runs twice: {runs:?}");
+            }
+        }
+    }
+    want(&stand, "b").await;
+    stand.running("b").await;
+    for gone in ["a", "c"] {
+        stand.wait_for(gone, is(Shown::Disabled)).await;
+    }
+    let left = runs_of_units(stand.home.processes());
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["b", "base"]);
+    assert!(left.values().all(|runs| runs.len() == 1), "{left:?}");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
+    let home = Home::new();
+    let path = |name: &str| home.path(name).display().to_string();
+    let (begun, gate, turns) = (path("begun"), path("gate"), path("turns"));
+    // It lives until its dependent has begun to start, and no longer before the gate is open.
+    let flaps = format!(
+        "until [ -e {begun} ]; do sleep 0.005; done; rm {begun}; [ -e {gate} ] || exit 1; \
+         exec sleep 1000"
+    );
+    let starts = format!(
+        "echo >>{turns}; touch {begun}; until [ -e {gate} ]; do sleep 0.005; done; echo up; \
+         exec sleep 1000"
+    );
+    let db = format!("restart-delay: 1ms\nrestart-factor: 1\nexec-start: /bin/sh -c '{flaps}'");
+    let app = "depends-on: db\nready-grep: ^up$\nrestart-limit: 2\nexec-start: /bin/sh -c";
+    let stanzas = supervised("db", &db) + &supervised("app", &format!("{app} '{starts}'"));
+    let stand = Stand::new(&stanzas, "app").await;
+    wait_until("it was begun again and again", async || {
+        assert!(!failed(&stand.unit("app").await));
+        std::fs::read_to_string(&turns).is_ok_and(|turns| turns.len() > 5)
+    })
+    .await;
+    std::fs::write(&gate, "").expect("it can be made");
+    stand.running("app").await;
+    assert_eq!(stand.unit("app").await.state.attempts, 0, "none of that was its own failure");
+    assert!(stand.unit("db").await.state.attempts > 4);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
+    let home = Home::new();
+    let made = home.path("made").display().to_string();
+    let waits = format!("until [ -e {made} ]; do sleep 0.01; done; echo up; exec sleep 1000");
+    let first = format!(
+        "ready-grep: ^up$\nstart-timeout: 1s\nrestart-delay: 10ms\n\
+         exec-start: /bin/sh -c '{waits}'"
+    );
+    let second = unit("second", "oneshot", &format!("exec-start: /bin/touch {made}"));
+    let stanzas = supervised("first", &first) + &second + &all_of("first, second");
+    let goal = Some(target("all"));
+    let settings = Settings { goal, max_starting: NonZeroU32::new(1), ..Settings::default() };
+    let stand = Stand::with(&stanzas, settings, |_| {}).await;
+    stand.running("first").await;
+    stand.wait_for("second", is(Shown::Active(Activity::Exited))).await;
+    assert!(stand.unit("first").await.state.attempts > 0, "it was not up in time");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
+    let db = unit("db", "foreground-supervised", SLEEP);
+    let stanzas = db + &supervised("app", &format!("depends-ms: db\n{SLEEP}"));
+    let stand = Stand::new(&stanzas, "app").await;
+    let app = stand.running("app").await;
+    signal(stand.running("db").await, "KILL");
+    stand.wait_for("db", failed).await;
+    assert_eq!(stand.running("app").await, app, "it was passed once");
+    signal(app, "KILL");
+    stand.wait_for("app", doomed_by(&["db"])).await;
+    assert!(stand.runner.reset(&target("db")).await.expect("it answers"));
+    assert_ne!(stand.running("app").await, app);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn another_target_of_the_same_unit_becomes_the_goal_and_nothing_restarts() {
+    let unit = format!("unit: db\ntype: foreground-supervised\nprovides: db, sql\n{SLEEP}");
+    let stand = Stand::new(&unit, "db").await;
+    let pid = stand.running("db").await;
+    assert_eq!(stand.unit("db").await.coincidental, [target("sql")]);
+    want(&stand, "sql").await;
+    stand.wait_for("db", |unit| unit.coincidental == [target("db")]).await;
+    assert_eq!(stand.running("db").await, pid);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts() {
+    let base = unit("base", "foreground-supervised", SLEEP)
+        .replace("provides: base", "provides: base, same");
+    let stanzas = [
+        base,
+        supervised("hard", &format!("depends-on: base\n{SLEEP}")),
+        supervised("both", &format!("depends-ms: base\ndepends-on: same\n{SLEEP}")),
+        supervised("once", &format!("depends-ms: base\n{SLEEP}")),
+        supervised("soft", &format!("waits-for: base\n{SLEEP}")),
+        all_of("hard, both, once, soft"),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "all").await;
+    let before = [stand.running("once").await, stand.running("soft").await];
+    let went = [stand.running("hard").await, stand.running("both").await];
+    signal(stand.running("base").await, "KILL");
+    stand.wait_for("hard", doomed_by(&["base"])).await;
+    stand.wait_for("both", doomed_by(&["base", "same"])).await;
+    assert!(!went.into_iter().any(runs));
+    assert!(stand.unit("all").await.state.degraded);
+    assert!(stand.runner.reset(&target("same")).await.expect("it answers"));
+    stand.running("hard").await;
+    stand.running("both").await;
+    assert_eq!([stand.running("once").await, stand.running("soft").await], before);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_what_is_masked_goes_on_without_it() {
+    let stanzas = supervised("m", SLEEP) + &supervised("a", &format!("waits-for: m\n{SLEEP}"));
+    let (goal, mask) = (Some(target("a")), BTreeSet::from([target("m")]));
+    let settings = Settings { goal, mask, ..Settings::default() };
+    let stand = Stand::with(&stanzas, settings, |_| {}).await;
+    stand.running("a").await;
+    let masked = stand.unit("m").await;
+    assert_eq!((masked.state.what, masked.main_pid), (Shown::Masked, None));
+    assert_eq!(stand.unit("a").await.degraded_by, [target("m")]);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn units_that_are_read_again_while_all_ends_start_nothing() {
+    let home = Home::new();
+    let slow = unit("slow", "foreground-supervised", &does("trap TERM|hold a|hear|hold b", &home));
+    let quick = supervised("quick", SLEEP);
+    let before = slow + &quick + &all_of("slow, quick");
+    let more = before.replace("slow, quick", "slow, quick, new") + &supervised("new", SLEEP);
+    let stand = Stand::new(&before, "all").await;
+    let (pid, _) = (stand.running("quick").await, meet(&home, "a").await);
+    tell(&home, "a", "go");
+    let read_again = async {
+        meet(&home, "b").await;
+        wait_until("what ends at once is gone", async || !runs(pid)).await;
+        let graph = graph(&more, &stand.settings);
+        stand.runner.reload(graph, &stand.settings).await.expect("it has the goal");
+        for name in ["quick", "new"] {
+            stand.wait_for(name, is(Shown::Disabled)).await;
+        }
+        tell(&home, "b", "0");
+    };
+    let (ended, ()) = tokio::join!(stand.runner.shutdown(), read_again);
+    ended.expect("all units stop");
+    assert_eq!(stand.home.processes(), [0; 0], "something was started");
+    let goal = stand.runner.snapshot().await.expect("it answers").wanted.goal;
+    assert_eq!(goal, Some(target("all")), "the next runner begins with it");
+}

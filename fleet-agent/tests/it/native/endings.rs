@@ -1,0 +1,269 @@
+//! Edge cases of how processes begin, end, or do not, with real ones; the invariants list them all.
+
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use fleet_agent::UnitStatus;
+use fleet_core::graph::{Activity, Cause, Exit, Settings, Shown};
+
+use super::graph::{SLEEP, Stand, supervised, target};
+use super::helper::beside;
+use super::lines::{does, failed, is, meet, tell, unit, want, with_cause};
+use crate::support::{Home, hasty, runs, signal, wait_until};
+
+/// A goal that needs nothing.
+const NOTHING: &str = "unit: nothing\ntype: virtual\nprovides: nothing\n";
+
+/// A process of the test's own, which ends with the test.
+struct Beside(Child);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).expect("it is our child");
+    }
+}
+
+/// A stand for `a`, with one of both ways to find processes.
+async fn stand_for(stanzas: &str, control_groups: bool) -> Stand {
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    Stand::with(stanzas, settings, |config| config.control_groups = control_groups).await
+}
+
+fn stuck(unit: &UnitStatus) -> bool {
+    matches!(unit.state.what, Shown::Failed { stuck: true, .. })
+}
+
+/// Writes a script that doubles as often as it is told, in sessions of their own, and heeds no
+/// signal; each process of it writes its number.
+fn doubling(home: &Home, times: u32) -> String {
+    let [script, pids] = ["double", "pids"].map(|name| home.path(name).display().to_string());
+    let text = format!(
+        "trap '' TERM HUP\necho $$ >>{pids}\nsleep 0.01\n\
+         if [ $1 -gt 0 ]; then for _ in 1 2; do setsid sh {script} $(($1-1)) & done; fi\n\
+         exec sleep 1000\n"
+    );
+    std::fs::write(&script, text).expect("it can be written");
+    format!("/bin/sh {script} {times}")
+}
+
+fn numbers(file: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+#[tokio::test]
+async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
+    for control_groups in [true, false] {
+        let home = Home::new();
+        let more = format!("stop-timeout: 20ms\nexec-start: {}", doubling(&home, 6));
+        let stanzas = unit("a", "foreground-supervised", &more) + NOTHING;
+        let stand = stand_for(&stanzas, control_groups).await;
+        let pids = home.path("pids");
+        wait_until("it has doubled", async || numbers(&pids).len() > 3).await;
+        want(&stand, "nothing").await;
+        stand.wait_for("a", with_cause(Cause::StopTimeOut)).await;
+        assert_eq!(stand.home.processes(), [0; 0], "it was not ended as a whole");
+        assert!(!numbers(&pids).into_iter().any(runs));
+        stand.clean_up().await;
+    }
+}
+
+#[tokio::test]
+async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gone() {
+    for control_groups in [true, false] {
+        let home = Home::new();
+        let more = format!("depends-on: base\n{}", does("traceable|hold a|sleep", &home));
+        let stanzas = unit("a", "foreground-supervised", &more);
+        let stanzas = stanzas + "unit: base\ntype: virtual\nprovides: base\n" + NOTHING;
+        let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+        let stand = Stand::with(&stanzas, settings, |config| {
+            (config.clock, config.control_groups) = (hasty(), control_groups);
+        })
+        .await;
+        let pid = meet(&home, "a").await;
+        // What is traced ends only when whoever traces it lets go of it.
+        let held = home.path("held");
+        let tracer = Beside(beside(&format!("trace {pid}|make {}|sleep", held.display())));
+        wait_until("it is traced", async || held.exists()).await;
+        want(&stand, "nothing").await;
+        stand.wait_for("a", stuck).await;
+        stand.wait_for("base", is(Shown::Disabled)).await;
+        std::fs::remove_file(home.path("a")).expect("it is there");
+        want(&stand, "a").await;
+        stand.wait_for("base", is(Shown::Active(Activity::Running))).await;
+        stand.runner.reset(&target("a")).await.expect("it answers");
+        let left = stand.unit("a").await;
+        assert!(left.main_pid.is_none_or(|main| main == pid), "it is never started beside itself");
+        assert!(!home.path("a").exists());
+        drop(tracer);
+        assert_ne!(meet(&home, "a").await, pid);
+        tell(&home, "a", "go");
+        stand.clean_up().await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
+    for control_groups in [true, false] {
+        let home = Home::new();
+        let [address, called] = ["address", "called"].map(|name| home.path(name));
+        let steps = format!(
+            "hold main|say READY=1,STATUS=main|child|hold kid|call {} READY=1,STATUS=kid|make {}|\
+             sleep",
+            address.display(),
+            called.display()
+        );
+        let more = format!("notify-access: all\nstop-mode: process\n{}", does(&steps, &home));
+        let stanzas = unit("a", "foreground-notified", &more);
+        let stand = stand_for(&stanzas, control_groups).await;
+        meet(&home, "main").await;
+        tell(&home, "main", "go");
+        stand.running("a").await;
+        let kid = meet(&home, "kid").await;
+        std::fs::remove_file(home.path("main")).expect("it is there");
+        assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+        let main = meet(&home, "main").await;
+        assert!(runs(kid), "the stop was not meant for it");
+        std::fs::write(&address, socket_of(main)).expect("it can be written");
+        tell(&home, "kid", "go");
+        wait_until("it has spoken", async || called.exists()).await;
+        // What is said later is heard later.
+        assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+        std::fs::remove_file(home.path("kid")).expect("it is there");
+        tell(&home, "main", "go");
+        let unit = stand.wait_for("a", |unit| unit.status.is_some()).await;
+        assert_eq!(unit.status.as_deref(), Some("main"));
+        let second = meet(&home, "kid").await;
+        [kid, second].into_iter().for_each(|left| signal(left, "KILL"));
+        wait_until("they have ended", async || !runs(kid) && !runs(second)).await;
+        stand.clean_up().await;
+    }
+}
+
+/// Where a process is to say how it is.
+fn socket_of(pid: u32) -> String {
+    let variables = std::fs::read(format!("/proc/{pid}/environ")).expect("it runs");
+    let mut variables = variables.split(|&byte| byte == 0);
+    let name = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
+    String::from_utf8_lossy(name.expect("it has one")).into_owned()
+}
+
+#[tokio::test]
+async fn one_that_is_ready_when_its_time_is_over_has_failed() {
+    let home = Home::new();
+    let steps = "trap TERM|hold a|hear|say READY=1|barrier|hold b";
+    let more = format!("start-timeout: 2s\n{}", does(steps, &home));
+    let stand = Stand::new(&unit("a", "foreground-notified", &more), "a").await;
+    meet(&home, "a").await;
+    tell(&home, "a", "go");
+    meet(&home, "b").await;
+    let unit = stand.unit("a").await;
+    assert!(matches!(unit.state.what, Shown::Stopping(_)), "{unit:?}");
+    tell(&home, "b", "0");
+    stand.wait_for("a", with_cause(Cause::StartTimeOut)).await;
+    stand.clean_up().await;
+}
+
+/// Waits until a process has ended and that time has passed, while nobody else has a turn: the
+/// runner sees both in one moment.
+fn wait_without_a_turn(pid: u32, span: Duration) {
+    let from = Instant::now();
+    while runs(pid) || from.elapsed() < span {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[tokio::test]
+async fn an_end_in_the_moment_of_being_ready_wins() {
+    const WAIT: Duration = Duration::from_millis(800);
+    let home = Home::new();
+    let up = home.path("up");
+    let more = format!(
+        "ready-wait: 800ms\nexec-start-post: /bin/touch {}\nexec-start: /bin/sleep 1000",
+        up.display()
+    );
+    let stand = Stand::new(&unit("a", "foreground-supervised", &more), "a").await;
+    for _ in 0..5 {
+        let begun = stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
+        let pid = begun.main_pid.expect("it was looked for");
+        signal(pid, "KILL");
+        wait_without_a_turn(pid, WAIT);
+        stand.wait_for("a", with_cause(Cause::Exit(Exit::Signal(9)))).await;
+        assert!(!up.exists(), "it was taken for ready");
+        assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    }
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
+    let hangs = "trap \"\" TERM; while :; do sleep 1000; done";
+    let more = format!("stop-timeout: 100ms\nexec-stop: /bin/sh -c '{hangs}'\n{SLEEP}");
+    let stand = Stand::new(&(supervised("a", &more) + NOTHING), "a").await;
+    let pid = stand.running("a").await;
+    want(&stand, "nothing").await;
+    let unit = stand.wait_for("a", failed).await;
+    assert!(matches!(unit.state.what, Shown::Failed { cause: Cause::StopTimeOut, .. }), "{unit:?}");
+    assert!(!runs(pid));
+    assert_eq!(stand.home.processes(), [0; 0], "the command was left");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_none() {
+    let home = Home::new();
+    let up = home.path("up").display().to_string();
+    let db = format!("exec-start-pre: /bin/touch {up}\nexec-stop-post: /bin/rm {up}\n{SLEEP}");
+    let asks = format!("exec-stop: /bin/sh -c 'until [ -e {up} ]; do sleep 0.01; done'");
+    let app = format!("depends-on: db\nstop-timeout: 1s\n{asks}\n{SLEEP}");
+    let stanzas = unit("db", "foreground-supervised", &db) + &supervised("app", &app) + NOTHING;
+    let stand = Stand::new(&stanzas, "app").await;
+    stand.running("app").await;
+    signal(stand.running("db").await, "KILL");
+    let waits = |unit: &UnitStatus| matches!(unit.state.what, Shown::Waiting(_));
+    stand.wait_for("app", waits).await;
+    stand.wait_for("db", failed).await;
+    assert_eq!(stand.home.processes(), [0; 0], "the command was left");
+    assert!(stand.runner.reset(&target("db")).await.expect("it answers"));
+    stand.running("app").await;
+    want(&stand, "nothing").await;
+    stand.wait_for("db", is(Shown::Disabled)).await;
+    assert_eq!(stand.unit("app").await.state.what, Shown::Disabled, "its stop was no failure");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended() {
+    let home = Home::new();
+    let pid = home.path("pid").display().to_string();
+    let steps = format!("leave 0|pidfile {pid}|hold main|leave 0|hold kid");
+    // A signal that the kid does not mind.
+    let more = format!("stop-signal: SIGCONT\npidfile: {pid}\n{}", does(&steps, &home));
+    let stand = Stand::new(&unit("a", "background-pidfile", &more), "a").await;
+    let main = stand.running("a").await;
+    assert_eq!(meet(&home, "main").await, main);
+    tell(&home, "main", "go");
+    let kid = meet(&home, "kid").await;
+    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
+    assert!(runs(kid), "it has its time to end");
+    tell(&home, "kid", "0");
+    stand.wait_for("a", failed).await;
+    assert!(!runs(kid));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
+    let home = Home::new();
+    let pid = home.path("pid").display().to_string();
+    let steps = format!("pidfile {pid}|leave 0|hold kid");
+    let more = format!("start-timeout: 2s\npidfile: {pid}\n{}", does(&steps, &home));
+    let stand = Stand::new(&unit("a", "background-pidfile", &more), "a").await;
+    let kid = meet(&home, "kid").await;
+    let unit = stand.wait_for("a", failed).await;
+    assert!(with_cause(Cause::Pidfile)(&unit), "{unit:?}");
+    assert!(unit.problem.is_some_and(|why| why.contains("PIDFile=")), "it says why");
+    assert!(!runs(kid));
+    stand.clean_up().await;
+}
