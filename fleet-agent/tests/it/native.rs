@@ -9,6 +9,8 @@ mod graph_crash;
 pub(crate) mod helper;
 mod histories;
 mod home;
+mod killing;
+mod ledger;
 mod lifecycle;
 mod limits;
 mod lines;
