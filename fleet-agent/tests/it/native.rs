@@ -12,6 +12,8 @@ mod graph_crash;
 pub(crate) mod helper;
 mod histories;
 mod home;
+mod killing;
+mod ledger;
 mod lifecycle;
 mod limits;
 mod lines;

@@ -54,7 +54,15 @@ impl Bench {
     }
 
     pub(crate) async fn with(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
-        let directory = Home::new();
+        Self::at(Home::new(), set_up).await
+    }
+
+    /// The same where no disk holds anybody up.
+    pub(crate) async fn in_memory(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
+        Self::at(Home::in_memory(), set_up).await
+    }
+
+    async fn at(directory: Home, set_up: impl FnOnce(&mut NativeConfig)) -> Self {
         let mut config = NativeConfig::new(directory.0.path().join("native"));
         let mark = directory.0.path().display().to_string();
         config.environment.push(("BENCH".to_owned(), mark));
@@ -184,13 +192,6 @@ impl Bench {
         self.manager.journal(&name(unit), query).await.expect("it has a journal")
     }
 
-    /// The processes that carry a unit's name as `UNIT` in their environment.
-    pub(crate) fn processes_of(&self, unit: &str) -> Vec<u32> {
-        let all = self.directory.processes().into_iter();
-        let named = processes_with(&format!("UNIT={unit}"));
-        all.filter(|pid| named.contains(pid)).collect()
-    }
-
     /// Ends everything, and sees that nothing is left.
     pub(crate) async fn clean_up(self) {
         self.manager.shutdown().await.expect("all units stop");
@@ -209,6 +210,12 @@ impl Home {
         Self(tempfile::tempdir().expect("a directory can be made"))
     }
 
+    /// One where nothing that is synced takes time, if there is such a place.
+    pub(crate) fn in_memory() -> Self {
+        let made = tempfile::tempdir_in("/dev/shm");
+        made.map_or_else(|_| Self::new(), Self)
+    }
+
     /// What the processes of its units are known by.
     pub(crate) fn mark(&self) -> String {
         self.0.path().display().to_string()
@@ -221,23 +228,12 @@ impl Home {
 
     /// The control groups of the machine's units, if it has a place for them.
     fn groups(&self) -> Option<Vec<String>> {
-        let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
-        let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let mut points =
-            mounts.filter(|mount| mount[2] == "cgroup2").map(|mount| mount[1].to_owned());
-        let own = std::fs::read_to_string("/proc/self/cgroup").expect("it can be read");
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
-        let native = std::fs::metadata(self.0.path().join("native")).ok()?;
-        let base = format!("fleet-{:x}-{:x}", native.dev(), native.ino());
-        let entries =
-            std::fs::read_dir(Path::new(&points.next_back()?).join(own).join(base)).ok()?;
-        let groups = entries.flatten().filter(|entry| entry.path().is_dir());
-        Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
+        groups_below(self.0.path())
     }
 
     /// The processes of the machine's units.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        processes_with(&format!("BENCH={}", self.0.path().display()))
+        marked(self.0.path())
     }
 }
 
@@ -269,15 +265,29 @@ impl Dead {
         self.directory.0.path().join(name)
     }
 
-    /// What the machine's units are known by in their environment.
-    pub(crate) fn mark(&self) -> String {
-        self.directory.0.path().display().to_string()
+    /// Where the machine is.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.0.path().to_owned()
     }
+}
 
-    /// The processes of its units.
-    pub(crate) fn processes(&self) -> Vec<u32> {
-        self.directory.processes()
-    }
+/// The control groups of the units of the machine at that place, if it has any for them.
+pub(crate) fn groups_below(home: &Path) -> Option<Vec<String>> {
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
+    let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut points = mounts.filter(|mount| mount[2] == "cgroup2").map(|mount| mount[1].to_owned());
+    let own = std::fs::read_to_string("/proc/self/cgroup").expect("it can be read");
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+    let native = std::fs::metadata(home.join("native")).ok()?;
+    let base = format!("fleet-{:x}-{:x}", native.dev(), native.ino());
+    let entries = std::fs::read_dir(Path::new(&points.next_back()?).join(own).join(base)).ok()?;
+    let groups = entries.flatten().filter(|entry| entry.path().is_dir());
+    Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// The processes of the units of the machine at that place.
+pub(crate) fn marked(home: &Path) -> Vec<u32> {
+    processes_with(&format!("BENCH={}", home.display()))
 }
 
 /// Whether a process of that number runs.

@@ -1,188 +1,237 @@
 //! A daemon that is killed again and again, at moments that nobody chose, while its units start,
-//! stop and fail.
+//! stop and fail. Each next one is held to what was asked and answered before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
-use fleet_core::{Epoch, Generation};
-use fleet_unitfile::UnitFile;
+use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceManager};
+use fleet_core::graph::{Shown, State};
+use fleet_core::{Epoch, SystemdState, TargetState};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::task::JoinSet;
 
-use crate::support::{Bench, Dead, name, runs, wait_until};
+use super::killing::{Dice, Victim, kill_again_and_again, processes_of_units};
+use super::ledger::{Ledger, Verb};
+use crate::support::{Bench, DEADLINE, groups_below, name};
 
 const UNITS: u64 = 50;
 
-/// Where the daemon that is to be killed works; set for its process alone.
-const DAEMON: &str = "FLEET_TEST_CRASHING_DAEMON";
-/// What its choices are made from.
-const SEED: &str = "FLEET_TEST_SEED";
-/// The variables that it gives to units.
-const MARK: &str = "FLEET_TEST_MARK";
-/// Set if it shall make no control groups.
-const PLAIN: &str = "FLEET_TEST_PLAIN";
+/// How many calls wait for an answer at once.
+const AT_ONCE: usize = 16;
 
-/// How often the daemon is killed in each test; `FLEET_KILLS` says otherwise.
-pub(super) const KILLS: u64 = 100;
+/// How many kinds of units there are.
+const KINDS: u64 = 8;
 
-fn service(number: u64, directory: &Path) -> String {
-    let pid = directory.join(format!("{number}.pid"));
-    let pid = pid.display();
-    let kind = match number % 7 {
-        0 => "ExecStart=/bin/sleep 1000".to_owned(),
-        1 => "ExecStart=/bin/sh -c 'sleep 0.03; exit 1'\nRestart=on-failure\nRestartSec=5ms\n\
-              StartLimitBurst=0"
-            .to_owned(),
-        2 => "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.02\nExecStart=/bin/true"
-            .to_owned(),
+const FLAPS: u64 = 1;
+const ENDS: u64 = 2;
+const GIVES_UP: u64 = 7;
+
+/// How many processes of one unit there may be at most.
+const MOST: usize = 3;
+
+/// A start that is broken off by a kill counts as a failure.
+const AGAIN: &str = "Restart=on-failure\nRestartSec=5ms\nStartLimitBurst=0\n";
+
+fn service(number: u64, home: &Path, plain: bool) -> String {
+    let pid = home.join(format!("{number}.pid"));
+    let (pid, ran) = (pid.display(), home.join(format!("ran{number}")));
+    let ran = ran.display();
+    let kind = match number % KINDS {
+        0 => format!("ExecStart=/bin/sleep 1000\n{AGAIN}"),
+        // By its control group alone it can be told whose what it leaves is.
+        FLAPS => {
+            let hides = if plain { "" } else { "env -u INVOCATION_ID " };
+            format!("ExecStart=/bin/sh -c '{hides}sleep 1000 & sleep 0.03; exit 1'\n{AGAIN}")
+        }
+        ENDS => format!(
+            "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.02\n\
+             ExecStart=/bin/sh -c 'echo >>{ran}'\n{AGAIN}"
+        ),
         3 => format!(
-            "Type=forking\nPIDFile={pid}\nTimeoutStartSec=5s\n\
+            "Type=forking\nPIDFile={pid}\nTimeoutStartSec=5s\n{AGAIN}\
              ExecStart=/bin/sh -c 'setsid sleep 1000 & echo $! >{pid}'"
         ),
-        4 => "ExecStartPre=/bin/sleep 0.01\nExecStart=/bin/sleep 1000\n\
-              ExecStop=/bin/sleep 0.01\nExecStopPost=/bin/sleep 0.01"
-            .to_owned(),
-        5 => "ExecStart=/bin/sh -c 'setsid sleep 1000 & exec sleep 1000'".to_owned(),
-        _ => "ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1000; done'\n\
-              TimeoutStopSec=20ms"
-            .to_owned(),
+        4 => format!(
+            "ExecStartPre=/bin/sleep 0.01\nExecStart=/bin/sleep 1000\n\
+             ExecStop=/bin/sleep 0.01\nExecStopPost=/bin/sleep 0.01\n{AGAIN}"
+        ),
+        5 => format!("ExecStart=/bin/sh -c 'setsid sleep 1000 & exec sleep 1000'\n{AGAIN}"),
+        6 => format!(
+            "ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1000; done'\n\
+             TimeoutStopSec=20ms\n{AGAIN}"
+        ),
+        _ => format!(
+            "ExecStart=/bin/sh -c 'echo >>{ran}; exit 1'\nRestart=on-failure\nRestartSec=1ms"
+        ),
     };
-    format!("[Service]\nEnvironment=UNIT=%n\n{kind}\n")
-}
-
-/// Small numbers that look random; the same seed gives the same.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % limit
-    }
+    let limit = "StartLimitIntervalSec=1h\nStartLimitBurst=2";
+    let limit = if number % KINDS == GIVES_UP { limit } else { "" };
+    format!("[Unit]\n{limit}\n[Service]\nEnvironment=UNIT=%n\n{kind}\n")
 }
 
 /// The daemon, in a process of its own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daemon_to_be_killed_again() {
-    let Some(directory) = std::env::var_os(DAEMON) else { return };
-    let directory = Path::new(&directory);
-    let variable = |name: &str| std::env::var(name).expect("it is set");
-    let mut config = NativeConfig::new(directory.join("native"));
-    config.environment.push(("BENCH".to_owned(), variable(MARK)));
-    config.control_groups = std::env::var_os(PLAIN).is_none();
+    let Some(told) = Victim::told() else { return };
+    let mut config = NativeConfig::new(told.home.join("native"));
+    config.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
+    config.control_groups = !told.plain;
+    told.begins();
     let manager = NativeManager::open(config).await.expect("it opens");
-    let mut dice = Dice(variable(SEED).parse().expect("a number"));
+    let ledger = Arc::new(Ledger::open(&told.home));
+    load_what_is_missing(&manager, &told, &ledger).await;
+    nothing_is_lost(&manager, &told.home, &ledger).await;
+    told.is_open();
+    let mut dice = Dice(told.seed);
+    let mut asked = JoinSet::new();
+    loop {
+        if asked.len() == AT_ONCE {
+            asked.join_next().await.expect("there is one").expect("it does not panic");
+        }
+        let unit = format!("{}.service", dice.below(UNITS));
+        let verb = [Verb::Stop, Verb::Restart, Verb::Start, Verb::Start];
+        let verb = verb[usize::try_from(dice.below(4)).expect("it is small")];
+        asked.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
+    }
+}
+
+/// Only the first daemon may miss any.
+async fn load_what_is_missing(manager: &NativeManager, told: &Victim, ledger: &Ledger) {
+    let was_open = !ledger.read().is_empty();
     for number in 0..UNITS {
         let unit = name(&format!("{number}.service"));
         if manager.get(&unit).await.expect("it answers").is_none() {
-            let file = UnitFile::parse(service(number, directory)).expect("it is well formed");
+            assert!(!was_open, "{unit} is lost");
+            let file = UnitFile::parse(service(number, &told.home, told.plain))
+                .expect("it is well formed");
             manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
         }
     }
-    std::fs::write(directory.join(format!("open-{}", variable(SEED))), "").expect("it is written");
+}
+
+/// Asks something, and writes down what is certain of it.
+pub(super) async fn ask(
+    manager: Arc<NativeManager>,
+    ledger: Arc<Ledger>,
+    unit: String,
+    verb: Verb,
+) {
+    let generation = ledger.ask(&unit, verb);
+    let asked = name(&unit);
+    // Some fail, and that is as it should be: they are overtaken.
+    match verb {
+        Verb::Stop => drop(manager.stop(&asked).await),
+        Verb::Restart => drop(manager.restart(&asked, generation).await),
+        Verb::Start => drop(manager.start(&asked, generation).await),
+    }
+    ledger.answered(&unit, generation);
+}
+
+/// Holds the daemon to all that was asked, and writes down what it finds.
+async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+    let (all, mut down) = (ledger.read(), Vec::new());
+    let of = |unit: &str| unit.trim_end_matches(".service").parse().expect("a number");
+    let rests =
+        |unit: &ManagedUnit, state: Option<&State>| rests(of(unit.unit.as_str()), unit, state);
+    for (unit, found) in settled(manager, rests).await {
+        let number: u64 = of(&unit);
+        let told = all.get(&unit).cloned().unwrap_or_default();
+        assert!(told.allows(&found), "{found:?} is not what was asked: {told:?}");
+        let what = sight(number, home, &found.state);
+        let is_up = found.known.asked == TargetState::Launched;
+        if is_up
+            && number % KINDS != FLAPS
+            && let Some(same) = told.is_same(&found)
+        {
+            assert_eq!(what == told.seen.what, same, "{what} is seen, {found:?}, {told:?}");
+        }
+        if !is_up {
+            down.push(unit);
+        }
+        ledger.see(&found, what);
+    }
+    nothing_is_left(home, &down);
+}
+
+/// All units once each is as it should be: what decides has looked at them, and nothing is under
+/// way.
+pub(super) async fn settled(
+    manager: &NativeManager,
+    rests: impl Fn(&ManagedUnit, Option<&State>) -> bool,
+) -> BTreeMap<String, ManagedUnit> {
+    let begin = Instant::now();
     loop {
-        // Not all at once, so that each gets somewhere.
-        let turn = (0..8).map(|_| turn(&manager, &mut dice)).collect::<Vec<_>>();
-        for turn in turn {
-            turn.await.expect("no panic");
-        }
-    }
-}
-
-fn turn(manager: &Arc<NativeManager>, dice: &mut Dice) -> tokio::task::JoinHandle<()> {
-    let manager = Arc::clone(manager);
-    let unit = name(&format!("{}.service", dice.below(UNITS)));
-    let (verb, generation) = (dice.below(4), Generation(dice.below(1000)));
-    tokio::spawn(async move {
-        // Some fail, and that is as it should be.
-        match verb {
-            0 => drop(manager.stop(&unit).await),
-            1 => drop(manager.restart(&unit, generation).await),
-            _ => drop(manager.start(&unit, generation).await),
-        }
-    })
-}
-
-fn daemon(dead: &Dead, seed: u64, plain: bool) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
-    command
-        .args(["--exact", "native::crash::daemon_to_be_killed_again"])
-        .env(DAEMON, dead.path(""))
-        .env(SEED, seed.to_string())
-        .env(MARK, dead.mark())
-        .stdout(Stdio::null());
-    if plain {
-        command.env(PLAIN, "");
-    }
-    command.spawn().expect("the test can run itself")
-}
-
-/// Lets it live for a while after it has begun.
-async fn wait_for_a_moment(dead: &Dead, seed: u64) {
-    let open = dead.path(&format!("open-{seed}"));
-    wait_until("the daemon is open", async || open.exists()).await;
-    // Nothing is waited for: this is the choice of the moment in which it is killed.
-    tokio::time::sleep(Duration::from_micros(Dice(seed).below(60_000))).await;
-}
-
-/// While there is no daemon: the runs of each unit that have processes.
-pub(super) fn runs_of_units(processes: Vec<u32>) -> BTreeMap<String, BTreeSet<String>> {
-    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for pid in processes {
-        let text = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let value = |name: &str| {
-            let mut variables = text.split('\0').filter_map(|it| it.split_once('='));
-            variables.find(|it| it.0 == name).map(|it| it.1.to_owned())
+        let decided = manager.snapshot().await.expect("it answers").units;
+        let state = |unit: &UnitName| {
+            decided.iter().find(|it| it.unit.as_str() == unit.as_str()).map(|it| &it.state)
         };
-        // What a process was given is gone piece by piece while it ends.
-        let run = value("INVOCATION_ID").filter(|run| run.len() == 32);
-        if let (Some(unit), Some(run)) = (value("UNIT"), run) {
-            all.entry(unit).or_default().insert(run);
+        let all = manager.list().await.expect("it answers");
+        let late = all.iter().filter(|it| !rests(it, state(&it.unit)));
+        let late: Vec<_> = late.map(|it| (it, state(&it.unit))).collect();
+        if late.is_empty() {
+            return all.into_iter().map(|it| (it.unit.to_string(), it)).collect();
         }
+        // Whoever has begun this daemon waits as long for all of it.
+        assert!(begin.elapsed() < DEADLINE / 2, "never as they should be: {late:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    all
+}
+
+/// Whether a unit is about to be something else.
+pub(super) fn is_under_way(state: Option<&State>) -> bool {
+    state.is_some_and(|state| matches!(state.what, Shown::Starting | Shown::Stopping(_)))
+}
+
+/// Whether a unit is as it should be, and stays so but for those that flap.
+fn rests(number: u64, unit: &ManagedUnit, decided: Option<&State>) -> bool {
+    let (sub, result) = (unit.state.sub.as_str(), unit.state.result.as_deref());
+    let is_launched = unit.known.asked == TargetState::Launched;
+    let is_off = ["dead", "failed"].contains(&sub);
+    match number % KINDS {
+        FLAPS if is_launched => !is_off,
+        _ if is_under_way(decided) => false,
+        _ if !is_launched => is_off,
+        ENDS => sub == "exited",
+        GIVES_UP => sub == "failed" && result == Some("start-limit-hit"),
+        _ => sub == "running" && unit.state.main_pid.is_some(),
+    }
+}
+
+/// What stays as it is while a unit is not started anew: its main process, or how often it ran.
+fn sight(number: u64, home: &Path, state: &SystemdState) -> u64 {
+    match number % KINDS {
+        FLAPS => 0,
+        ENDS | GIVES_UP => {
+            let ran = std::fs::read_to_string(home.join(format!("ran{number}")));
+            ran.unwrap_or_default().lines().count() as u64
+        }
+        _ => state.main_pid.unwrap_or(0).into(),
+    }
+}
+
+/// Nothing is left of units that are down, nor of earlier runs of those that are up.
+pub(super) fn nothing_is_left(home: &Path, down: &[String]) {
+    for (unit, found) in processes_of_units(home) {
+        let most = if down.contains(&unit) { 0 } else { MOST };
+        assert!(found.len() <= most, "{unit} has left processes: {found:?}");
+    }
+    let groups = groups_below(home).unwrap_or_default();
+    let of = |unit: &str| groups.iter().filter(|it| it.starts_with(&format!("{unit}."))).count();
+    for unit in down {
+        assert_eq!(of(unit), 0, "{unit} has left control groups: {groups:?}");
+    }
 }
 
 async fn is_killed_again_and_again(plain: bool) {
-    let kills = std::env::var("FLEET_KILLS").ok().and_then(|text| text.parse().ok());
-    let bench = Bench::with(|config| config.control_groups = !plain).await;
-    let mut dead = bench.kill().await;
-    for seed in 1..=kills.unwrap_or(KILLS) {
-        let mut daemon = daemon(&dead, seed, plain);
-        wait_for_a_moment(&dead, seed).await;
-        daemon.kill().expect("it can be killed");
-        daemon.wait().expect("it has ended");
-        for (unit, runs) in runs_of_units(dead.processes()) {
-            assert_eq!(runs.len(), 1, "{unit} runs twice after {seed} kills: {runs:?}");
-        }
-    }
-    dead = settled(dead).await;
+    let bench = Bench::in_memory(|config| config.control_groups = !plain).await;
+    let dead = bench.kill().await;
+    let (home, test) = (dead.home(), "native::crash::daemon_to_be_killed_again");
+    kill_again_and_again(test, &home, plain).await;
     let bench = dead.revive().await;
+    nothing_is_lost(&bench.manager, &home, &Ledger::open(&home)).await;
     bench.clean_up().await;
-}
-
-/// Sees that the next daemon knows each unit as it is, and has every process.
-async fn settled(dead: Dead) -> Dead {
-    let bench = dead.revive().await;
-    let units = bench.manager.list().await.expect("it answers");
-    assert_eq!(units.len(), usize::try_from(UNITS).expect("it is small"), "one is lost");
-    for number in 0..UNITS {
-        let unit = format!("{number}.service");
-        // Those that fail begin again and again.
-        let rests = ["dead", "failed", "running", "exited"];
-        let state = bench
-            .wait_for(&unit, |state| rests.contains(&state.sub.as_str()) || number % 7 == 1)
-            .await;
-        if state.sub == "running" && number % 7 != 1 {
-            assert!(state.main_pid.is_some_and(runs), "{unit}: {state:?}");
-        }
-        if state.main_pid.is_none() && number % 7 != 1 {
-            assert_eq!(bench.processes_of(&unit), [0; 0], "{unit} has left processes: {state:?}");
-        }
-    }
-    bench.kill().await
 }
 
 #[tokio::test]

@@ -1,35 +1,35 @@
 //! A runner that is killed again and again, at moments that nobody chose, while the units of its
-//! graph start, stop and fail.
+//! graph start, stop and fail. Each next one is held to what was asked and answered before.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::{Runner, RunnerConfig, UnitStatus};
-use fleet_core::graph::{Settings, Shown, Target};
+use fleet_agent::{Runner, RunnerConfig, Snapshot, UnitStatus};
+use fleet_core::graph::{Retry, Settings, Shown, Target};
 
-use super::crash::{Dice, KILLS, runs_of_units};
+use super::crash::nothing_is_left;
 use super::graph::{graph, target};
+use super::killing::{Dice, Victim, kill_again_and_again};
 use crate::support::{Home, runs, wait_until};
 
 const UNITS: u64 = 50;
 
-/// Where the runner that is to be killed works; set for its process alone.
-const PLACE: &str = "FLEET_TEST_CRASHING_RUNNER";
-/// What its choices are made from.
-const SEED: &str = "FLEET_TEST_SEED";
-/// Set if it shall make no control groups.
-const PLAIN: &str = "FLEET_TEST_PLAIN";
+/// How many kinds of units there are.
+const KINDS: u64 = 9;
+
+const FLAPS: u64 = 1;
+const SAYS_SO: u64 = 7;
+const WITNESS: u64 = 8;
 
 fn unit(number: u64, home: &Path) -> String {
-    let pid = home.join(format!("{number}.pid"));
-    let pid = pid.display();
-    let kind = match number % 7 {
-        0 => "type: foreground-supervised\nexec-start: /bin/sleep 1000".to_owned(),
-        1 => "type: foreground-supervised\nrestart-delay: 5ms\nrestart-factor: 1\n\
-              exec-start: /bin/sh -c 'sleep 0.03; exit 1'"
-            .to_owned(),
+    let place = |name: &str| home.join(format!("{number}.{name}")).display().to_string();
+    let (pid, mark) = (place("pid"), place("mark"));
+    let before = number.saturating_sub(1);
+    let kind = match number % KINDS {
+        FLAPS => "type: foreground-supervised\nexec-start: /bin/sh -c 'sleep 0.03; exit 1'".into(),
         2 => "type: oneshot\nexec-start: /bin/sleep 0.02\nexec-start: /bin/true".to_owned(),
         3 => format!(
             "type: background-pidfile\npidfile: {pid}\nstart-timeout: 5s\n\
@@ -42,17 +42,36 @@ fn unit(number: u64, home: &Path) -> String {
         5 => "type: foreground-supervised\n\
               exec-start: /bin/sh -c 'setsid sleep 1000 & exec sleep 1000'"
             .to_owned(),
-        _ => "type: foreground-supervised\nstop-timeout: 20ms\n\
+        6 => "type: foreground-supervised\nstop-timeout: 20ms\n\
               exec-start: /bin/sh -c 'trap \"\" TERM; while :; do sleep 1000; done'"
             .to_owned(),
+        SAYS_SO => format!(
+            "type: foreground-supervised\nready-grep: ^ready\nexec-start-pre: /bin/rm -f {mark}\n\
+             exec-start: /bin/sh -c 'sleep 0.03; echo >{mark}; echo ready; exec sleep 1000'"
+        ),
+        // It begins once the one before is ready, and tells if that is not so.
+        WITNESS => format!(
+            "depends-on: u{before}\ntype: oneshot\n\
+             exec-start: /bin/sh -c 'test -e {} || echo {number} >>{}'",
+            home.join(format!("{before}.mark")).display(),
+            home.join("too-early").display(),
+        ),
+        _ => "type: foreground-supervised\nexec-start: /bin/sleep 1000".to_owned(),
     };
     // Some hold together, so that what fails takes others with it.
-    let edge = match number {
-        8.. if number.is_multiple_of(5) => format!("depends-on: u{}\n", number - 7),
-        8.. if number % 5 == 1 => format!("waits-for: u{}\n", number - 6),
-        _ => String::new(),
+    let edge = match edge(number) {
+        Some(other) => format!("depends-on: u{other}\n"),
+        None if number >= 8 && number % 5 == 1 => format!("waits-for: u{}\n", number - 6),
+        None => String::new(),
     };
-    format!("unit: u{number}\nprovides: u{number}\n{edge}{kind}\nenv: UNIT=u{number}\n")
+    format!(
+        "unit: u{number}\nprovides: u{number}\n{edge}{kind}\nrestart-delay: 5ms\n\
+         restart-factor: 1\nenv: UNIT=u{number}\n"
+    )
+}
+
+fn edge(number: u64) -> Option<u64> {
+    (number >= 8 && number.is_multiple_of(5)).then(|| number - 7)
 }
 
 async fn open(home: &Path, plain: bool) -> Runner {
@@ -67,23 +86,25 @@ async fn open(home: &Path, plain: bool) -> Runner {
 /// The runner, in a process of its own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runner_to_be_killed_again() {
-    let Some(home) = std::env::var_os(PLACE) else { return };
-    let home = Path::new(&home);
-    let seed = std::env::var(SEED).expect("it is set");
-    let runner = open(home, std::env::var_os(PLAIN).is_some()).await;
-    std::fs::write(home.join(format!("open-{seed}")), "").expect("it is written");
-    let mut dice = Dice(seed.parse().expect("a number"));
-    let mut wanted = runner.snapshot().await.expect("it answers").wanted.beside;
+    let Some(told) = Victim::told() else { return };
+    told.begins();
+    let runner = open(&told.home, told.plain).await;
+    let mut wanted = nothing_is_lost(&runner, &told.home).await.wanted.beside;
+    told.is_open();
+    let mut dice = Dice(told.seed);
     loop {
         let one: Target = target(&format!("u{}", dice.below(UNITS)));
         match dice.below(4) {
-            0 => drop(runner.renew(&one).await.expect("it answers")),
+            0 => {
+                note(&told.home, &format!("renew {one}"));
+                runner.renew(&one).await.expect("it answers");
+            }
             1 => drop(runner.reset(&one).await.expect("it answers")),
             _ => {
                 if !wanted.remove(&one) {
                     wanted.insert(one);
                 }
-                runner.set_goal(None, wanted.clone()).await.expect("all are provided");
+                want(&runner, &told.home, &wanted).await;
             }
         }
         wait_a_little(&mut dice).await;
@@ -95,59 +116,123 @@ async fn wait_a_little(dice: &mut Dice) {
     tokio::time::sleep(Duration::from_millis(dice.below(3))).await;
 }
 
-fn process(home: &Home, seed: u64, plain: bool) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
-    command
-        .args(["--exact", "native::graph_crash::runner_to_be_killed_again"])
-        .env(PLACE, home.mark())
-        .env(SEED, seed.to_string())
-        .stdout(Stdio::null());
-    if plain {
-        command.env(PLAIN, "");
-    }
-    command.spawn().expect("the test can run itself")
+/// Asks for that beside the goal, and writes down what is certain of it.
+async fn want(runner: &Runner, home: &Path, wanted: &BTreeSet<Target>) {
+    note(home, &words(wanted));
+    runner.set_goal(None, wanted.clone()).await.expect("all are provided");
+    note(home, "answered");
 }
 
-/// Lets it live for a while after it has begun.
-async fn wait_for_a_moment(home: &Home, seed: u64) {
-    let open = home.path(&format!("open-{seed}"));
-    wait_until("the runner is open", async || open.exists()).await;
-    // Nothing is waited for: this is the choice of the moment in which it is killed.
-    tokio::time::sleep(Duration::from_micros(Dice(seed).below(60_000))).await;
+fn words(wanted: &BTreeSet<Target>) -> String {
+    wanted.iter().fold("want".to_owned(), |words, it| format!("{words} {it}"))
 }
 
-async fn is_killed_again_and_again(plain: bool) {
-    let kills = std::env::var("FLEET_KILLS").ok().and_then(|text| text.parse().ok());
-    let home = Home::new();
-    for seed in 1..=kills.unwrap_or(KILLS) {
-        let mut runner = process(&home, seed, plain);
-        wait_for_a_moment(&home, seed).await;
-        runner.kill().expect("it can be killed");
-        runner.wait().expect("it has ended");
-        for (unit, runs) in runs_of_units(home.processes()) {
-            assert_eq!(runs.len(), 1, "{unit} runs twice after {seed} kills: {runs:?}");
+/// Writes a line that outlives the runner, whenever it is killed.
+fn note(home: &Path, line: &str) {
+    let file = File::options().append(true).create(true).open(home.join("ledger"));
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+        .expect("it is written");
+}
+
+/// What is known from outside.
+#[derive(Debug, Default)]
+struct Told {
+    /// What may be wanted: the last that was answered, and what was asked after it.
+    wanted: Vec<BTreeSet<String>>,
+    /// The main processes of units that were seen up, and that nothing has ended since.
+    seen: BTreeMap<String, u32>,
+}
+
+impl Told {
+    fn read(home: &Path) -> Self {
+        let mut told = Self { wanted: vec![BTreeSet::new()], ..Self::default() };
+        let text = std::fs::read_to_string(home.join("ledger")).unwrap_or_default();
+        for line in text.lines() {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            match &*words[0] {
+                "want" => {
+                    let wanted: BTreeSet<String> = words[1..].iter().cloned().collect();
+                    told.seen.retain(|unit, _| wanted.contains(unit));
+                    told.wanted.push(wanted);
+                }
+                "answered" => drop(told.wanted.drain(..told.wanted.len() - 1)),
+                "renew" => drop(told.seen.remove(&words[1])),
+                _ => drop(told.seen.insert(words[1].clone(), words[2].parse().expect("a number"))),
+            }
         }
+        told
     }
-    let runner = open(Path::new(&home.mark()), plain).await;
-    let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect::<BTreeSet<_>>();
-    runner.set_goal(None, all).await.expect("all are provided");
-    wait_until("each unit is up, but those that fail for ever", async || {
+}
+
+/// Holds the runner to all that was asked, and writes down what it finds.
+async fn nothing_is_lost(runner: &Runner, home: &Path) -> Snapshot {
+    let told = Told::read(home);
+    let wanted = runner.snapshot().await.expect("it answers").wanted.beside;
+    let names = wanted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    assert!(told.wanted.contains(&names), "{names:?} is not what was asked: {told:?}");
+    wait_until("each unit is up that is needed, but those that fail for ever", async || {
         let units = runner.snapshot().await.expect("it answers").units;
         units.iter().all(is_as_it_should_be)
     })
     .await;
-    runner.shutdown().await.expect("all stop");
-    assert_eq!(home.processes(), [0; 0], "processes were left behind");
+    let snapshot = runner.snapshot().await.expect("it answers");
+    note(home, &words(&wanted));
+    note(home, "answered");
+    let mut down = Vec::new();
+    for unit in &snapshot.units {
+        let name = unit.unit.to_string();
+        let is_steady = [0, 5, 6].contains(&(number(unit) % KINDS)) && edge(number(unit)).is_none();
+        if !unit.state.needed {
+            down.push(name);
+        } else if is_steady && let Some(pid) = unit.main_pid {
+            let seen = told.seen.get(&name);
+            assert!(seen.is_none_or(|seen| *seen == pid), "{name} ran on as {seen:?}: {unit:?}");
+            if names.contains(&name) {
+                note(home, &format!("seen {name} {pid}"));
+            }
+        }
+    }
+    nothing_is_left(home, &down);
+    let early = std::fs::read_to_string(home.join("too-early")).unwrap_or_default();
+    assert_eq!(early, "", "units whose dependencies were not ready");
+    snapshot
+}
+
+fn number(unit: &UnitStatus) -> u64 {
+    unit.unit.as_str()[1..].parse().expect("a number")
 }
 
 fn is_as_it_should_be(unit: &UnitStatus) -> bool {
-    let number: u64 = unit.unit.as_str()[1..].parse().expect("a number");
-    let is_up = matches!(unit.state.what, Shown::Active(_));
-    // Those that fail again and again, and whoever depends on one of them.
-    let flaps = |number: u64| number % 7 == 1;
-    flaps(number)
-        || (number >= 8 && number.is_multiple_of(5) && flaps(number - 7))
-        || (is_up && unit.main_pid.is_none_or(runs))
+    let what = &unit.state.what;
+    let is_there = matches!(what, Shown::Starting | Shown::Active(_) | Shown::Stopping(_));
+    if !unit.state.needed {
+        return !is_there;
+    }
+    if fails_for_ever(number(unit)) {
+        return !matches!(what, Shown::Failed { retry: Retry::Not | Retry::GaveUp, .. });
+    }
+    matches!(what, Shown::Active(_)) && unit.main_pid.is_none_or(runs)
+}
+
+/// Whether it fails again and again, or what it depends on does.
+fn fails_for_ever(number: u64) -> bool {
+    let before = (number % KINDS == WITNESS).then(|| number - 1);
+    let others = before.into_iter().chain(edge(number));
+    number % KINDS == FLAPS || others.into_iter().any(fails_for_ever)
+}
+
+async fn is_killed_again_and_again(plain: bool) {
+    let place = Home::in_memory();
+    let home = PathBuf::from(place.mark());
+    let test = "native::graph_crash::runner_to_be_killed_again";
+    kill_again_and_again(test, &home, plain).await;
+    let runner = open(&home, plain).await;
+    nothing_is_lost(&runner, &home).await;
+    let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect::<BTreeSet<_>>();
+    want(&runner, &home, &all).await;
+    nothing_is_lost(&runner, &home).await;
+    runner.shutdown().await.expect("all stop");
+    assert_eq!(place.processes(), [0; 0], "processes were left behind");
 }
 
 #[tokio::test]

@@ -1,25 +1,28 @@
 //! A whole manager that is killed again and again, at moments that nobody chose: services that
-//! depend on what others run, targets with what they want, and timers.
+//! depend on what others run, targets with what they want, and timers. Each next one is held to
+//! what was asked and answered before.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{External, NativeConfig, NativeManager, ServiceManager};
-use fleet_core::{ActiveState, Epoch, Generation, TargetState};
+use fleet_agent::{External, ManagedUnit, NativeConfig, NativeManager, ServiceManager};
+use fleet_core::graph::State;
+use fleet_core::{Epoch, TargetState};
 use fleet_unitfile::UnitFile;
+use tokio::task::JoinSet;
 
-use super::crash::{Dice, KILLS, runs_of_units};
-use crate::support::{Bench, Dead, name, runs, wait_until};
+use super::crash::{ask, is_under_way, nothing_is_left, settled};
+use super::killing::{Dice, Victim, kill_again_and_again};
+use super::ledger::{Call, Ledger, Told, Verb};
+use crate::support::{Bench, name, wait_until};
 
 /// How many there are of each kind.
 const MANY: u64 = 6;
 
-/// Where the manager that is to be killed works; set for its process alone.
-const DAEMON: &str = "FLEET_TEST_CRASHING_MANAGER";
-/// What its choices are made from.
-const SEED: &str = "FLEET_TEST_SEED";
+/// How many calls wait for an answer at once.
+const AT_ONCE: usize = 8;
 
 /// Goes on whatever happens to it, unless it is stopped.
 const STEADY: &str = "ExecStart=/bin/sleep 1000\nRestart=on-failure\nRestartSec=5ms\n";
@@ -58,133 +61,216 @@ fn config(home: &Path, config: &mut NativeConfig) {
 /// The manager, in a process of its own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn manager_to_be_killed_again() {
-    let Some(home) = std::env::var_os(DAEMON) else { return };
-    let home = Path::new(&home);
-    let seed = std::env::var(SEED).expect("it is set");
-    let mut set_up = NativeConfig::new(home.join("native"));
-    set_up.environment.push(("BENCH".to_owned(), home.display().to_string()));
-    config(home, &mut set_up);
+    let Some(told) = Victim::told() else { return };
+    let mut set_up = NativeConfig::new(told.home.join("native"));
+    set_up.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
+    config(&told.home, &mut set_up);
+    told.begins();
     let manager = NativeManager::open(set_up).await.expect("it opens");
+    let ledger = Arc::new(Ledger::open(&told.home));
+    load_what_is_missing(&manager, &told.home, &ledger).await;
+    nothing_is_lost(&manager, &told.home, &ledger).await;
+    told.is_open();
+    let mut dice = Dice(told.seed);
+    let mut asked = JoinSet::new();
+    for number in 0..MANY {
+        // The others must not elapse once more.
+        if dice.below(2) == 0 {
+            let (manager, ledger) = (Arc::clone(&manager), Arc::clone(&ledger));
+            asked.spawn(elapse_for_ever(manager, ledger, told.home.clone(), number));
+        }
+    }
+    let most = AT_ONCE + asked.len();
+    loop {
+        if asked.len() == most {
+            asked.join_next().await.expect("there is one").expect("it does not panic");
+        }
+        let kind = ["s", "w", "t"][usize::try_from(dice.below(3)).expect("it is small")];
+        let end = if kind == "t" { "target" } else { "service" };
+        let unit = format!("{kind}{}.{end}", dice.below(MANY));
+        let verb = [Verb::Stop, Verb::Restart, Verb::Start, Verb::Start];
+        let verb = verb[usize::try_from(dice.below(4)).expect("it is small")];
+        asked.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
+    }
+}
+
+/// Only the first daemon may miss any.
+async fn load_what_is_missing(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+    let was_open = !ledger.read().is_empty();
     for (unit, text) in units(home) {
         if manager.get(&name(&unit)).await.expect("it answers").is_none() {
+            assert!(!was_open, "{unit} is lost");
             let file = UnitFile::parse(text).expect("it is well formed");
             manager.load(&name(&unit), &file, Epoch(1)).await.expect("it loads");
         }
     }
-    std::fs::write(home.join(format!("open-{seed}")), "").expect("it is written");
-    let mut dice = Dice(seed.parse().expect("a number"));
+}
+
+/// Starts a timer once more, whenever what it elapsed for before has been done.
+async fn elapse_for_ever(
+    manager: Arc<NativeManager>,
+    ledger: Arc<Ledger>,
+    home: PathBuf,
+    number: u64,
+) {
     loop {
-        turn(&manager, home, &mut dice).await;
-        let manager = Arc::clone(&manager);
-        let kind = ["s", "w", "t"][usize::try_from(dice.below(3)).expect("it is small")];
-        let end = if kind == "t" { "target" } else { "service" };
-        let unit = name(&format!("{kind}{}.{end}", dice.below(MANY)));
-        let (verb, generation) = (dice.below(4), Generation(dice.below(1000)));
-        let asked = tokio::spawn(async move {
-            // Some fail, and that is as it should be.
-            match verb {
-                0 => drop(manager.stop(&unit).await),
-                1 => drop(manager.restart(&unit, generation).await),
-                _ => drop(manager.start(&unit, generation).await),
-            }
-        });
-        if dice.below(2) == 0 {
-            asked.await.expect("it does not panic");
+        let before = count(&home, number);
+        let unit = format!("j{number}.timer");
+        ask(Arc::clone(&manager), Arc::clone(&ledger), unit, Verb::Restart).await;
+        while count(&home, number) == before || !rest(&manager, number).await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-/// Starts a timer once more, if what it elapsed for before has been done.
-async fn turn(manager: &NativeManager, home: &Path, dice: &mut Dice) {
-    let number = dice.below(MANY);
-    if !has_run(manager, home, number).await {
-        return;
-    }
-    let job = manager.get(&name(&format!("j{number}.service"))).await.expect("it answers");
-    if job.expect("it is loaded").state.sub != "dead" {
-        return;
-    }
-    let timer = name(&format!("j{number}.timer"));
-    let known = manager.get(&timer).await.expect("it answers").expect("it is loaded").known;
-    let next = Generation(known.generation.0 + 1);
-    let promise = format!("{} {}", next.0, count(home, number));
-    let path = home.join(format!("promise{number}"));
-    std::fs::write(path.with_extension("new"), promise).expect("it can be written");
-    std::fs::rename(path.with_extension("new"), path).expect("it can be renamed");
-    manager.restart(&timer, next).await.expect("it restarts");
+/// Whether a timer has nothing more to do, nor has what it starts.
+async fn rest(manager: &NativeManager, number: u64) -> bool {
+    let timer = sub(manager, format!("j{number}.timer")).await;
+    let job = sub(manager, format!("j{number}.service")).await;
+    ["elapsed", "dead"].contains(&&*timer) && job == "dead"
 }
 
-fn count(home: &Path, number: u64) -> usize {
+async fn sub(manager: &NativeManager, unit: String) -> String {
+    let unit = manager.get(&name(&unit)).await.expect("it answers");
+    unit.expect("it is loaded").state.sub
+}
+
+fn count(home: &Path, number: u64) -> u64 {
     let ran = std::fs::read_to_string(home.join(format!("ran{number}")));
-    ran.unwrap_or_default().lines().count()
+    ran.unwrap_or_default().lines().count() as u64
 }
 
-/// Whether the unit of a timer has run since that timer was last asked to elapse, if it was.
-async fn has_run(manager: &NativeManager, home: &Path, number: u64) -> bool {
-    let promise = std::fs::read_to_string(home.join(format!("promise{number}")));
-    let Ok(promise) = promise else { return true };
-    let (generation, before) = promise.split_once(' ').expect("it has both");
-    let timer = manager.get(&name(&format!("j{number}.timer"))).await.expect("it answers");
-    let known = timer.expect("it is loaded").known.generation;
-    // What was not asked before the kill is not owed.
-    known.0.to_string() != generation || count(home, number).to_string() != before
+/// Holds the manager to all that was asked, and writes down what it finds.
+async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+    let all = ledger.read();
+    let told = |unit: &str| all.get(unit).cloned().unwrap_or_default();
+    let found = settled(manager, rests).await;
+    for (unit, now) in &found {
+        assert!(told(unit).allows(now), "{now:?} is not what was asked: {:?}", told(unit));
+    }
+    for number in 0..MANY {
+        let single = format!("s{number}.service");
+        let is_launched = found[&single].known.asked == TargetState::Launched;
+        assert_eq!(found[&single].state.main_pid.is_some(), is_launched, "{:?}", found[&single]);
+        steady_goes_on(&told(&single), &found[&single]);
+        nothing_is_lost_of_wanted(ledger, &told, &found, number);
+        nothing_is_lost_of_timer(manager, home, ledger, (&told, &found), number).await;
+    }
+    for unit in found.values().filter(|it| it.unit.as_str().starts_with(['s', 't'])) {
+        ledger.see(unit, unit.state.main_pid.unwrap_or(0).into());
+    }
+    let is_down = |unit: &&ManagedUnit| unit.state.sub == "dead";
+    let steady = found.values().filter(|it| it.unit.as_str().starts_with('s')).filter(is_down);
+    nothing_is_left(home, &steady.map(|it| it.unit.to_string()).collect::<Vec<_>>());
 }
 
-fn daemon(dead: &Dead, seed: u64) -> Child {
-    Command::new(std::env::current_exe().expect("it has a path"))
-        .args(["--exact", "native::manager_crash::manager_to_be_killed_again"])
-        .env(DAEMON, dead.mark())
-        .env(SEED, seed.to_string())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the test can run itself")
+/// Whether a unit is as it should be: what timers start is looked at with these.
+fn rests(unit: &ManagedUnit, decided: Option<&State>) -> bool {
+    let is_up = match unit.unit.as_str() {
+        name if name.starts_with('j') || name.starts_with("slow") => return true,
+        name if name.starts_with('t') => unit.state.sub == "active",
+        _ => unit.state.sub == "running" && unit.state.main_pid.is_some(),
+    };
+    let is_off = ["dead", "failed"].contains(&&*unit.state.sub);
+    let is_needed = decided.is_some_and(|state| state.needed);
+    !is_under_way(decided) && if is_needed { is_up } else { is_off }
 }
 
-/// Lets it live for a while after it has begun.
-async fn wait_for_a_moment(dead: &Dead, seed: u64) {
-    let open = dead.path(&format!("open-{seed}"));
-    wait_until("the manager is open", async || open.exists()).await;
-    // Nothing is waited for: this is the choice of the moment in which it is killed.
-    tokio::time::sleep(Duration::from_micros(Dice(seed).below(60_000))).await;
+/// Of a service that never ends by itself: it is up if that was asked for, and runs on.
+fn steady_goes_on(told: &Told, found: &ManagedUnit) {
+    let is_launched = found.known.asked == TargetState::Launched;
+    assert!(!is_launched || found.state.main_pid.is_some(), "{found:?}, {told:?}");
+    let pid: u64 = found.state.main_pid.unwrap_or(0).into();
+    if is_launched && let Some(same) = told.is_same(found) {
+        assert_eq!(pid == told.seen.what, same, "{found:?}, {told:?}");
+    }
+}
+
+/// Of a service that targets want: it is up if it was asked for or one of these is, unless it was
+/// stopped since.
+fn nothing_is_lost_of_wanted(
+    ledger: &Ledger,
+    told: &impl Fn(&str) -> Told,
+    found: &BTreeMap<String, ManagedUnit>,
+    number: u64,
+) {
+    let unit = format!("w{number}.service");
+    let now = &found[&unit];
+    let is_up = now.state.main_pid.is_some();
+    let targets = [number, (number + MANY - 1) % MANY].map(|number| format!("t{number}.target"));
+    let targets = targets.map(|target| (told(&target), found[&target].clone()));
+    let told = told(&unit);
+    if let Some(up) = is_to_be_up(&told, now, &targets) {
+        assert_eq!(up, is_up, "{now:?}, {told:?}, {targets:?}");
+    }
+    steady_goes_on(&told, now);
+    let pid = now.state.main_pid.unwrap_or(0).into();
+    if told.calls.is_empty() && targets.iter().all(|(told, _)| told.calls.is_empty()) {
+        assert_eq!(pid, told.seen.what, "{now:?}, {told:?}, {targets:?}");
+    }
+    ledger.see(now, pid);
+}
+
+/// Whether a service is to be up; nothing if it may or may not.
+fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]) -> Option<bool> {
+    let is_launched = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    if is_launched(found) {
+        return Some(true);
+    }
+    if !targets.iter().any(|(_, target)| is_launched(target)) {
+        return Some(false);
+    }
+    let is_last = |stop: &&Call| {
+        let is_stop = stop.verb == Verb::Stop && stop.answered.is_some();
+        let mut others = targets.iter().map(|(told, _)| told).chain([told]);
+        is_stop && others.all(|it| it.is_over_before(stop.asked))
+    };
+    if told.calls.iter().any(|stop| is_last(&stop)) {
+        return Some(false);
+    }
+    let starts =
+        targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(told, it)| {
+            told.calls.iter().find(|call| call.generation == it.known.generation.0)
+        });
+    let mut starts = starts.filter(|start| told.is_over_before(start.asked));
+    starts.next().map(|_| true)
+}
+
+/// Of a timer: it elapses once for each time that it was started, and never besides.
+async fn nothing_is_lost_of_timer(
+    manager: &NativeManager,
+    home: &Path,
+    ledger: &Ledger,
+    (told, found): (&impl Fn(&str) -> Told, &BTreeMap<String, ManagedUnit>),
+    number: u64,
+) {
+    let unit = format!("j{number}.timer");
+    let told = told(&unit);
+    let timer = &found[&unit];
+    let generation = timer.known.generation.0;
+    let done = told.calls.iter().position(|call| call.generation == generation);
+    let least = told.seen.what + done.map_or(0, |at| at as u64 + 1);
+    wait_until(&format!("{unit} has elapsed: {least} of {told:?}"), async || {
+        count(home, number) >= least && rest(manager, number).await
+    })
+    .await;
+    let ran = count(home, number);
+    assert!(done.is_some() || ran == least, "{unit} has elapsed once more: {ran}, {told:?}");
+    ledger.see(timer, ran);
 }
 
 #[tokio::test]
 async fn nothing_is_lost_of_timers_targets_and_services_whenever_their_manager_is_killed() {
-    let kills = std::env::var("FLEET_KILLS").ok().and_then(|text| text.parse().ok());
-    let bench = Bench::with(|set_up| {
+    let bench = Bench::in_memory(|set_up| {
         let home = set_up.directory.parent().expect("it has one").to_owned();
         std::fs::write(home.join("net"), "").expect("it can be written");
         config(&home, set_up);
     })
     .await;
     let dead = bench.kill().await;
-    for seed in 1..=kills.unwrap_or(KILLS) {
-        let mut daemon = daemon(&dead, seed);
-        wait_for_a_moment(&dead, seed).await;
-        daemon.kill().expect("it can be killed");
-        daemon.wait().expect("it has ended");
-        for (unit, runs) in runs_of_units(dead.processes()) {
-            assert_eq!(runs.len(), 1, "{unit} runs twice after {seed} kills: {runs:?}");
-        }
-    }
-    let home = dead.path("");
+    let (home, test) = (dead.home(), "native::manager_crash::manager_to_be_killed_again");
+    kill_again_and_again(test, &home, false).await;
     let bench = dead.revive().await;
-    for number in 0..MANY {
-        wait_until(&format!("timer {number} has elapsed"), async || {
-            has_run(&bench.manager, &home, number).await
-        })
-        .await;
-        let unit = format!("s{number}.service");
-        let asked = bench.get(&unit).await.known.asked;
-        let state = bench
-            .wait_for(&unit, |state| match asked {
-                TargetState::Launched => state.sub == "running",
-                _ => matches!(state.active, ActiveState::Inactive | ActiveState::Failed),
-            })
-            .await;
-        assert!(state.main_pid.is_none_or(runs), "{unit}: {state:?}");
-        let left = bench.processes_of(&unit);
-        assert_eq!(left.is_empty(), state.main_pid.is_none(), "{unit}: {left:?}");
-    }
+    nothing_is_lost(&bench.manager, &home, &Ledger::open(&home)).await;
     bench.clean_up().await;
 }

@@ -1,0 +1,217 @@
+//! What was asked of a daemon that is to be killed, in the words of those who ask: a file that
+//! outlives the daemon, to hold the next one to.
+//!
+//! A line is written before each call and after its answer, and when somebody has looked at a unit
+//! that was at rest. What a line says the kernel has, whoever is killed then.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fleet_agent::ManagedUnit;
+use fleet_core::{Generation, TargetState};
+
+/// The file, for whoever writes to it.
+pub(super) struct Ledger {
+    file: File,
+    path: PathBuf,
+    last: AtomicU64,
+}
+
+/// What may be asked of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Start,
+    Restart,
+    Stop,
+}
+
+const VERBS: [(&str, Verb); 3] =
+    [("start", Verb::Start), ("restart", Verb::Restart), ("stop", Verb::Stop)];
+
+/// What is known of one unit from outside.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// How it was when somebody last looked.
+    pub(super) seen: Seen,
+    /// What was asked since, in its order.
+    pub(super) calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    pub(super) launched: bool,
+    pub(super) generation: u64,
+    /// What there was to be seen besides, such as its main process.
+    pub(super) what: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) verb: Verb,
+    pub(super) generation: u64,
+    pub(super) asked: usize,
+    pub(super) answered: Option<usize>,
+}
+
+impl Ledger {
+    /// Opens it, as each daemon does.
+    pub(super) fn open(home: &Path) -> Self {
+        let path = home.join("ledger");
+        let file = File::options().append(true).create(true).open(&path).expect("it can be made");
+        // A line each that was ever asked, so that no number is used twice.
+        let last = read(&path).lines().count() as u64;
+        Self { file, path, last: AtomicU64::new(last) }
+    }
+
+    /// Something is about to be asked, by a number that no other call has.
+    pub(super) fn ask(&self, unit: &str, verb: Verb) -> Generation {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let word = VERBS.iter().find(|(_, it)| *it == verb).expect("each has a word").0;
+        self.write(&format!("ask {unit} {word} {number}"));
+        Generation(number)
+    }
+
+    /// It was answered.
+    pub(super) fn answered(&self, unit: &str, call: Generation) {
+        self.write(&format!("answer {unit} {}", call.0));
+    }
+
+    /// A unit was looked at that nothing is asked of, and found as it should be.
+    pub(super) fn see(&self, unit: &ManagedUnit, what: u64) {
+        let launched = u8::from(unit.known.asked == TargetState::Launched);
+        let generation = unit.known.generation.0;
+        self.write(&format!("seen {} {launched} {generation} {what}", unit.unit));
+    }
+
+    fn write(&self, line: &str) {
+        (&self.file).write_all(format!("{line}\n").as_bytes()).expect("it can be written");
+    }
+
+    /// All that it tells, by unit.
+    pub(super) fn read(&self) -> BTreeMap<String, Told> {
+        let mut all: BTreeMap<String, Told> = BTreeMap::new();
+        for (line, text) in read(&self.path).lines().enumerate() {
+            let words: Vec<&str> = text.split(' ').collect();
+            let told = all.entry(words[1].to_owned()).or_default();
+            told.take(line, words[0], &words[2..]);
+        }
+        all
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("it can be read")
+}
+
+impl Told {
+    fn take(&mut self, line: usize, kind: &str, words: &[&str]) {
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        match kind {
+            "ask" => {
+                let verb = VERBS.iter().find(|(word, _)| *word == words[0]).expect("a verb").1;
+                let generation = number(1);
+                self.calls.push(Call { verb, generation, asked: line, answered: None });
+            }
+            "answer" => {
+                let answered = number(0);
+                let call = self.calls.iter_mut().find(|call| call.generation == answered);
+                call.expect("it was asked").answered = Some(line);
+            }
+            _ => {
+                let (launched, generation, what) = (number(0) == 1, number(1), number(2));
+                self.seen = Seen { launched, generation, what };
+                self.calls.clear();
+            }
+        }
+    }
+
+    /// Whether all that was asked, but for what is at that line of the ledger, was answered before
+    /// that line.
+    pub(super) fn is_over_before(&self, line: usize) -> bool {
+        let mut others = self.calls.iter().filter(|call| call.asked != line);
+        others.all(|call| call.answered.is_some_and(|answered| answered < line))
+    }
+
+    /// Of all that was asked, what may have taken effect last: an answer is a promise, and what was
+    /// not answered may have been begun or not.
+    fn may_be_last(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| {
+            let later = |it: &&Call| call.answered.is_some_and(|answered| it.asked > answered);
+            !self.calls.iter().filter(later).any(|it| it.answered.is_some())
+        })
+    }
+
+    /// Whether a daemon may know this of the unit, after all that was asked.
+    pub(super) fn allows(&self, unit: &ManagedUnit) -> bool {
+        let launched = unit.known.asked == TargetState::Launched;
+        let generation = unit.known.generation.0;
+        let is_open = self.calls.iter().all(|call| call.answered.is_none());
+        let untouched = (launched, generation) == (self.seen.launched, self.seen.generation);
+        // What a stop leaves of a call before it is not looked at.
+        let fits = |call: &Call| match call.verb {
+            Verb::Stop => !launched,
+            _ => launched && call.generation == generation,
+        };
+        is_open && untouched || self.may_be_last().any(fits)
+    }
+
+    /// Whether a unit whose processes never end by themselves, and that is up, has what was seen of
+    /// it then: `None` where it may or may not.
+    pub(super) fn is_same(&self, unit: &ManagedUnit) -> Option<bool> {
+        let generation = unit.known.generation.0;
+        if self.seen.launched && generation == self.seen.generation {
+            return Some(true);
+        }
+        let call = self.calls.iter().find(|call| call.generation == generation)?;
+        (call.verb == Verb::Restart).then_some(false)
+    }
+}
+
+#[test]
+fn what_was_answered_is_promised_and_what_was_not_is_open() {
+    use fleet_core::{ActiveState, Epoch, KnownUnit, LoadState, SystemdState};
+    use fleet_unitfile::UnitHash;
+    let is = |asked, generation| ManagedUnit {
+        unit: "a.service".parse().expect("it is a name"),
+        known: KnownUnit {
+            hash: UnitHash::from_bytes([0; 20]),
+            asked,
+            epoch: Epoch(1),
+            generation: Generation(generation),
+        },
+        state: SystemdState::new(LoadState::Loaded, ActiveState::Inactive, "dead"),
+    };
+    let (up, down) = (TargetState::Launched, TargetState::Loaded);
+    for (lines, allowed, refused) in [
+        (&["seen a 1 7 9"][..], vec![(up, 7)], vec![(down, 7), (up, 6)]),
+        (&["ask a start 1"], vec![(up, 1), (down, 0)], vec![(up, 0)]),
+        (&["ask a start 1", "answer a 1"], vec![(up, 1)], vec![(down, 0), (up, 2)]),
+        (&["ask a start 1", "answer a 1", "ask a stop 2"], vec![(up, 1), (down, 1)], vec![(up, 2)]),
+        (
+            &["ask a start 1", "answer a 1", "ask a stop 2", "answer a 2"],
+            vec![(down, 1)],
+            vec![(up, 1)],
+        ),
+        // Those that overlap have no order.
+        (
+            &["ask a start 1", "ask a stop 2", "answer a 1", "answer a 2"],
+            vec![(up, 1), (down, 1)],
+            vec![(up, 2)],
+        ),
+    ] {
+        let mut told = Told::default();
+        for (line, text) in lines.iter().enumerate() {
+            let words: Vec<&str> = text.split(' ').collect();
+            told.take(line, words[0], &words[2..]);
+        }
+        for (asked, generation) in allowed {
+            assert!(told.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+        }
+        for (asked, generation) in refused {
+            assert!(!told.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+        }
+    }
+}
