@@ -9,8 +9,11 @@
 //! back to the file system, up to the start of a line. Nothing moves, so that nothing is lost of
 //! what the unit writes meanwhile, and a *place* means the same for as long as there is the log,
 //! to the next daemon, too. Where the file system knows no holes, and where the file would become
-//! longer than it may, the log is cut instead: the newer half is read, the file is emptied, and the
-//! half is written back. What the unit writes in the instant between is lost.
+//! longer than it may, the log is cut instead: the newer half is read, written over the beginning,
+//! and the file is shortened to it. What the unit writes in the instant between is lost.
+//!
+//! Somebody else may empty the file, or move it so that there is a new one. What is in it then
+//! comes after all that was seen before, so that no place means anything else than it did.
 
 mod keeper;
 mod origin;
@@ -21,7 +24,7 @@ mod tests;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -68,18 +71,22 @@ impl Kept {
     }
 
     /// Remembers what a look at the file tells, and returns the place at which it ends.
-    fn on_look(&mut self, file: &Metadata) -> io::Result<u64> {
-        let (end, written) = (self.origin.base + file.len(), as_wall_time(file.modified()?));
-        self.moments.on_look(end, written, wall_time());
+    fn on_look(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
+        let written = as_wall_time(file.modified()?);
         let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
-        // Somebody else may have emptied the file, or moved it so that there is a new one.
-        self.floor = if is_the_same { self.floor.min(end) } else { self.origin.base };
+        let known = self.moments.end();
+        if !is_the_same || self.origin.base + file.len() < known {
+            self.origin = self.origin.go_on(path, known);
+            self.floor = self.origin.base;
+        }
+        let end = self.origin.base + file.len();
+        self.moments.on_look(end, written, wall_time());
         Ok(end)
     }
 
-    /// The file is not there: what comes to be in its place is kept from its beginning.
+    /// The file is not there: what comes to be in its place is another one, whatever its number.
     fn on_missing(&mut self) {
-        self.floor = self.origin.base;
+        self.inode = 0;
     }
 }
 
@@ -94,12 +101,12 @@ impl Log {
             written => written?,
         };
         let metadata = written.metadata()?;
-        let origin = Origin::of(&path, &metadata);
-        let left = if metadata.len() == 0 { 0 } else { first_kept(&mut File::open(&path)?)? };
+        let origin = Origin::of(&path);
+        let left = first_kept(&mut File::open(&path)?)?;
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
         let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode };
-        kept.on_look(&metadata)?;
+        kept.on_look(&path, &metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
 
@@ -157,7 +164,7 @@ impl Log {
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
         let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_missing())?;
-        kept.on_look(&file)
+        kept.on_look(&self.path, &file)
     }
 
     /// Whether it has grown past its limit, as the last look tells.
@@ -172,7 +179,7 @@ impl Log {
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut kept = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
-        let (end, length) = (kept.on_look(&metadata)?, metadata.len());
+        let (end, length) = (kept.on_look(&self.path, &metadata)?, metadata.len());
         let is_too_long = length > kept.longest;
         if end - kept.floor <= self.limit && !is_too_long {
             return Ok(());
@@ -181,15 +188,16 @@ impl Log {
         let room = kept.room(self.limit);
         let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
         let from = from.max(kept.floor - kept.origin.base);
-        let mut file = append(&self.path)?;
+        let file = append(&self.path)?;
         if is_too_long || !give_back(&file, from)? {
             reader.seek(SeekFrom::Start(from))?;
             // Bounded, for a unit may write faster than this reads.
             let mut half = Vec::new();
             reader.take(room).read_to_end(&mut half)?;
             kept.origin = kept.origin.renew(&self.path, from)?;
-            file.set_len(0)?;
-            file.write_all(&half)?;
+            // What is appended meanwhile comes behind all this, and never before what is older.
+            File::options().write(true).open(&self.path)?.write_all_at(&half, 0)?;
+            file.set_len(half.len() as u64)?;
         }
         kept.floor = end - length + from;
         Ok(())
@@ -205,7 +213,7 @@ impl Log {
         let mut kept = self.lock();
         let mut file = File::open(&self.path)?;
         let metadata = file.metadata()?;
-        kept.on_look(&metadata)?;
+        kept.on_look(&self.path, &metadata)?;
         let (base, end) = (kept.origin.base, metadata.len());
         let (mut floor, bound) = (kept.floor - base, self.limit.saturating_mul(2));
         if end - floor > bound {
@@ -233,13 +241,14 @@ impl Log {
 
     /// What was written from a place on, at most one block of it, and the place that it ends at.
     pub(crate) fn read_from(&self, place: u64) -> io::Result<(Vec<u8>, u64)> {
-        let kept = self.lock();
+        let mut kept = self.lock();
         let mut file = File::open(&self.path)?;
+        let end = kept.on_look(&self.path, &file.metadata()?)?;
         // What was given back before it was read is skipped.
         let start = place.max(kept.floor);
         file.seek(SeekFrom::Start(start - kept.origin.base))?;
         let mut text = Vec::new();
-        file.take(BLOCK).read_to_end(&mut text)?;
+        file.take(BLOCK.min(end.saturating_sub(start))).read_to_end(&mut text)?;
         let end = start + text.len() as u64;
         Ok((text, end))
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::{Epoch, Generation, Timestamp};
+use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::AbortHandle;
 
@@ -345,7 +345,10 @@ impl ServiceManager for NativeManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        self.read_log(unit, |log| journal::read(log, query))
+        match self.timers.journal(unit, query.follow) {
+            Some(journal) => Ok(journal),
+            None => self.read_log(unit, |log| journal::read(log, query)),
+        }
     }
 
     async fn journal_after(
@@ -354,7 +357,10 @@ impl ServiceManager for NativeManager {
         position: &str,
         follow: bool,
     ) -> Result<Journal, ServiceError> {
-        self.read_log(unit, |log| journal::read_after(log, position, follow))
+        match self.timers.journal(unit, follow) {
+            Some(journal) => Ok(journal),
+            None => self.read_log(unit, |log| journal::read_after(log, position, follow)),
+        }
     }
 }
 
@@ -364,11 +370,6 @@ impl NativeManager {
         unit: &UnitName,
         read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
     ) -> Result<Journal, ServiceError> {
-        if self.timers.get(unit).is_some() {
-            // A timer writes nothing.
-            let nothing = std::iter::empty::<(Timestamp, String)>();
-            return Ok(Journal::kept(nothing, JournalQuery::default()).1);
-        }
         let seen = self.calls.seen(unit);
         let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
         let action = || format!("read the log of {unit}");

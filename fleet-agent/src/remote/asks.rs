@@ -59,6 +59,9 @@ pub(super) enum Ask {
     Journal {
         unit: String,
         query: QueryWire,
+        /// Whether all that is known of a line is understood: an earlier version takes its text.
+        #[serde(default)]
+        whole: bool,
     },
     /// The same, from after a position on.
     JournalAfter {

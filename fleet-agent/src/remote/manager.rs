@@ -170,8 +170,8 @@ impl ServiceManager for RemoteManager {
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        let query = query.into();
-        self.open_journal(Ask::Journal { unit: unit.to_string(), query }).await
+        let (unit, query) = (unit.to_string(), query.into());
+        self.open_journal(Ask::Journal { unit, query, whole: true }).await
     }
 
     async fn journal_after(

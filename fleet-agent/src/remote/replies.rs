@@ -42,9 +42,13 @@ impl Replies {
 
     /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
     /// the first one, which says that there is a journal, may be empty.
-    pub async fn send_journal(&mut self, journal: Journal) {
-        // Who asks by this has no word for why a journal breaks.
-        drop(self.send_lines(journal, |line| line.text).await);
+    ///
+    /// # Errors
+    ///
+    /// Why the journal broke, after all lines that came before. Whoever ends the answer with it
+    /// passes it on.
+    pub async fn send_journal(&mut self, journal: Journal) -> Result<(), ServiceError> {
+        self.send_lines(journal, |line| line.text).await
     }
 
     /// The same with all that is known of each line.

@@ -120,6 +120,11 @@ async fn converse(
     sink.flush().await?;
     match theirs {
         Some((Frame::Hello(theirs), _)) if theirs.version == VERSION => {}
+        Some((Frame::Hello(Hello { version, program }), _)) => {
+            let text = "a client speaks another version of the protocol: run both from one release";
+            tracing::warn!(program, version, own = VERSION, "{text}");
+            return Ok(());
+        }
         _ => return Ok(()),
     }
     frames.trust();

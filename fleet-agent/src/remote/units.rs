@@ -81,9 +81,12 @@ impl Units {
                 }
             }
             Ask::Watch => self.watch(replies).await?,
-            Ask::Journal { unit, query } => {
+            Ask::Journal { unit, query, whole } => {
                 let journal = self.manager.journal(&name(&unit)?, query.into()).await?;
-                replies.send_whole_journal(journal).await?;
+                match whole {
+                    true => replies.send_whole_journal(journal).await?,
+                    false => replies.send_journal(journal).await?,
+                }
             }
             Ask::JournalAfter { unit, position, follow } => {
                 let journal = self.manager.journal_after(&name(&unit)?, &position, follow).await?;

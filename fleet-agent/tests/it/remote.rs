@@ -1,5 +1,6 @@
 //! A service manager in another process, over a socket.
 
+mod broken;
 mod clients;
 mod conforms;
 mod earlier;

@@ -152,7 +152,9 @@ impl OfFiles {
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
                 match self.runner.journal(&name, query) {
-                    Ok(journal) => replies.send_journal(journal).await,
+                    Ok(journal) => {
+                        replies.send_journal(journal).await.map_err(|error| because(&error))?;
+                    }
                     Err(error) => return Err(self.no_log(&unit, &error).await),
                 }
             }

@@ -73,8 +73,8 @@ pub(crate) enum Command {
     ///
     /// Stanzas go to standard output, and losses to standard error. Scripts are read and never run.
     /// For example: fleet-init convert --from openrc /etc/init.d > converted.unit
-    #[command(after_help = "Exit codes: 0 nothing is lost, 1 something is or could not be done, \
-                            2 the command line is wrong.")]
+    #[command(after_help = "Exit codes: 0 nothing is lost, 1 it could not be done, \
+                            2 the command line is wrong, 3 something is lost.")]
     Convert(ConvertArgs),
 }
 
@@ -262,9 +262,9 @@ pub(crate) struct ConvertArgs {
     /// Which init they are for.
     #[arg(long, value_name = "INIT")]
     pub(crate) from: From,
-    /// How stanzas and losses are printed.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Text,
+    /// How results are printed; for people, as a file of stanzas.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
 }
 
 /// A language for pictures.
@@ -287,13 +287,4 @@ pub(crate) enum From {
     Openrc,
     /// Init scripts with an LSB header.
     Sysv,
-}
-
-/// How text is printed that is a file by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Text {
-    /// As it is.
-    Text,
-    /// In one JSON document.
-    Json,
 }

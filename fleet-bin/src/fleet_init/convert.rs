@@ -9,9 +9,11 @@ use fleet_core::graph::text::LARGEST_FILE;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use super::args::{ConvertArgs, From, Text};
+use super::args::{ConvertArgs, From};
 use super::files::{self, read_file};
-use crate::fleetctl::error::CliError;
+use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::global_args::Format;
+use crate::fleetctl::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
@@ -33,34 +35,40 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     converted.losses.extend(found.drop_ins.iter().map(|path| drop_in(path)));
     tell(&converted, &found.others, args.output)?;
     let losses = converted.losses.iter().filter(|it| it.weight == Weight::Loss).count();
-    match losses {
-        0 => Ok(()),
-        1 => Err(CliError::failed("there is 1 loss")),
-        _ => Err(CliError::failed(format!("there are {losses} losses"))),
-    }
+    let lossy = match losses {
+        0 => return Ok(()),
+        1 => CliError::failed("there is 1 loss"),
+        _ => CliError::failed(format!("there are {losses} losses")),
+    };
+    Err(lossy.ends_in(Exit::Lossy))
 }
 
-fn tell(converted: &Converted, others: &[PathBuf], format: Text) -> Result<(), CliError> {
+/// Prints the stanzas. The losses are data among them where programs read them, and otherwise are
+/// on standard error: what people get on standard output is a file.
+fn tell(converted: &Converted, others: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in others {
         let text = "passed over: its name or its first line is none of such a unit";
         let _unread = writeln!(to, "{}: {text}", other.display()).is_err();
     }
-    if format == Text::Json {
-        let mut out = io::stdout();
-        let failed = |error| CliError::failed("cannot print the stanzas").because(error);
-        serde_json::to_writer_pretty(&mut out, &Document::of(converted)).map_err(failed)?;
-        return Ok(writeln!(out)?);
+    let mut output = Output::on_stdout(format);
+    let stanzas = converted.stanzas.iter().map(Row::of_stanza);
+    if matches!(format, Format::Json | Format::Jsonl) {
+        let all: Vec<Row<'_>> = stanzas.chain(converted.losses.iter().map(Row::of_loss)).collect();
+        return output.list(&all, "");
     }
     for loss in &converted.losses {
         let _unread = writeln!(to, "{loss}").is_err();
+    }
+    if format == Format::Name {
+        return output.list(&stanzas.collect::<Vec<_>>(), "");
     }
     let text = converted.text();
     if text.len() > LARGEST_FILE {
         let error = CliError::failed(format!("the stanzas have more than {LARGEST_FILE} bytes"));
         return Err(error.help("convert fewer files at once: each output is a file of its own"));
     }
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    output.document(text.as_bytes())
 }
 
 /// The files that a person named.
@@ -140,18 +148,13 @@ fn drop_in(path: &Path) -> Loss {
     }
 }
 
-/// What was converted, as JSON.
+/// What programs read: a stanza, or something that is lost.
 #[derive(Serialize)]
-struct Document<'a> {
-    stanzas: Vec<StanzaRow<'a>>,
-    losses: Vec<LossRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct StanzaRow<'a> {
-    unit: &'a str,
-    from: &'a str,
-    text: &'a str,
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Row<'a> {
+    Stanza { unit: &'a str, from: &'a str, text: &'a str },
+    Loss(LossRow<'a>),
+    Remark(LossRow<'a>),
 }
 
 #[derive(Serialize)]
@@ -159,26 +162,30 @@ struct LossRow<'a> {
     file: &'a str,
     line: usize,
     column: usize,
-    weight: &'static str,
     message: &'a str,
     help: &'a str,
 }
 
-impl<'a> Document<'a> {
-    fn of(converted: &'a Converted) -> Self {
-        let stanza = |it: &'a Stanza| StanzaRow {
-            unit: it.unit.name.as_str(),
-            from: &it.from,
-            text: &it.text,
-        };
-        let loss = |it: &'a Loss| {
-            let Loss { file, line, column, weight, message, help } = it;
-            let (line, column, weight) = (*line, *column, weight.as_str());
-            LossRow { file, line, column, weight, message, help }
-        };
-        Self {
-            stanzas: converted.stanzas.iter().map(stanza).collect(),
-            losses: converted.losses.iter().map(loss).collect(),
+impl<'a> Row<'a> {
+    fn of_stanza(it: &'a Stanza) -> Self {
+        Self::Stanza { unit: it.unit.name.as_str(), from: &it.from, text: &it.text }
+    }
+
+    fn of_loss(it: &'a Loss) -> Self {
+        let Loss { file, line, column, weight, message, help } = it;
+        let row = LossRow { file, line: *line, column: *column, message, help };
+        match weight {
+            Weight::Loss => Self::Loss(row),
+            Weight::Remark => Self::Remark(row),
+        }
+    }
+}
+
+impl Record for Row<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Stanza { unit, .. } => unit,
+            Self::Loss(row) | Self::Remark(row) => row.file,
         }
     }
 }

@@ -54,7 +54,7 @@ async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), C
     while let Some(line) = journal.next().await {
         print(&line, args, out)?;
     }
-    Ok(())
+    journal.failure().map_or(Ok(()), |error| Err(cannot(error)))
 }
 
 /// The moment from which on lines are shown.

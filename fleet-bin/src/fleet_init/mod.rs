@@ -55,6 +55,7 @@ use args::{Cli, Command};
 /// | 0 | done |
 /// | 1 | it could not be done, or what was checked is wrong |
 /// | 2 | the command line is wrong |
+/// | 3 | `convert`: something is lost |
 ///
 /// Results go to standard output, everything else to standard error.
 #[must_use]

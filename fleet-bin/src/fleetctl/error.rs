@@ -27,6 +27,8 @@ pub(crate) enum Exit {
     Unknown,
     /// A command that only tells: something would change.
     Changes,
+    /// `fleet-init convert`: something is lost.
+    Lossy,
     /// `ssh`: as the command over there ended.
     Remote(u8),
     /// A person pressed Ctrl-C.
@@ -55,7 +57,7 @@ impl Exit {
             Self::Success => 0,
             Self::Failure => 1,
             Self::Usage => 2,
-            Self::NotActive => 3,
+            Self::NotActive | Self::Lossy => 3,
             Self::Unknown => 4,
             Self::Changes => 5,
             Self::Remote(code) => code,

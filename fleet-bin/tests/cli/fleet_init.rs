@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 /// A folder with a system that is sound, and one with all kinds of mistakes.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fleet-core/tests/golden");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/home");
     let home = folder.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    let text = std::fs::read_to_string(golden.join("home.unit")).unwrap();
-    std::fs::write(home.join("home.unit"), text).unwrap();
-    std::fs::copy(golden.join("home.conf"), home.join("init.conf")).unwrap();
+    for file in ["home.unit", "init.conf"] {
+        std::fs::copy(example.join(file), home.join(file)).unwrap();
+    }
     std::fs::write(home.join("README"), "not a unit\n").unwrap();
     std::fs::write(home.join(".hidden.unit"), "not read\n").unwrap();
     let bad = folder.path().join("bad");

@@ -13,13 +13,13 @@ use crate::told::Told;
 
 /// The lines of a machine as they come, with its ID before each, until nothing more is to come.
 pub(super) fn followed(source: Source, machine: MachineId) -> JournalStream {
-    let lane = Lane { source, machine, lines: None, told: None, again: None, is_named: false };
-    let next = async |mut lane: Lane| Some((Ok(lane.next().await?), lane));
-    stream::unfold(lane, next).boxed()
+    let voice = Voice { source, machine, lines: None, told: None, again: None, is_named: false };
+    let next = async |mut voice: Voice| Some((Ok(voice.next().await?), voice));
+    stream::unfold(voice, next).boxed()
 }
 
 /// What comes of one machine.
-struct Lane {
+struct Voice {
     source: Source,
     machine: MachineId,
     /// What comes, while it is open.
@@ -32,7 +32,7 @@ struct Lane {
     is_named: bool,
 }
 
-impl Lane {
+impl Voice {
     async fn next(&mut self) -> Option<JournalLine> {
         loop {
             let error = match &mut self.lines {

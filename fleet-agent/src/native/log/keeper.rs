@@ -50,6 +50,24 @@ struct Kept {
     pace: Pace,
     /// Where it ended at the last look.
     end: u64,
+    /// How many looks in a row found nothing.
+    missed: u32,
+}
+
+impl Kept {
+    /// Somebody has moved or removed it. The next run makes it again; what runs now has the file
+    /// open, wherever it is, and nobody could bound that without looking for it in all processes.
+    fn on_missed(&mut self) {
+        self.missed = self.missed.saturating_add(1);
+        // At the first look it may be that its unit is just being unloaded.
+        if self.missed == 2
+            && let Some(log) = self.log.upgrade()
+        {
+            let text = "a log was moved or removed: what its unit writes is neither kept nor \
+                        bounded until it is started anew; to empty a log, shorten it to nothing";
+            tracing::warn!(log = %log.path().display(), "{text}");
+        }
+    }
 }
 
 impl Keeper {
@@ -65,7 +83,7 @@ impl Keeper {
 
     /// Sees to a log from now on.
     pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
-        let kept = Kept { log: Arc::downgrade(log), pace: Pace::new(now), end: 0 };
+        let kept = Kept { log: Arc::downgrade(log), pace: Pace::new(now), end: 0, missed: 0 };
         if log.is_over() {
             // Nobody saw to it while it was written.
             self.look_again(kept, now);
@@ -112,11 +130,11 @@ impl Keeper {
                 continue;
             }
             let Ok(end) = look(&kept.log).await else {
-                // Somebody has moved or removed it. The next run makes it again.
+                kept.on_missed();
                 self.look_again(kept, now.after(self.seldom));
                 continue;
             };
-            kept.end = end;
+            (kept.end, kept.missed) = (end, 0);
             if end == before {
                 self.rest(kept, now);
             } else {
@@ -297,14 +315,14 @@ mod tests {
         write();
         wait_for_floor(&log, 3400).await;
         wait_for_rest(&keeper, &log).await;
-        for _ in 0..2 {
+        for round in 1..3 {
             std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
             // Looked at in vain.
             let looks = || keeper.lock().count;
             let before = looks();
             wait_until_looked(&looks, before + 3).await;
             write();
-            wait_for_floor(&log, 3400).await;
+            wait_for_floor(&log, 3400 + round * 4000).await;
             wait_for_rest(&keeper, &log).await;
         }
         running.abort();

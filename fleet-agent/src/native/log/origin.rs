@@ -2,7 +2,6 @@
 //! written down beside it before.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,12 +17,8 @@ pub(super) struct Origin {
 
 impl Origin {
     /// That of the log in the file of that path.
-    pub(super) fn of(path: &Path, file: &Metadata) -> Self {
+    pub(super) fn of(path: &Path) -> Self {
         let new = Self { base: 0 };
-        if file.len() == 0 {
-            // Something is left of one that was cut.
-            return new;
-        }
         let written = std::fs::read_to_string(beside(path));
         written.and_then(|text| text.trim_end().parse()).unwrap_or_else(|error| {
             if !is_nowhere(&error) {
@@ -42,6 +37,22 @@ impl Origin {
             // A name that is too long beside another: the next daemon counts anew.
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(renewed),
             written => written.map(|()| renewed),
+        }
+    }
+}
+
+impl Origin {
+    /// What it is once the file has been emptied or replaced by somebody else, where that place was
+    /// the last one that was seen.
+    pub(super) fn go_on(self, path: &Path, end: u64) -> Self {
+        let next = Self { base: end.max(self.base) };
+        match self.renew(path, next.base - self.base) {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                let log = path.display();
+                tracing::warn!(%error, %log, "the next daemon may count its places anew");
+                next
+            }
         }
     }
 }
@@ -76,14 +87,13 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("log");
         std::fs::write(&path, "what is left").expect("it is made");
-        let file = std::fs::metadata(&path).expect("it is there");
-        let first = Origin::of(&path, &file);
+        let first = Origin::of(&path);
         let second = first.renew(&path, 5).and_then(|it| it.renew(&path, 7)).expect("written");
         assert_eq!(second.base, 12);
-        assert_eq!(Origin::of(&path, &file), second);
+        assert_eq!(Origin::of(&path), second);
         for bad in [&b""[..], b"x\n", b"-1\n", b"\xff\n"] {
             std::fs::write(beside(&path), bad).expect("it is written");
-            assert_eq!(Origin::of(&path, &file), first, "{bad:?} is passed over");
+            assert_eq!(Origin::of(&path), first, "{bad:?} is passed over");
         }
     }
 }

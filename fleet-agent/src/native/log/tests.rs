@@ -205,3 +205,54 @@ fn nothing_is_lost_that_is_written_while_it_rotates() {
     let expected: Vec<String> = (first..20_000).map(|it| format!("line {it:06}")).collect();
     assert_eq!((lines, end), (expected.iter().map(String::as_str).collect(), 240_000));
 }
+
+/// What is appended while a log is cut may be lost, and never stands before what is older: places
+/// would be off by as much.
+#[test]
+fn no_line_stands_before_older_ones_after_a_cut() {
+    let (_directory, log) = log(1 << 20, b"");
+    log.keep_below(Some(4000)).expect("it can be done");
+    let path = log.path().clone();
+    let writer = std::thread::spawn(move || {
+        let mut file = append(&path).expect("it is there");
+        for number in 0..40_000 {
+            file.write_all(format!("line {number:06}\n").as_bytes()).expect("it is written");
+        }
+    });
+    while !writer.is_finished() {
+        log.trim().expect("it can be done");
+        let kept = all(&log);
+        // Who writes faster than can be read may lose the end of a line, too.
+        let lines: Vec<&str> = kept.lines().filter(|line| line.len() == 11).collect();
+        assert!(lines.is_sorted(), "{kept}");
+    }
+    writer.join().expect("it has written all");
+}
+
+/// The same lines again are not the same place.
+#[test]
+fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
+    let text = b"tick tick tick!\n".repeat(20);
+    let (directory, log) = log(1 << 20, &text);
+    let position = super::super::position::Position::new(160, &text[..160]);
+    let find = |log: &Log| {
+        let (kept, end) = log.tail(None, None).expect("it can be read");
+        position.find(&kept, end - kept.len() as u64)
+    };
+    assert_eq!(find(&log), Some(160));
+    let write = || append(log.path()).and_then(|mut file| file.write_all(&text)).expect("written");
+    append(log.path()).and_then(|file| file.set_len(0)).expect("it can be emptied");
+    let read = log.read_from(320).expect("it can be read");
+    assert_eq!(read, (Vec::new(), 320), "nothing is there yet");
+    write();
+    assert_eq!(log.read_from(320).expect("it can be read"), (text.clone(), 640));
+    assert_eq!(find(&log), None, "that line is gone");
+
+    std::fs::rename(log.path(), directory.path().join("old")).expect("it can be moved");
+    log.look().expect_err("it is not there");
+    write();
+    assert_eq!(log.read_from(640).expect("it can be read"), (text.clone(), 960));
+    assert_eq!((find(&log), log.floor()), (None, 640));
+    let next = Log::open(log.path().clone(), 1 << 20).expect("it is there");
+    assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
+}

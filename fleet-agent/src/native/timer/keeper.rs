@@ -10,14 +10,14 @@ use fleet_core::{Epoch, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::alarm::{Alarm, Ring};
 use super::entry::Entry;
 use super::queue::Queue;
 use super::record::{Stamps, startup};
 use super::zones::KnownZones;
-use super::{Ask, Request, Shown, Units, is_timer};
+use super::{Ask, Request, Seen, Shown, Units, is_timer};
 use crate::clock::wait_until;
 use crate::native::calls::write;
 use crate::native::identity::Host;
@@ -390,9 +390,15 @@ impl Keeper {
         }
         let shown = entry.shown(timer);
         let mut all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(timer) != Some(&shown) {
-            all.insert(timer.clone(), shown);
-            drop(all);
+        let is_new = match all.get_mut(timer) {
+            Some(seen) => std::mem::replace(&mut seen.unit, shown.clone()) != shown,
+            None => {
+                let seen = Seen { unit: shown, alive: watch::Sender::new(()) };
+                all.insert(timer.clone(), seen).is_none()
+            }
+        };
+        drop(all);
+        if is_new {
             self.machine.feed.report(timer);
         }
         Some(result)

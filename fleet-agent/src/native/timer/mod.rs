@@ -26,14 +26,14 @@ use fleet_core::graph::systemd::Timer;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use futures_util::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use self::keeper::Keeper;
 pub(crate) use self::zones::is_zone;
 use super::identity::Host;
 use super::machine::Machine;
-use crate::{ManagedUnit, ServiceError, StateChanges};
+use crate::{Journal, ManagedUnit, ServiceError, StateChanges};
 
 /// How many requests wait for their turn; the next caller waits to hand its own in.
 const WAITING_REQUESTS: usize = 16;
@@ -74,7 +74,15 @@ type Reply = oneshot::Sender<Result<(), ServiceError>>;
 type Request = (UnitName, Ask, Reply);
 
 /// What everybody may see of all timers.
-type Shown = Arc<Mutex<BTreeMap<UnitName, ManagedUnit>>>;
+type Shown = Arc<Mutex<BTreeMap<UnitName, Seen>>>;
+
+/// What everybody may see of one.
+#[derive(Debug)]
+struct Seen {
+    unit: ManagedUnit,
+    /// Ends with the timer, so that those who follow it end too.
+    alive: watch::Sender<()>,
+}
 
 /// The timers of one manager, from outside.
 pub(crate) struct Timers {
@@ -144,13 +152,32 @@ impl Timers {
     }
 
     pub(crate) fn get(&self, unit: &UnitName) -> Option<ManagedUnit> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).get(unit).cloned()
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.get(unit).map(|seen| seen.unit.clone())
+    }
+
+    /// What a timer writes, which is nothing: one that is followed ends with the timer or with its
+    /// reader. Nothing if it is not known.
+    pub(crate) fn journal(&self, unit: &UnitName, follow: bool) -> Option<Journal> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = shown.get(unit)?.alive.subscribe();
+        let (sender, journal) = Journal::channel();
+        if follow {
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = sender.closed() => {}
+                    // It says nothing but that there is no such timer any more.
+                    _ = alive.changed() => {}
+                }
+            });
+        }
+        Some(journal)
     }
 
     /// All of them, in the order of their names.
     pub(crate) fn list(&self) -> Vec<ManagedUnit> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.values().cloned().collect()
+        shown.values().map(|seen| seen.unit.clone()).collect()
     }
 
     async fn ask(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {

@@ -8,7 +8,7 @@ use crate::support::{Home, signal};
 use fleet_agent::UnitStatus;
 use fleet_core::graph::{Activity, Retry, Shown};
 
-const UNITS: &str = include_str!("../../../../fleet-core/tests/golden/home.unit");
+const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 
 /// The units of the example. Each tells when its start begins; `ircd` is what that one does.
 fn units(home: &Home, ircd: &str) -> String {

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
+use fleet_agent::{JournalQuery, NativeConfig, NativeManager, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Epoch, Generation, TargetState};
 use fleet_unitfile::UnitFile;
+use futures_util::FutureExt as _;
 
 use crate::support::{Bench, DEADLINE, name, wait_until};
 
@@ -51,6 +52,33 @@ async fn a_timer_starts_its_unit_again_and_again() {
     let ran = runs(&bench.path("ran"));
     bench.start("a.service").await.expect("it starts");
     assert_eq!(runs(&bench.path("ran")), ran + 1, "the timer does not start it any more");
+    bench.clean_up().await;
+}
+
+/// It says nothing and is no end, or whoever follows it would ask for it again and again.
+#[tokio::test]
+async fn a_journal_of_a_timer_that_is_followed_ends_with_the_timer() {
+    let bench = Bench::new().await;
+    bench.load_timer("OnActiveSec=1h").await;
+    let (timer, query) = (name("a.timer"), JournalQuery::default());
+    let mut all = bench.journal("a.timer", query).await;
+    assert_eq!(all.next().await, None, "a timer writes nothing");
+    let query = JournalQuery { follow: true, ..query };
+    let mut followed = bench.journal("a.timer", query).await;
+    let after = bench.manager.journal_after(&timer, "nowhere", true).await;
+    let mut after = after.expect("it can be followed");
+    // What changes of the timer, or is loaded anew, ends nothing.
+    bench.start("a.timer").await.expect("it starts");
+    bench.load_timer_alone("OnActiveSec=2h").await;
+    bench.stop("a.timer").await;
+    for journal in [&mut followed, &mut after] {
+        assert_eq!(journal.next().now_or_never(), None, "it goes on");
+    }
+    bench.manager.unload(&timer).await.expect("it unloads");
+    for mut journal in [followed, after] {
+        let end = tokio::time::timeout(DEADLINE, journal.next()).await;
+        assert_eq!(end.expect("it ends in time"), None);
+    }
     bench.clean_up().await;
 }
 
@@ -227,18 +255,6 @@ async fn a_daemon_that_is_killed_leaves_its_timers_to_the_next() {
     assert_eq!(bench.state("a.timer").await.active, ActiveState::Active);
     assert_eq!(bench.get("a.timer").await.known.generation, Generation(5));
     bench.wait_for_runs(runs(&bench.path("ran")) + 3).await;
-    bench.clean_up().await;
-}
-
-#[tokio::test]
-async fn nothing_of_a_timer_is_written_to_a_journal() {
-    let bench = Bench::new().await;
-    bench.load_timer("OnActiveSec=1h").await;
-    let query = fleet_agent::JournalQuery { follow: true, ..Default::default() };
-    let journal = bench.manager.journal(&name("a.timer"), query).await;
-    let mut journal = journal.expect("it is known");
-    let line = tokio::time::timeout(DEADLINE, journal.next()).await;
-    assert_eq!(line.expect("it ends"), None);
     bench.clean_up().await;
 }
 

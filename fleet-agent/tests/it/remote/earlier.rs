@@ -1,15 +1,20 @@
-//! The other process is of an earlier version: it runs on while this one was replaced.
+//! One of the two processes is of another version: it runs on while the other was replaced.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{Replies, Service, Units, serve_with};
+use fleet_agent::remote::{Link, Replies, Service, Units, serve_with};
+use fleet_agent::testing::FakeManager;
 use fleet_agent::{JournalLine, JournalQuery, ServiceManager, SystemClock};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
 
 use super::served::Served;
 use crate::support::name;
+use crate::wait::DEADLINE;
 
 /// Tells the text of lines alone, and knows nothing of their positions.
 struct Earlier;
@@ -51,4 +56,45 @@ async fn the_journals_of_an_earlier_version_are_read() {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
     server.abort();
+}
+
+/// It takes lines that are nothing but text.
+#[tokio::test]
+async fn an_earlier_version_can_read_journals() {
+    let (mut served, machine, unit) = (Served::new(), FakeManager::new(), name("a.service"));
+    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
+    machine.load(&unit, &file, Epoch(1)).await.expect("it loads");
+    machine.start(&unit, Generation(1)).await.expect("it starts");
+    machine.write(&unit, "one");
+    let link = Link::connect(&served.socket(), "fleetd of once").await.expect("it listens");
+    let query = json!({ "lines": null, "since": null, "follow": false });
+    let ask = json!({ "units": { "journal": { "unit": "a.service", "query": query } } });
+    let mut answer = link.ask(&ask).expect("it is sent");
+    let mut lines = Vec::new();
+    while let Some(part) = answer.next().await.expect("it is understood") {
+        lines.extend(part.as_array().expect("a list").clone());
+    }
+    assert_eq!(lines, [json!("one")]);
+}
+
+/// It is told who speaks which version, and is let go; others are served.
+#[tokio::test]
+async fn who_speaks_another_version_is_told_which_one_is_spoken_here() {
+    let (mut served, machine) = (Served::new(), FakeManager::new());
+    served.begin(machine as Arc<dyn ServiceManager>);
+    let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
+    let hello = json!({ "hello": { "version": 2, "program": "fleetd 9" } }).to_string();
+    let ask = json!({ "ask": { "id": 1, "what": { "units": "list" } } }).to_string();
+    for frame in [hello, ask] {
+        let length = u32::try_from(frame.len()).expect("it is short").to_be_bytes();
+        stream.write_all(&[&length, frame.as_bytes()].concat()).await.expect("it reads");
+    }
+    let mut told = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut told)).await;
+    // Some systems say that what was sent last was not read.
+    drop(read.expect("it is let go"));
+    let told: Value = serde_json::from_slice(&told[4..]).expect("it is one frame");
+    assert_eq!(told, json!({ "hello": { "version": 1, "program": "test" } }));
+    assert_eq!(served.open().await.list().await.expect("it answers"), []);
 }

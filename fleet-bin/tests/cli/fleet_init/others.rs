@@ -27,7 +27,7 @@ fn units_of_other_inits_become_stanzas() {
     let folder = others();
     let told = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
     insta::assert_snapshot!(told, @"
-    exit 1
+    exit 3
     # from s/web.service
     unit: web.service
     type: foreground-supervised
@@ -70,31 +70,28 @@ fn units_of_other_inits_become_json() {
     let told = run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
     insta::assert_snapshot!(told, @r#"
     exit 0
-    {
-      "stanzas": [
-        {
-          "unit": "web",
-          "from": "from y/web",
-          "text": "unit: web
+    [
+      {
+        "from": "from y/web",
+        "kind": "stanza",
+        "text": "unit: web
               type: background-scripted
               provides: www
               exec-start: /etc/init.d/web start
               exec-stop: /etc/init.d/web stop
               restart: never
-              "
-        }
-      ],
-      "losses": [
-        {
-          "file": "y/web",
-          "line": 1,
-          "column": 1,
-          "weight": "remark",
-          "message": "whether the script can be reloaded, or asked for its state, is not known",
-          "help": "write an exec-reload, if it can be reloaded"
-        }
-      ]
-    }
+              ",
+        "unit": "web"
+      },
+      {
+        "column": 1,
+        "file": "y/web",
+        "help": "write an exec-reload, if it can be reloaded",
+        "kind": "remark",
+        "line": 1,
+        "message": "whether the script can be reloaded, or asked for its state, is not known"
+      }
+    ]
     ---
     y/web~: passed over: its name or its first line is none of such a unit
     "#);
@@ -108,11 +105,63 @@ fn units_of_other_inits_become_json() {
     ");
 }
 
+/// What is lost is data with the rest, and ends the program in the same way in each form.
+#[test]
+fn what_is_lost_is_told_in_every_form() {
+    let folder = others();
+    let told = run(folder.path(), "convert --from systemd s/web.service -o jsonl");
+    let told = told.replace("\\n", "\n").replace(",\"", ",\n\"").replace(": the nat", ":\nthe nat");
+    insta::assert_snapshot!(told, @r#"
+    exit 3
+    {"from":"from s/web.service",
+    "kind":"stanza",
+    "text":"unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    exec-start: /bin/sh -c :
+    after-exit: rests
+    reload-timeout: 1min 30s
+    notify-access: none
+    restart: never
+    restart-delay: 100ms
+    restart-max-delay: 100ms
+    restart-factor: 1
+    restart-limit: 5 in 10s
+    ",
+    "unit":"web.service"}
+    {"column":1,
+    "file":"s/web.service",
+    "help":"take the option out or set it to what asks for nothing, or run the unit under systemd",
+    "kind":"loss",
+    "line":3,
+    "message":"Service.ProtectHome is not possible:
+    the native supervisor cannot confine processes in this way"}
+    ---
+    fleet-init: there is 1 loss
+    "#);
+    let told = run(folder.path(), "convert --from systemd s/web.service -o name");
+    insta::assert_snapshot!(told.replace(": the nat", ":\nthe nat"), @"
+    exit 3
+    web.service
+    ---
+    s/web.service:3:1: loss: Service.ProtectHome is not possible:
+    the native supervisor cannot confine processes in this way
+    help: take the option out or set it to what asks for nothing, or run the unit under systemd
+    fleet-init: there is 1 loss
+    ");
+    insta::assert_snapshot!(run(folder.path(), "convert --from openrc o/web -o name"), @"
+    exit 0
+    web
+    ");
+    let told = run(folder.path(), "convert --from openrc nowhere -o json");
+    assert!(told.starts_with("exit 1\n---\n"), "{told}");
+}
+
 #[test]
 fn what_is_converted_can_be_checked() {
     let folder = others();
     for (from, path, expected) in [
-        ("systemd", "s/web.service", "exit 1\n"),
+        ("systemd", "s/web.service", "exit 3\n"),
         ("openrc", "o/web", "exit 0\n"),
         ("sysv", "y/web", "exit 0\n"),
     ] {

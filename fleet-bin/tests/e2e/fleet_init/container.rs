@@ -66,3 +66,26 @@ fn units_of_files_are_told_and_end_in_order_in_a_container() {
     let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
     assert_eq!(ended, "web\ndb\n", "dependents go first");
 }
+
+/// Their parents have ended before them, so that nobody but the first process can wait for them.
+#[test]
+fn orphans_in_a_container_do_not_stay_as_zombies() {
+    if !is_allowed() {
+        return;
+    }
+    let init = Init::start_with(THROUGH, &["--fleet"]);
+    let gate = init.home.path().join("gate");
+    let orphan = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    let orphans = format!("(setsid sh -c \"{orphan}\" &); ").repeat(3);
+    init.run("unit.service", &format!("ExecStart=/bin/sh -c '{orphans}exec sleep infinity'"));
+    let first = first(&init);
+    // Beside them there is the one that runs the units.
+    let alive = |found: &[(Pid, bool)]| found.iter().all(|(_, is_zombie)| !is_zombie);
+    wait_for("the orphans are its own", || {
+        let found = children(first);
+        (found.len() == 4 && alive(&found)).then_some(())
+    });
+    std::fs::write(gate, "").unwrap();
+    wait_for("all orphans are reaped", || (children(first).len() == 1).then_some(()));
+    end(&init);
+}

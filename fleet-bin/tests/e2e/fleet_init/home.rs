@@ -8,7 +8,7 @@ use super::Init;
 use super::files::{succeed, unit, wait_state};
 use crate::daemon::{is_alive, wait_for};
 
-const UNITS: &str = include_str!("../../../../fleet-core/tests/golden/home.unit");
+const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 
 /// The units of the example, of which each tells when its start begins.
 fn start(goal: &str, ircd: &str) -> Init {

@@ -10,8 +10,8 @@ fn home() -> Sources {
         source: source.as_bytes().to_vec(),
     };
     Sources::read(vec![
-        file("home.unit", Role::Units, include_str!("../../golden/home.unit")),
-        file("init.conf", Role::Central, include_str!("../../golden/home.conf")),
+        file("home.unit", Role::Units, include_str!("../../../../examples/home/home.unit")),
+        file("init.conf", Role::Central, include_str!("../../../../examples/home/init.conf")),
     ])
 }
 
@@ -21,7 +21,7 @@ fn its_units_are_printed_as_they_are_written() {
     assert!(home.is_sound(), "{:#?}", home.diagnostics);
     let printed = home.units().map(|unit| print(unit, &TimeOuts::default()));
     let printed: Vec<String> = printed.map(|it| it.text).collect();
-    let written = include_str!("../../golden/home.unit");
+    let written = include_str!("../../../../examples/home/home.unit");
     let lines = written.lines().filter(|line| !line.starts_with('#'));
     let written: String = lines.map(|line| format!("{line}\n")).collect();
     assert_eq!(printed.join("\n"), written.trim_start());

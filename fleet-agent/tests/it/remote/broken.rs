@@ -1,0 +1,82 @@
+//! A journal that breaks in the other process tells why in this one.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fleet_agent::remote::{AskError, Link, Replies, Service, serve_with};
+use fleet_agent::{
+    Journal, JournalQuery, NativeConfig, NativeManager, ServiceError, ServiceManager, SystemClock,
+};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::UnitFile;
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+
+use super::served::Served;
+use crate::support::name;
+
+#[tokio::test]
+async fn the_journal_of_a_log_that_is_gone_tells_so_over_the_socket() {
+    let mut served = Served::new();
+    let (home, gate) = (served.directory.path().join("n"), served.directory.path().join("gate"));
+    let native = NativeManager::open(NativeConfig::new(&home)).await.expect("it opens");
+    served.begin(Arc::clone(&native) as Arc<dyn ServiceManager>);
+    let (manager, unit) = (served.open().await, name("a.service"));
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    let script = format!("echo one; {waits}; echo two; exec sleep 100000");
+    let file = UnitFile::parse(format!("[Service]\nExecStart=/bin/sh -c '{script}'\n"));
+    manager.load(&unit, &file.expect("it is well formed"), Epoch(1)).await.expect("it loads");
+    manager.start(&unit, Generation(1)).await.expect("it starts");
+    let query = JournalQuery { follow: true, ..JournalQuery::default() };
+    let mut journal = manager.journal(&unit, query).await.expect("it can be followed");
+    assert_eq!(journal.next().await.as_deref(), Some("one"));
+
+    std::fs::remove_file(home.join("units/a.service/log")).expect("it is there");
+    std::fs::write(gate, "").expect("it can be made");
+    assert_eq!(journal.next().await, None, "it cannot be read any more");
+    let broke = journal.failure();
+    let is_why = matches!(&broke, Some(ServiceError::Io { source, .. })
+        if source.kind() == ErrorKind::NotFound);
+    assert!(is_why, "{broke:?}");
+    manager.unload(&unit).await.expect("it ends");
+}
+
+/// Answers with one journal, as `fleet-init logs` is answered.
+struct Plain(Mutex<Option<Journal>>);
+
+#[async_trait]
+impl Service for Plain {
+    async fn answer(&self, _ask: Value, replies: &mut Replies) -> Result<(), Value> {
+        let journal = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let journal = journal.expect("it is asked once");
+        replies.send_journal(journal).await.map_err(|error| json!(error.to_string()))
+    }
+}
+
+#[tokio::test]
+async fn plain_lines_end_with_why_there_are_no_more() {
+    let served = Served::new();
+    let (sender, broken, journal) = Journal::breakable();
+    sender.send("one".to_owned().into()).await.expect("there is room");
+    broken.send(ServiceError::Unavailable("its disk is gone".to_owned())).expect("it is read");
+    drop(sender);
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let (service, clock) = (Plain(Mutex::new(Some(journal))), SystemClock::start());
+    let server = tokio::spawn(serve_with(listener, Arc::new(service), "test", Arc::new(clock)));
+    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let mut answer = link.ask(&json!("logs")).expect("it is sent");
+    let mut lines = Vec::new();
+    let why = loop {
+        match answer.next().await {
+            Ok(Some(part)) => {
+                lines.extend(serde_json::from_value::<Vec<String>>(part).expect("lines"));
+            }
+            end => break end,
+        }
+    };
+    assert_eq!(lines, ["one"]);
+    let is_why = matches!(&why, Err(AskError::Failed(why)) if why.to_string().contains("its disk"));
+    assert!(is_why, "{why:?}");
+    server.abort();
+}
