@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use fleet_agent::UnitStatus;
 use fleet_core::graph::{Activity, Obstacle, Settings, Shown, Waiting};
 
-use super::crash::runs_of_units;
 use super::graph::{SLEEP, Stand, graph, supervised, target};
+use super::killing::runs_of_units;
 use super::lines::{does, failed, is, meet, tell, unit, want};
 use crate::support::{Home, runs, signal, wait_until};
 
@@ -36,7 +37,7 @@ async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
     for number in 0..1000 {
         want(&stand, ["a", "b", "c"][number % 3]).await;
         if number % 50 == 0 {
-            for (unit, runs) in runs_of_units(stand.home.processes()) {
+            for (unit, runs) in runs_of_units(Path::new(&stand.home.mark())) {
                 assert_eq!(runs.len(), 1, "{unit} runs twice: {runs:?}");
             }
         }
@@ -46,7 +47,7 @@ async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
     for gone in ["a", "c"] {
         stand.wait_for(gone, is(Shown::Disabled)).await;
     }
-    let left = runs_of_units(stand.home.processes());
+    let left = runs_of_units(Path::new(&stand.home.mark()));
     assert_eq!(left.keys().collect::<Vec<_>>(), ["b", "base"]);
     assert!(left.values().all(|runs| runs.len() == 1), "{left:?}");
     stand.clean_up().await;

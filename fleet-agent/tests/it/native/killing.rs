@@ -65,9 +65,8 @@ pub(super) async fn kill_again_and_again(test: &str, home: &Path, plain: bool) {
         let mut daemon = begin(test, &Victim { home: home.to_owned(), seed, plain });
         wait_for_a_moment(&mut daemon, home, seed).await;
         drop(daemon);
-        for (unit, of_unit) in processes_of_units(home) {
-            let runs: BTreeSet<&String> = of_unit.iter().filter_map(|it| it.1.as_ref()).collect();
-            assert!(runs.len() <= 1, "{unit} runs twice after {seed} kills: {of_unit:?}");
+        for (unit, runs) in runs_of_units(home) {
+            assert!(runs.len() <= 1, "{unit} runs twice after {seed} kills: {runs:?}");
         }
     }
 }
@@ -111,6 +110,12 @@ async fn wait_for_a_moment(daemon: &mut Daemon, home: &Path, seed: u64) {
 
 /// The number of a process of a unit, and the run that it is of, if it tells.
 pub(super) type Found = (u32, Option<String>);
+
+/// The runs of each unit that have processes.
+pub(super) fn runs_of_units(home: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let runs = |found: Vec<Found>| found.into_iter().filter_map(|(_, run)| run).collect();
+    processes_of_units(home).into_iter().map(|(unit, found)| (unit, runs(found))).collect()
+}
 
 /// The processes of all units that say which they are of.
 pub(super) fn processes_of_units(home: &Path) -> BTreeMap<String, Vec<Found>> {
