@@ -5,6 +5,7 @@ mod files;
 mod formats;
 mod home;
 mod plans;
+mod taken_up;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

@@ -1,0 +1,32 @@
+//! What becomes of units of files when what runs them breaks off and is begun again.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::files::{UNITS, start_of, wait_state};
+use super::{Init, children};
+use crate::daemon::{is_alive, wait_for};
+
+/// The process that runs the units, and has no child but them.
+fn watched(init: &Init) -> Pid {
+    let all = wait_for("it is begun", || Some(children(init.pid())).filter(|all| all.len() == 1));
+    all[0].0
+}
+
+fn kill_watched(init: &Init) {
+    let watched = watched(init);
+    kill_process(watched, Signal::KILL).unwrap();
+    wait_for("it is gone", || (!is_alive(watched)).then_some(()));
+}
+
+#[test]
+fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same() {
+    let mut init = start_of(UNITS, "all", &[], &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    let web = wait_state(&init, "web", "running").unwrap();
+    kill_watched(&init);
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!is_alive(db) && !is_alive(web), "units run on");
+    let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
+    assert_eq!(ended, "web\ndb\n", "dependents go first");
+}
