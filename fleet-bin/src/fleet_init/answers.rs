@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
 use fleet_agent::{JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Graph, Name, Settings, Target};
+use fleet_core::graph::{Name, Target};
 use serde_json::Value;
 
-use super::asks::{Ask, Goals, Head, OfInit, Refusal};
+use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
+use super::origin::{Origin, ToRun};
 use super::{files, foretold, shown};
 use crate::chain;
 use crate::fleetctl::error::CliError;
@@ -48,27 +48,7 @@ impl Service for ForFleet {
 /// One that runs the units of files.
 pub(super) struct OfFiles {
     pub(super) runner: Arc<Runner>,
-    pub(super) paths: Vec<PathBuf>,
-    /// The goal that the command line says, which wins over that of the files.
-    pub(super) goal: Option<Target>,
-}
-
-/// Reads what is to be run from files.
-///
-/// # Errors
-///
-/// All that is wrong with them; or there is no goal.
-pub(super) fn read(
-    paths: &[PathBuf],
-    goal: Option<&Target>,
-) -> Result<(Graph, Settings), CliError> {
-    let read = files::read(paths)?;
-    let (graph, goal) = read.whole(goal)?;
-    if goal.is_none() {
-        let error = CliError::usage("there is no goal to run");
-        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
-    }
-    Ok((graph.clone(), Settings { goal, ..read.sources.settings().clone() }))
+    pub(super) origin: Origin,
 }
 
 impl OfFiles {
@@ -78,8 +58,11 @@ impl OfFiles {
     ///
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
-        let (graph, settings) = read(&self.paths, self.goal.as_ref())?;
-        self.runner.reload(graph, &settings).await.map_err(not_instead)
+        let read = self.origin.read_again().await?;
+        let done = self.runner.reload(read.graph.clone(), &read.settings).await;
+        done.map_err(not_instead)?;
+        self.origin.keep(&read);
+        Ok(())
     }
 
     /// Tells what is wanted from now on.
@@ -95,7 +78,7 @@ impl OfFiles {
     /// again.
     async fn plan(
         &self,
-        paths: &[PathBuf],
+        given: Given,
         goal: Option<String>,
         beside: &[String],
         replies: &mut Replies,
@@ -104,16 +87,21 @@ impl OfFiles {
         let beside: BTreeSet<Target> =
             beside.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
         let wants = goal.is_some() || !beside.is_empty();
-        let files = match (paths, wants) {
-            ([], true) => None,
-            ([], false) => Some(read(&self.paths, self.goal.as_ref())),
-            (paths, _) => Some(read(paths, goal.as_ref().or(self.goal.as_ref()))),
+        let is_own = matches!(given, Given::Own);
+        let files = match given {
+            Given::Own if wants => None,
+            Given::Own => Some(self.origin.read_again().await),
+            Given::These(sources) => {
+                let files = sources.into_iter().map(Source::into_file).collect();
+                Some(ToRun::of(files::of(files), goal.as_ref().or(self.origin.goal.as_ref())))
+            }
         };
         let files = files.transpose().map_err(|error| of(&error))?;
+        let files = files.map(|read| (read.graph, read.settings));
         let tried = self.runner.try_out(Trial { files, goal, beside }).await;
-        let tried = tried.map_err(|error| match paths {
-            [] if wants => because(&error),
-            _ => of(&not_instead(error)),
+        let tried = tried.map_err(|error| match is_own && wants {
+            true => because(&error),
+            false => of(&not_instead(error)),
         })?;
         let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
         replies.send(&goals).await;
@@ -141,7 +129,7 @@ impl OfFiles {
                 self.reload().await.map_err(|error| of(&error))?;
                 self.tell_goals(replies).await?;
             }
-            Ask::Plan { paths, goal, beside } => self.plan(&paths, goal, &beside, replies).await?,
+            Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, replies).await?,
             Ask::Reset { unit } => {
                 let target = self.target_of(&unit).await?;
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;

@@ -93,18 +93,21 @@ impl Asking {
         self.link.ask(&OfInit { init: ask }).map_err(no_answer)
     }
 
+    /// The next item of an answer, if it comes in time.
+    pub(super) async fn next(&self, answer: &mut Answer) -> Result<Option<Value>, NoAnswer> {
+        let next = in_time(&self.socket, answer.next()).await;
+        next.map_err(NoAnswer::Because)?.map_err(no_answer)
+    }
+
     /// All items of the answer to an ask, in a fleet-init that runs the units of files.
     pub(super) async fn all(&self, ask: Ask) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;
             let mut items = Vec::new();
-            loop {
-                let next = in_time(&self.socket, answer.next()).await;
-                match next.map_err(NoAnswer::Because)?.map_err(no_answer)? {
-                    Some(item) => items.push(item),
-                    None => return Ok(items),
-                }
+            while let Some(item) = self.next(&mut answer).await? {
+                items.push(item);
             }
+            Ok(items)
         };
         all.await.map_err(NoAnswer::into_error)
     }

@@ -3,7 +3,7 @@
 //! | step | module |
 //! |---|---|
 //! | read the command line | `args` |
-//! | read the files | `files` |
+//! | read the files | `files`; what one that runs took of them: `origin` |
 //! | check them | `check` |
 //! | say what would be done (pure) | `foretold`; as it is asked for: `plan` |
 //! | draw the graph (pure) | `dot`, `picture`, `layers` |
@@ -27,6 +27,7 @@ mod fleet;
 mod foretold;
 mod layers;
 mod logs;
+mod origin;
 mod picture;
 mod places;
 mod plan;

@@ -1,6 +1,7 @@
 //! The real `fleet-init` over files.
 
 mod others;
+mod refusals;
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -61,6 +61,45 @@ fn a_container_that_was_killed_and_started_again_begins_with_nothing() {
 }
 
 #[test]
+fn one_that_breaks_off_while_its_files_are_broken_goes_on_with_those_of_before() {
+    let mut init = start_of(UNITS, "all", &[], &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    let web = wait_state(&init, "web", "running").unwrap();
+    let file = init.home.path().join("units/all.unit");
+    let sound = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, sound.clone() + "typo\n").unwrap();
+    kill_watched(&init);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert_eq!(wait_state(&init, "db", "running"), Some(db));
+    assert_eq!(wait_state(&init, "web", "running"), Some(web));
+    let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
+    assert!(log.contains("goes on with the files that it last took"), "{log}");
+    assert!(log.contains("all.unit:") && log.contains("[E01]"), "{log}");
+    assert_eq!(init.ask(&["reload"]).0.code(), Some(1), "they are broken still");
+    std::fs::write(&file, sound.replace("provides: extra", "provides: extra, more")).unwrap();
+    succeed(&init, &["reload", "-o", "json"]);
+    std::fs::write(&file, "typo\n").unwrap();
+    kill_watched_beside_units(&init, &[db, web]);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert!(succeed(&init, &["status", "-o", "json"]).contains("\"more\""), "what was read last");
+
+    init.signal(Signal::TERM);
+    assert!(init.wait().success());
+    let units = init.home.path().join("units").display().to_string();
+    let state = init.home.path().join("state").display().to_string();
+    let (status, told) = init.ask(&["run", &units, "--state-dir", &state]);
+    assert_eq!(status.code(), Some(1), "what has ended is begun with sound files alone: {told}");
+}
+
+/// The same where units were taken back, and are children of the first process.
+fn kill_watched_beside_units(init: &Init, units: &[Pid]) {
+    let all = children(init.pid());
+    let watched = all.iter().find(|(pid, _)| !units.contains(pid)).expect("it runs").0;
+    kill_process(watched, Signal::KILL).unwrap();
+    wait_for("it is gone", || (!is_alive(watched)).then_some(()));
+}
+
+#[test]
 fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same() {
     let mut init = start_of(UNITS, "all", &[], &["--reap"]);
     let db = wait_state(&init, "db", "running").unwrap();
