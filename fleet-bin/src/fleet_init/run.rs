@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
+    if let Err(error) = check(args) {
+        return settle(Err(error));
+    }
     if warden::is_needed(args.reap) {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         return warden::run(&words).unwrap_or_else(|error| settle(Err(error)));
@@ -42,6 +45,27 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         runtime.shutdown_timeout(GRACE);
         done
     }))
+}
+
+/// What says how the units of a fleetd are run says nothing of others. `clap` would not mind it
+/// where there is a path.
+fn check(args: &RunArgs) -> Result<(), CliError> {
+    let given = [
+        (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
+        (
+            !args.accept.is_empty(),
+            "--accept",
+            "it is for units of systemd, which a fleetd hands on",
+        ),
+        (!args.external.is_empty(), "--external", "give a unit of type virtual for it"),
+    ];
+    match given.into_iter().find(|(is_given, ..)| *is_given && !args.fleet) {
+        None => Ok(()),
+        Some((_, option, help)) => {
+            let error = CliError::usage(format!("{option} says nothing of units of files"));
+            Err(error.help(help).help("with --fleet it is for those of a fleetd"))
+        }
+    }
 }
 
 async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {

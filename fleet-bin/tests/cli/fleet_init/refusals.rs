@@ -3,6 +3,25 @@
 use super::{folder, run};
 
 #[test]
+fn what_is_for_units_of_a_fleetd_is_not_passed_over_with_files() {
+    let folder = folder();
+    for wrong in ["--max-starting 3", "--accept PrivateTmp", "--external a.service=up"] {
+        let option = wrong.split(' ').next().unwrap();
+        let told = run(folder.path(), &format!("run home --state-dir d --socket s {wrong}"));
+        assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
+        assert!(told.contains(&format!("{option} says nothing of units of files")), "{told}");
+        assert!(!folder.path().join("d").exists(), "nothing was begun");
+    }
+    insta::assert_snapshot!(run(folder.path(), "run home --max-starting 3"), @"
+    exit 2
+    ---
+    fleet-init: --max-starting says nothing of units of files
+    help: write `max-starting: N` in init.conf
+    help: with --fleet it is for those of a fleetd
+    ");
+}
+
+#[test]
 fn a_folder_of_systemd_units_is_told_apart_where_a_goal_is_missing_or_unknown() {
     let folder = folder();
     let of_systemd = folder.path().join("etc");
