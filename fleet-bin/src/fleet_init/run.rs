@@ -163,5 +163,9 @@ impl AtWork {
 }
 
 fn in_use(directory: &Path) -> CliError {
-    CliError::failed(format!("cannot run units from {}", directory.display()))
+    let error = CliError::failed(format!("cannot run units from {}", directory.display()));
+    match places::user_of(directory) {
+        Some(process) => error.help(format!("process {process} runs units from there")),
+        None => error,
+    }
 }

@@ -6,6 +6,7 @@ mod formats;
 mod home;
 mod plans;
 mod taken_up;
+mod verbs;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
