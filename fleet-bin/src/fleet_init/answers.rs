@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
 use fleet_agent::{JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Name, Target};
+use fleet_core::graph::{Flaw, Kind, Name, Target};
 use serde_json::Value;
 
 use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
@@ -98,9 +98,9 @@ impl OfFiles {
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
-        let tried = self.runner.try_out(Trial { files, goal, beside }).await;
+        let tried = self.runner.try_out(Trial { files, goal: goal.clone(), beside }).await;
         let tried = tried.map_err(|error| match is_own && wants {
-            true => because(&error),
+            true => not_wanted(&error, goal.as_ref()),
             false => of(&not_instead(error)),
         })?;
         let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
@@ -121,8 +121,8 @@ impl OfFiles {
                 let goal = target(&goal)?;
                 let beside: Result<BTreeSet<Target>, Refusal> =
                     beside.iter().map(|it| target(it)).collect();
-                let done = self.runner.set_goal(Some(goal), beside?).await;
-                done.map_err(|error| because(&error))?;
+                let done = self.runner.set_goal(Some(goal.clone()), beside?).await;
+                done.map_err(|error| not_wanted(&error, Some(&goal)))?;
                 self.tell_goals(replies).await?;
             }
             Ask::Reload => {
@@ -130,18 +130,28 @@ impl OfFiles {
                 self.tell_goals(replies).await?;
             }
             Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, replies).await?,
+            Ask::ReloadUnit { unit } => {
+                let target = self.target_of(&unit).await?;
+                let done = self.runner.reload_unit(&target).await;
+                done.map_err(|error| because(&error))?;
+            }
+            Ask::Renew { unit } => {
+                let target = self.target_of(&unit).await?;
+                let renewed = self.runner.renew(&target).await.map_err(|error| because(&error))?;
+                replies.send(&renewed).await;
+            }
             Ask::Reset { unit } => {
                 let target = self.target_of(&unit).await?;
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
                 replies.send(&forgot).await;
             }
             Ask::Logs { unit, lines, since, follow } => {
-                let name = Name::new(&unit).map_err(|error| because(&error))?;
+                let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
                 match self.runner.journal(&name, query) {
                     Ok(journal) => replies.send_journal(journal).await,
-                    Err(error) => return Err(self.no_log(&unit, &error).await),
+                    Err(error) => return Err(self.no_log(&name, &error).await),
                 }
             }
         }
@@ -165,12 +175,33 @@ impl OfFiles {
         })
     }
 
+    /// The unit of that name, or the one that provides the target of that name; one that is in
+    /// no file any more may have a log still.
+    async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
+        let name = Name::new(text).map_err(|error| because(&error))?;
+        let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+        if snapshot.units.iter().any(|unit| unit.unit == name) {
+            return Ok(name);
+        }
+        let mut units = snapshot.units.into_iter();
+        let provider = units.find(|unit| unit.provides.iter().any(|it| it.as_str() == text));
+        Ok(provider.map_or(name, |unit| unit.unit))
+    }
+
     /// Why there is no log of a unit.
-    async fn no_log(&self, unit: &str, error: &RunnerError) -> Refusal {
+    async fn no_log(&self, name: &Name, error: &RunnerError) -> Refusal {
         let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
-        if matches!(error, RunnerError::NoLog { .. }) {
-            let snapshot = self.runner.snapshot().await;
-            help = snapshot.map_or(help, |snapshot| did_you_mean(&snapshot, unit));
+        if matches!(error, RunnerError::NoLog { .. })
+            && let Ok(snapshot) = self.runner.snapshot().await
+        {
+            match snapshot.system.graph().unit(name) {
+                Some(unit) if unit.kind == Kind::Virtual => {
+                    let problem = format!("{name} is virtual: it runs nothing, and writes nothing");
+                    return Refusal::Because { problem, help };
+                }
+                Some(_) => {}
+                None => help = did_you_mean(&snapshot, name.as_str()),
+            }
             help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
         }
         Refusal::Because { problem, help }
@@ -203,6 +234,21 @@ async fn tell_units(head: &Head, snapshot: &Snapshot, replies: &mut Replies) {
 fn not_instead(error: RunnerError) -> CliError {
     let error = CliError::failed("the units cannot be run instead").because(error);
     error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
+}
+
+/// Why something cannot be wanted. What is wrong with what is wanted beside a goal is not told of
+/// the goal.
+fn not_wanted(error: &RunnerError, goal: Option<&Target>) -> Refusal {
+    match error {
+        RunnerError::Wanted(Flaw::NoGoal { goal: missing, near }) if Some(missing) != goal => {
+            let near = near.as_ref().map(|near| format!("did you mean {near}?"));
+            Refusal::Because {
+                problem: format!("no unit provides {missing}, to be wanted beside the goal"),
+                help: near.into_iter().collect(),
+            }
+        }
+        _ => because(error),
+    }
 }
 
 fn target(text: &str) -> Result<Target, Refusal> {

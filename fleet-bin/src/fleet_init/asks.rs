@@ -24,6 +24,10 @@ pub(super) enum Ask {
     /// What would follow if these files were run instead, for that goal: without a goal and with
     /// its own, if these were read again. Answered with [`Goals`], then with lists of [`Planned`].
     Plan { files: Given, goal: Option<String>, beside: Vec<String> },
+    /// Has a unit read its own configuration again. Answered with nothing.
+    ReloadUnit { unit: String },
+    /// Has a unit started anew. Answered with whether it was starting or up.
+    Renew { unit: String },
     /// Answered with whether there was something to forget.
     Reset { unit: String },
     /// Answered with lists of lines.
