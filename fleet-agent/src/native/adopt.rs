@@ -106,11 +106,6 @@ fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     new.min_by_key(|id| (id.start, id.pid))
 }
 
-/// Whether the machine was booted since the records were written.
-pub(crate) fn is_stale(memory: Option<&str>, boot: &str) -> bool {
-    memory.is_some_and(|memory| memory != boot)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,11 +136,5 @@ mod tests {
         assert_eq!(find(&run, &[], &all[..4]), None);
         // One that has not executed its program yet carries no identity.
         assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
-    }
-
-    #[test]
-    fn only_another_boot_makes_records_stale() {
-        assert!(is_stale(Some("a"), "b"));
-        assert!(!is_stale(Some("a"), "a") && !is_stale(None, "a"));
     }
 }

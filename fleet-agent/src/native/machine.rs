@@ -8,20 +8,24 @@ use std::sync::Arc;
 
 use fleet_core::Timestamp;
 
-use super::adopt::is_stale;
+use super::boot::Boot;
 use super::cgroup::{Group, Groups};
 use super::log::{Keeper, Log};
-use super::proc::{Census, boot_id};
+use super::proc::Census;
 use super::record::{Shared, UnitDirectory};
 use super::records::Records;
 use super::seldom::Seldom;
 use super::tracking::Tracking;
+use crate::whole::write_whole;
 use crate::{Clock, StateFeed};
 
 /// The file in which a runner keeps what runs, and the directory of the logs, beside that of the
 /// units that have directories.
 const RECORDS: &str = "runs";
 const LOGS: &str = "logs";
+
+/// The file that tells which boot all of these are of.
+const BOOT: &str = "boot";
 
 /// What all units of one native service manager share.
 pub(crate) struct Machine {
@@ -125,27 +129,31 @@ impl Machine {
     }
 }
 
-/// After the machine was booted nothing runs, so every unit is forgotten, to be loaded anew. Tells
-/// whether it was.
+/// After the machine was booted, or its container started again, nothing runs, so every unit is
+/// forgotten, to be loaded anew. Tells whether it was.
 pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<bool> {
-    let (file, boot) = (directory.join("boot"), boot_id()?);
+    let (file, boot) = (directory.join(BOOT), Boot::present()?);
     std::fs::create_dir_all(units)?;
-    let memory = match std::fs::read_to_string(&file) {
-        Ok(memory) => Some(memory),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let is_new = is_stale(memory.as_deref(), &boot);
+    let memory = Boot::read(&file)?;
+    let is_new = memory.as_ref().is_some_and(|memory| memory.is_other_than(&boot));
     if is_new {
         std::fs::remove_dir_all(units)?;
         std::fs::create_dir_all(units)?;
         gone(std::fs::remove_dir_all(directory.join(LOGS)))?;
         gone(std::fs::remove_file(directory.join(RECORDS)))?;
     }
-    if memory.as_deref() != Some(&boot) {
-        std::fs::write(file, boot)?;
+    if memory.as_ref() != Some(&boot) {
+        write_whole(&file, boot.text().as_bytes(), false)?;
     }
     Ok(is_new)
+}
+
+/// Whether somebody has run units from a directory since the boot. As it may be in use, it is left
+/// as it is.
+pub(crate) fn is_of_this_boot(directory: &Path) -> io::Result<bool> {
+    let memory = Boot::read(&directory.join(BOOT))?;
+    let present = Boot::present()?;
+    Ok(memory.is_some_and(|memory| !memory.is_other_than(&present)))
 }
 
 fn gone(removed: io::Result<()>) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod adopt;
 mod birth;
 #[cfg(test)]
 mod birth_tests;
+mod boot;
 mod calls;
 mod cgroup;
 mod changes;

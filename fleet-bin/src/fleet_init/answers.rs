@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
 use fleet_agent::{JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Graph, Name, Settings, Target};
+use fleet_core::graph::{Flaw, Kind, Name, Target};
 use serde_json::Value;
 
-use super::asks::{Ask, Goals, Head, OfInit, Refusal};
+use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
+use super::origin::{Origin, ToRun};
 use super::{files, foretold, shown};
 use crate::chain;
 use crate::fleetctl::error::CliError;
@@ -48,27 +48,7 @@ impl Service for ForFleet {
 /// One that runs the units of files.
 pub(super) struct OfFiles {
     pub(super) runner: Arc<Runner>,
-    pub(super) paths: Vec<PathBuf>,
-    /// The goal that the command line says, which wins over that of the files.
-    pub(super) goal: Option<Target>,
-}
-
-/// Reads what is to be run from files.
-///
-/// # Errors
-///
-/// All that is wrong with them; or there is no goal.
-pub(super) fn read(
-    paths: &[PathBuf],
-    goal: Option<&Target>,
-) -> Result<(Graph, Settings), CliError> {
-    let read = files::read(paths)?;
-    let (graph, goal) = read.whole(goal)?;
-    if goal.is_none() {
-        let error = CliError::usage("there is no goal to run");
-        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
-    }
-    Ok((graph.clone(), Settings { goal, ..read.sources.settings().clone() }))
+    pub(super) origin: Origin,
 }
 
 impl OfFiles {
@@ -78,8 +58,11 @@ impl OfFiles {
     ///
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
-        let (graph, settings) = read(&self.paths, self.goal.as_ref())?;
-        self.runner.reload(graph, &settings).await.map_err(not_instead)
+        let read = self.origin.read_again().await?;
+        let done = self.runner.reload(read.graph.clone(), &read.settings).await;
+        done.map_err(not_instead)?;
+        self.origin.keep(&read);
+        Ok(())
     }
 
     /// Tells what is wanted from now on.
@@ -95,7 +78,7 @@ impl OfFiles {
     /// again.
     async fn plan(
         &self,
-        paths: &[PathBuf],
+        given: Given,
         goal: Option<String>,
         beside: &[String],
         replies: &mut Replies,
@@ -104,16 +87,21 @@ impl OfFiles {
         let beside: BTreeSet<Target> =
             beside.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
         let wants = goal.is_some() || !beside.is_empty();
-        let files = match (paths, wants) {
-            ([], true) => None,
-            ([], false) => Some(read(&self.paths, self.goal.as_ref())),
-            (paths, _) => Some(read(paths, goal.as_ref().or(self.goal.as_ref()))),
+        let is_own = matches!(given, Given::Own);
+        let files = match given {
+            Given::Own if wants => None,
+            Given::Own => Some(self.origin.read_again().await),
+            Given::These(sources) => {
+                let files = sources.into_iter().map(Source::into_file).collect();
+                Some(ToRun::of(files::of(files), goal.as_ref().or(self.origin.goal.as_ref())))
+            }
         };
         let files = files.transpose().map_err(|error| of(&error))?;
-        let tried = self.runner.try_out(Trial { files, goal, beside }).await;
-        let tried = tried.map_err(|error| match paths {
-            [] if wants => because(&error),
-            _ => of(&not_instead(error)),
+        let files = files.map(|read| (read.graph, read.settings));
+        let tried = self.runner.try_out(Trial { files, goal: goal.clone(), beside }).await;
+        let tried = tried.map_err(|error| match is_own && wants {
+            true => not_wanted(&error, goal.as_ref()),
+            false => of(&not_instead(error)),
         })?;
         let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
         replies.send(&goals).await;
@@ -133,29 +121,39 @@ impl OfFiles {
                 let goal = target(&goal)?;
                 let beside: Result<BTreeSet<Target>, Refusal> =
                     beside.iter().map(|it| target(it)).collect();
-                let done = self.runner.set_goal(Some(goal), beside?).await;
-                done.map_err(|error| because(&error))?;
+                let done = self.runner.set_goal(Some(goal.clone()), beside?).await;
+                done.map_err(|error| not_wanted(&error, Some(&goal)))?;
                 self.tell_goals(replies).await?;
             }
             Ask::Reload => {
                 self.reload().await.map_err(|error| of(&error))?;
                 self.tell_goals(replies).await?;
             }
-            Ask::Plan { paths, goal, beside } => self.plan(&paths, goal, &beside, replies).await?,
+            Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, replies).await?,
+            Ask::ReloadUnit { unit } => {
+                let target = self.target_of(&unit).await?;
+                let done = self.runner.reload_unit(&target).await;
+                done.map_err(|error| because(&error))?;
+            }
+            Ask::Renew { unit } => {
+                let target = self.target_of(&unit).await?;
+                let renewed = self.runner.renew(&target).await.map_err(|error| because(&error))?;
+                replies.send(&renewed).await;
+            }
             Ask::Reset { unit } => {
                 let target = self.target_of(&unit).await?;
                 let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
                 replies.send(&forgot).await;
             }
             Ask::Logs { unit, lines, since, follow } => {
-                let name = Name::new(&unit).map_err(|error| because(&error))?;
+                let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
                 match self.runner.journal(&name, query) {
                     Ok(journal) => {
                         replies.send_journal(journal).await.map_err(|error| because(&error))?;
                     }
-                    Err(error) => return Err(self.no_log(&unit, &error).await),
+                    Err(error) => return Err(self.no_log(&name, &error).await),
                 }
             }
         }
@@ -179,12 +177,33 @@ impl OfFiles {
         })
     }
 
+    /// The unit of that name, or the one that provides the target of that name; one that is in
+    /// no file any more may have a log still.
+    async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
+        let name = Name::new(text).map_err(|error| because(&error))?;
+        let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+        if snapshot.units.iter().any(|unit| unit.unit == name) {
+            return Ok(name);
+        }
+        let mut units = snapshot.units.into_iter();
+        let provider = units.find(|unit| unit.provides.iter().any(|it| it.as_str() == text));
+        Ok(provider.map_or(name, |unit| unit.unit))
+    }
+
     /// Why there is no log of a unit.
-    async fn no_log(&self, unit: &str, error: &RunnerError) -> Refusal {
+    async fn no_log(&self, name: &Name, error: &RunnerError) -> Refusal {
         let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
-        if matches!(error, RunnerError::NoLog { .. }) {
-            let snapshot = self.runner.snapshot().await;
-            help = snapshot.map_or(help, |snapshot| did_you_mean(&snapshot, unit));
+        if matches!(error, RunnerError::NoLog { .. })
+            && let Ok(snapshot) = self.runner.snapshot().await
+        {
+            match snapshot.system.graph().unit(name) {
+                Some(unit) if unit.kind == Kind::Virtual => {
+                    let problem = format!("{name} is virtual: it runs nothing, and writes nothing");
+                    return Refusal::Because { problem, help };
+                }
+                Some(_) => {}
+                None => help = did_you_mean(&snapshot, name.as_str()),
+            }
             help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
         }
         Refusal::Because { problem, help }
@@ -217,6 +236,21 @@ async fn tell_units(head: &Head, snapshot: &Snapshot, replies: &mut Replies) {
 fn not_instead(error: RunnerError) -> CliError {
     let error = CliError::failed("the units cannot be run instead").because(error);
     error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
+}
+
+/// Why something cannot be wanted. What is wrong with what is wanted beside a goal is not told of
+/// the goal.
+fn not_wanted(error: &RunnerError, goal: Option<&Target>) -> Refusal {
+    match error {
+        RunnerError::Wanted(Flaw::NoGoal { goal: missing, near }) if Some(missing) != goal => {
+            let near = near.as_ref().map(|near| format!("did you mean {near}?"));
+            Refusal::Because {
+                problem: format!("no unit provides {missing}, to be wanted beside the goal"),
+                help: near.into_iter().collect(),
+            }
+        }
+        _ => because(error),
+    }
 }
 
 fn target(text: &str) -> Result<Target, Refusal> {

@@ -59,12 +59,15 @@ pub(crate) enum Command {
     ///
     /// It holds until another one is chosen or the machine is booted.
     SetTarget(SetTargetArgs),
-    /// Have a fleet-init that runs read its files again.
+    /// Have a fleet-init that runs read its files again, or a unit its own configuration.
     ///
-    /// If anything is wrong in them, nothing changes.
+    /// If anything is wrong in the files, nothing changes. A unit reloads by its exec-reload or
+    /// reload-signal; what comes of it is shown by status.
     Reload(ReloadArgs),
+    /// Have a unit that runs started anew.
+    Renew(UnitArgs),
     /// Have a unit that failed or ended tried again at once.
-    Reset(ResetArgs),
+    Reset(UnitArgs),
     /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg
@@ -163,7 +166,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// The unit.
+    /// The unit, or a target that it provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     /// How many of the latest lines come first [default: all that are kept].
@@ -202,6 +205,9 @@ pub(crate) struct SetTargetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
+    /// The unit, or a target that it provides [default: the files of all units].
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
     /// How results are printed.
@@ -210,7 +216,7 @@ pub(crate) struct ReloadArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ResetArgs {
+pub(crate) struct UnitArgs {
     /// The unit, or a target that it provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,

@@ -83,6 +83,12 @@ async fn in_time<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, C
 }
 
 fn unreachable(error: LinkError) -> CliError {
+    if let LinkError::Connect { place, source } = &error
+        && source.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        let error = CliError::failed(format!("you may not ask the fleet-init at {place}"));
+        return error.help("only its own user and root may, or name another by --socket");
+    }
     let error = CliError::failed("cannot ask a fleet-init").because(error);
     error.help("start one with `fleet-init run`, or name its socket with --socket")
 }
@@ -93,18 +99,21 @@ impl Asking {
         self.link.ask(&OfInit { init: ask }).map_err(no_answer)
     }
 
+    /// The next item of an answer, if it comes in time.
+    pub(super) async fn next(&self, answer: &mut Answer) -> Result<Option<Value>, NoAnswer> {
+        let next = in_time(&self.socket, answer.next()).await;
+        next.map_err(NoAnswer::Because)?.map_err(no_answer)
+    }
+
     /// All items of the answer to an ask, in a fleet-init that runs the units of files.
     pub(super) async fn all(&self, ask: Ask) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;
             let mut items = Vec::new();
-            loop {
-                let next = in_time(&self.socket, answer.next()).await;
-                match next.map_err(NoAnswer::Because)?.map_err(no_answer)? {
-                    Some(item) => items.push(item),
-                    None => return Ok(items),
-                }
+            while let Some(item) = self.next(&mut answer).await? {
+                items.push(item);
             }
+            Ok(items)
         };
         all.await.map_err(NoAnswer::into_error)
     }
@@ -162,5 +171,17 @@ mod tests {
         let told = said.map(|_| "something").map_err(|error| error.parts().0);
         let expected = format!("the fleet-init at {} does not answer", socket.display());
         assert_eq!(told, Err(expected));
+    }
+
+    #[test]
+    fn somebody_elses_socket_is_not_told_as_one_where_nobody_listens() {
+        let told = |kind: std::io::ErrorKind| {
+            unreachable(LinkError::Connect { place: "s".to_owned(), source: kind.into() }).parts().0
+        };
+        assert_eq!(
+            told(std::io::ErrorKind::PermissionDenied),
+            "you may not ask the fleet-init at s"
+        );
+        assert!(told(std::io::ErrorKind::NotFound).contains("nobody listens at s"));
     }
 }

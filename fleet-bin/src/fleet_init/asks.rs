@@ -1,7 +1,6 @@
 //! What is asked of a fleet-init that runs the units of files, and what is answered, as it is sent.
 
-use std::path::PathBuf;
-
+use fleet_core::graph::text::{File, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::fleetctl::output::Record;
@@ -22,9 +21,13 @@ pub(super) enum Ask {
     SetTarget { goal: String, beside: Vec<String> },
     /// Answered in the same way.
     Reload,
-    /// What would follow if these files were run instead, for that goal: without either, if its own
-    /// were read again. Answered with [`Goals`], then with lists of [`Planned`].
-    Plan { paths: Vec<PathBuf>, goal: Option<String>, beside: Vec<String> },
+    /// What would follow if these files were run instead, for that goal: without a goal and with
+    /// its own, if these were read again. Answered with [`Goals`], then with lists of [`Planned`].
+    Plan { files: Given, goal: Option<String>, beside: Vec<String> },
+    /// Has a unit read its own configuration again. Answered with nothing.
+    ReloadUnit { unit: String },
+    /// Has a unit started anew. Answered with whether it was starting or up.
+    Renew { unit: String },
     /// Answered with whether there was something to forget.
     Reset { unit: String },
     /// Answered with lists of lines.
@@ -35,6 +38,25 @@ pub(super) enum Ask {
         since: Option<u64>,
         follow: bool,
     },
+}
+
+/// The files that a plan is for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Given {
+    /// Those of the one that is asked.
+    Own,
+    /// These: what the asker can read need not be what the asked can.
+    These(Vec<Source>),
+}
+
+/// A file, with what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Source {
+    pub(super) name: String,
+    /// Whether it has the central settings.
+    pub(super) is_central: bool,
+    pub(super) text: String,
 }
 
 /// Why an ask is not carried out.
@@ -122,6 +144,21 @@ pub(super) struct Planned {
     pub(super) needed_by: Vec<Edge>,
     /// What it would have to do without.
     pub(super) degraded_by: Vec<String>,
+}
+
+impl Source {
+    pub(super) fn of(file: &File) -> Self {
+        Self {
+            name: file.name.clone(),
+            is_central: file.role == Role::Central,
+            text: String::from_utf8_lossy(&file.source).into_owned(),
+        }
+    }
+
+    pub(super) fn into_file(self) -> File {
+        let role = if self.is_central { Role::Central } else { Role::Units };
+        File { name: self.name, role, source: self.text.into_bytes() }
+    }
 }
 
 impl Record for Goals {

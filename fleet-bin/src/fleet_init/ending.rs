@@ -1,13 +1,21 @@
 //! The end of a fleet-init: its units end first, within a time, or are killed.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Clock, NativeManager, Runner};
+use fleet_agent::{Clock, NativeManager, Runner, UnitStatus};
+use fleet_core::graph::Shown;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::fleetctl::error::CliError;
+
+/// How long the end may take before it is told what it waits for.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// How many units that are left are named.
+const MOST_NAMES: usize = 20;
 
 /// How long what was killed may take to be gone.
 const GRACE: Duration = Duration::from_secs(10);
@@ -55,12 +63,42 @@ impl Grip {
         }
     }
 
+    /// The names of the units that are left.
+    async fn left(&self) -> String {
+        let snapshot = match self {
+            Self::Manager(manager) => manager.snapshot().await.map_err(cannot),
+            Self::Runner(runner) => runner.snapshot().await.map_err(cannot),
+        };
+        let units = snapshot.map(|snapshot| snapshot.units).unwrap_or_default();
+        let names: Vec<_> =
+            units.iter().filter(|unit| is_left(unit)).map(|unit| unit.unit.as_str()).collect();
+        match names.get(..MOST_NAMES) {
+            Some(first) if names.len() > MOST_NAMES => {
+                format!("{} and {} more", first.join(", "), names.len() - MOST_NAMES)
+            }
+            _ => names.join(", "),
+        }
+    }
+
     async fn kill_all(&self) -> Result<(), CliError> {
         match self {
             Self::Manager(manager) => manager.kill_all().await.map_err(cannot),
             Self::Runner(runner) => runner.kill_all().await.map_err(cannot),
         }
     }
+}
+
+/// Says what is waited for, once it takes a while.
+async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
+    clock.sleep(NOTICE).await;
+    tracing::info!(units = units.left().await, "waits for units to end");
+    std::future::pending().await
+}
+
+/// Whether there may be processes of a unit.
+fn is_left(unit: &UnitStatus) -> bool {
+    use Shown::{Active, Failed, Starting, Stopping};
+    matches!(unit.state.what, Starting | Active(_) | Stopping(_) | Failed { stuck: true, .. })
 }
 
 fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
@@ -79,8 +117,9 @@ pub(super) async fn end(
         ended = &mut ended => return ended,
         () = ends.next() => "it was told so again",
         () = clock.sleep(limit) => "their time is over",
+        never = tell_what_is_left(units, clock) => match never {},
     };
-    tracing::warn!(why, "kills the units that are left");
+    tracing::warn!(why, units = units.left().await, "kills the units that are left");
     let deadline = clock.now().after(GRACE);
     loop {
         units.kill_all().await?;
@@ -90,7 +129,8 @@ pub(super) async fn end(
             () = clock.sleep(AGAIN) => {}
         }
         if clock.now() >= deadline {
-            return Err(CliError::failed("processes of units are left"));
+            let left = units.left().await;
+            return Err(CliError::failed(format!("processes of units are left: {left}")));
         }
     }
 }

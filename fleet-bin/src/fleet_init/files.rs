@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, Mode, OFlags, access, open};
 
 use crate::findings::Finding;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
+
+/// How many files that were passed over are named.
+const MOST_NAMES: usize = 4;
 
 /// What was read of the files that a person named.
 #[derive(Debug)]
@@ -26,29 +29,49 @@ pub(crate) struct Files {
     pub(crate) others: Vec<PathBuf>,
 }
 
+/// How a file is read.
+type Reader = fn(&Path) -> Result<Vec<u8>, CliError>;
+
 /// Reads files and directories.
 ///
 /// # Errors
 ///
 /// One of them cannot be read.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
+    read_by(paths, read_file)
+}
+
+/// Reads files and directories, none of which has to be waited for.
+///
+/// # Errors
+///
+/// One of them cannot be read, or is a pipe and the like.
+pub(crate) fn read_regular(paths: &[PathBuf]) -> Result<Files, CliError> {
+    read_by(paths, read_regular_file)
+}
+
+fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
-            read_directory(path, &mut files, &mut others)?;
+            read_directory(path, read, &mut files, &mut others)?;
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             match Role::of(name) {
                 None if is_of_systemd(path) => return Err(of_systemd(path)),
-                role => files.push(file(path, role.unwrap_or(Role::Units))?),
+                role => files.push(file(path, role.unwrap_or(Role::Units), read)?),
             }
         }
     }
-    let files = once(files, |file| Path::new(&file.name));
+    Ok(Files { others, ..of(once(files, |file| Path::new(&file.name))) })
+}
+
+/// What files say whose contents are known.
+pub(crate) fn of(files: Vec<File>) -> Files {
     let mut sources = Sources::read(files);
     sources.check_programs(|program| is_executable(Path::new(program)));
     let graph = sources.graph();
-    Ok(Files { sources, graph, others })
+    Files { sources, graph, others: Vec::new() }
 }
 
 impl Files {
@@ -99,6 +122,34 @@ impl Files {
         let goal = goal.or(self.sources.settings().goal.as_ref());
         Ok((graph, goal.cloned()))
     }
+
+    /// An error of which what was passed over may be the reason, with that.
+    pub(crate) fn with_others(&self, error: CliError) -> CliError {
+        let of_systemd: Vec<_> = self.others.iter().filter(|it| is_of_systemd(it)).collect();
+        if let Some(one) = of_systemd.first() {
+            let folder = one.parent().unwrap_or(one).display();
+            let help =
+                format!("`fleet-init convert --from systemd {folder}` writes them as stanzas");
+            let passed_over = in_short(&of_systemd);
+            return error.help(format!("passed over units of systemd: {passed_over}")).help(help);
+        }
+        if self.others.is_empty() || !self.sources.stanzas.is_empty() {
+            return error;
+        }
+        error
+            .help(format!("passed over: {}", in_short(&self.others)))
+            .help("unit files end in .unit, and the settings are in init.conf")
+    }
+}
+
+/// Paths by name, as far as a person reads them.
+fn in_short<P: AsRef<Path>>(paths: &[P]) -> String {
+    let names = paths.iter().take(MOST_NAMES).map(|it| it.as_ref().display().to_string());
+    let names: Vec<String> = names.collect();
+    match paths.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 /// Whether a path is named as the unit files of systemd are.
@@ -123,6 +174,7 @@ fn in_one(finding: &Finding) -> CliError {
 
 fn read_directory(
     path: &Path,
+    read: Reader,
     files: &mut Vec<File>,
     others: &mut Vec<PathBuf>,
 ) -> Result<(), CliError> {
@@ -131,7 +183,7 @@ fn read_directory(
         let path = entry.map_err(cannot)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         match name.and_then(Role::of).filter(|_| !path.is_dir()) {
-            Some(role) => files.push(file(&path, role)?),
+            Some(role) => files.push(file(&path, role, read)?),
             None if name.is_some_and(|name| name.starts_with('.')) => {}
             None => others.push(path),
         }
@@ -140,8 +192,8 @@ fn read_directory(
     Ok(())
 }
 
-fn file(path: &Path, role: Role) -> Result<File, CliError> {
-    Ok(File { name: path.display().to_string(), role, source: read_file(path)? })
+fn file(path: &Path, role: Role, read: Reader) -> Result<File, CliError> {
+    Ok(File { name: path.display().to_string(), role, source: read(path)? })
 }
 
 /// The bytes of a file, and one more than there may be if there are too many: enough to be refused.
@@ -157,9 +209,26 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
         let error = CliError::failed(format!("{} is a pipe and no file", path.display()));
         return Err(error.help("name a file, or /dev/stdin"));
     }
+    bytes_of(fs::File::open(path).map_err(cannot)?).map_err(cannot)
+}
+
+/// Like [`read_file`], of what is the same whenever it is read, and never waited for.
+fn read_regular_file(path: &Path) -> Result<Vec<u8>, CliError> {
+    let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = open(path, flags, Mode::empty());
+    let file = fs::File::from(opened.map_err(|error| cannot(error.into()))?);
+    if !file.metadata().map_err(cannot)?.is_file() {
+        let path = path.display();
+        let error = CliError::failed(format!("{path} is no regular file, and is not read again"));
+        return Err(error.help("start it with a file or a directory that can be"));
+    }
+    bytes_of(file).map_err(cannot)
+}
+
+fn bytes_of(file: fs::File) -> io::Result<Vec<u8>> {
     let mut source = Vec::new();
-    let file = fs::File::open(path).map_err(cannot)?;
-    file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut source).map_err(cannot)?;
+    file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut source)?;
     Ok(source)
 }
 
@@ -180,4 +249,24 @@ pub(super) fn once<T>(mut files: Vec<T>, path: impl Fn(&T) -> &Path) -> Vec<T> {
 
 fn is_executable(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn who_serves_others_reads_no_pipe() {
+        let (pipe, mut end) = io::pipe().unwrap();
+        end.write_all(b"unit: a\ntype: virtual\nprovides: a\n").unwrap();
+        drop(end);
+        let path = PathBuf::from(format!("/proc/self/fd/{}", pipe.as_raw_fd()));
+        let error = read_regular(std::slice::from_ref(&path)).unwrap_err().to_string();
+        assert!(error.contains("is no regular file"), "{error}");
+        // The shell's own pipes are read by who is there for nothing else.
+        assert_eq!(read(&[path]).unwrap().sources.stanzas.len(), 1);
+    }
 }

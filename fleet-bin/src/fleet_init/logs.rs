@@ -36,12 +36,17 @@ async fn of_files(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), N
     let (unit, lines, follow) = (args.unit.clone(), args.lines, args.follow);
     let since = since(args).map(Timestamp::as_millis);
     let mut answer = init.begin(Ask::Logs { unit, lines, since, follow })?;
-    while let Some(item) = answer.next().await.map_err(no_answer)? {
+    loop {
+        // What is followed may be silent for as long as it likes.
+        let next = match follow {
+            true => answer.next().await.map_err(no_answer)?,
+            false => init.next(&mut answer).await?,
+        };
+        let Some(item) = next else { return Ok(()) };
         let lines: Vec<String> = read(item).map_err(NoAnswer::Because)?;
         let printed = lines.iter().try_for_each(|line| print(line, args, out));
         printed.map_err(NoAnswer::Because)?;
     }
-    Ok(())
 }
 
 async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {

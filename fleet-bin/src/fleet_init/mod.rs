@@ -3,7 +3,7 @@
 //! | step | module |
 //! |---|---|
 //! | read the command line | `args` |
-//! | read the files | `files` |
+//! | read the files | `files`; what one that runs took of them: `origin` |
 //! | check them | `check` |
 //! | say what would be done (pure) | `foretold`; as it is asked for: `plan` |
 //! | draw the graph (pure) | `dot`, `picture`, `layers` |
@@ -27,6 +27,7 @@ mod fleet;
 mod foretold;
 mod layers;
 mod logs;
+mod origin;
 mod picture;
 mod places;
 mod plan;
@@ -87,6 +88,7 @@ fn execute(cli: Cli) -> ExitCode {
         Some(Command::Logs(args)) => logs::run(&args),
         Some(Command::SetTarget(args)) => verbs::set_target(&args),
         Some(Command::Reload(args)) => verbs::reload(&args),
+        Some(Command::Renew(args)) => verbs::renew(&args),
         Some(Command::Reset(args)) => verbs::reset(&args),
     };
     settle(done)

@@ -1,7 +1,7 @@
 //! Where a fleet-init listens and keeps its files, if nobody says so.
 
 use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -86,8 +86,10 @@ pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
     let cannot =
         |error| CliError::failed(format!("cannot listen at {}", path.display())).because(error);
-    if UnixStream::connect(path).await.is_ok() {
-        let error = CliError::failed(format!("somebody listens at {} already", path.display()));
+    if let Ok(other) = UnixStream::connect(path).await {
+        let who = other.peer_cred().ok().and_then(|other| other.pid());
+        let who = who.map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
+        let error = CliError::failed(format!("{who} listens at {} already", path.display()));
         return Err(error.help("choose another place with --socket, or end the other one first"));
     }
     match std::fs::remove_file(path) {
@@ -98,6 +100,19 @@ pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     let socket = Socket(path.to_owned());
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
     Ok(Door { listener, socket })
+}
+
+/// The process that has a directory for itself to run units from.
+pub(super) fn user_of(directory: &Path) -> Option<u32> {
+    let file = std::fs::metadata(directory.join("lock")).ok()?;
+    let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let place = format!("{:02x}:{:02x}:{}", device.0, device.1, file.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // 6: FLOCK  ADVISORY  WRITE 3048 fe:00:5324803 0 EOF
+    locks.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+        [_, "FLOCK", _, _, process, on, ..] if *on == place => process.parse().ok(),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{Observation, Settings, System};
 
 use super::args::PlanArgs;
-use super::asking::{Asking, NoAnswer, ask_if_there, no_answer, read};
-use super::asks::{Ask, Goals, Planned};
-use super::{files, foretold, places};
+use super::asking::{Asking, NoAnswer, ask_if_there, read};
+use super::asks::{Ask, Given, Goals, Planned, Source};
+use super::files::{self, Files};
+use super::{foretold, places};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::output::Output;
 use crate::fleetctl::table::{cell, layout};
@@ -18,12 +19,13 @@ const MOST_NAMES: usize = 4;
 
 /// Runs the command.
 pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
-    let running = if args.from_nothing { None } else { of_running(args)? };
-    let (told, (goals, rows)) = match running {
-        Some(Ok(found)) => ("compared with what runs".to_owned(), found),
-        Some(Err(why)) => (format!("planned from nothing: {why}"), from_nothing(args)?),
-        None => ("planned from nothing".to_owned(), from_nothing(args)?),
-    };
+    // Once: a pipe has nothing to be read the second time.
+    let given = (!args.paths.is_empty()).then(|| files::read(&args.paths)).transpose()?;
+    let given = given.as_ref();
+    let (told, (goals, rows)) = planned(args, given).map_err(|error| match given {
+        Some(given) => given.with_others(error),
+        None => error,
+    })?;
     tell(&told, &goals, &rows);
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let table = layout(&["action", "wave", "unit", "type", "after", "why"], true, &cells);
@@ -32,13 +34,23 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
 
 type Plan = (Goals, Vec<Planned>);
 
+/// The plan, and what it is compared with.
+fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), CliError> {
+    let running = if args.from_nothing { None } else { of_running(args, given)? };
+    Ok(match running {
+        Some(Ok(found)) => ("compared with what runs".to_owned(), found),
+        Some(Err(why)) => (format!("planned from nothing: {why}"), from_nothing(args, given)?),
+        None => ("planned from nothing".to_owned(), from_nothing(args, given)?),
+    })
+}
+
 /// What one that runs says of these files; or why none does that could.
-fn of_running(args: &PlanArgs) -> Result<Option<Result<Plan, String>>, CliError> {
-    let paths = args.paths.iter().map(std::path::absolute).collect::<Result<_, _>>();
-    let paths =
-        paths.map_err(|error| CliError::failed("cannot tell where this is").because(error))?;
+fn of_running(
+    args: &PlanArgs,
+    given: Option<&Files>,
+) -> Result<Option<Result<Plan, String>>, CliError> {
     let ask = Ask::Plan {
-        paths,
+        files: given.map_or(Ok(Given::Own), sent)?,
         goal: args.goal.as_ref().map(ToString::to_string),
         beside: args.with.iter().map(ToString::to_string).collect(),
     };
@@ -54,10 +66,16 @@ fn of_running(args: &PlanArgs) -> Result<Option<Result<Plan, String>>, CliError>
     Ok(Some(found.unwrap_or_else(|| Err(nobody()))))
 }
 
+/// Files as they are sent, if nothing is wrong with them.
+fn sent(given: &Files) -> Result<Given, CliError> {
+    given.whole(None)?;
+    Ok(Given::These(given.sources.files.iter().map(Source::of).collect()))
+}
+
 async fn answer(init: &Asking, ask: Ask) -> Result<Plan, NoAnswer> {
     let mut answer = init.begin(ask)?;
     let (mut goals, mut rows) = (None, Vec::new());
-    while let Some(item) = answer.next().await.map_err(no_answer)? {
+    while let Some(item) = init.next(&mut answer).await? {
         match goals {
             None => goals = Some(read(item).map_err(NoAnswer::Because)?),
             Some(_) => rows.extend(read::<Vec<Planned>>(item).map_err(NoAnswer::Because)?),
@@ -66,12 +84,11 @@ async fn answer(init: &Asking, ask: Ask) -> Result<Plan, NoAnswer> {
     Ok((goals.unwrap_or_default(), rows))
 }
 
-fn from_nothing(args: &PlanArgs) -> Result<Plan, CliError> {
-    if args.paths.is_empty() {
+fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError> {
+    let Some(read) = given else {
         let error = CliError::usage("there is nothing to plan");
         return Err(error.help("name files, or start a fleet-init with `fleet-init run`"));
-    }
-    let read = files::read(&args.paths)?;
+    };
     let (graph, goal) = read.whole(args.goal.as_ref())?;
     if goal.is_none() {
         let error = CliError::usage("there is no goal to plan for");

@@ -4,23 +4,31 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_agent::remote::{Service, Units, serve_with};
 use fleet_agent::{NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
 
-use super::answers::{ForFleet, OfFiles, read};
+use super::answers::{ForFleet, OfFiles};
 use super::args::RunArgs;
 use super::asking::PROGRAM;
 use super::ending::{Ends, Grip, end, listen};
+use super::origin::{Origin, tell};
 use super::places::Door;
 use super::{places, settle, warden};
 use crate::fleetctl::error::CliError;
 use crate::fleetd::config::NativeSettings;
 
+/// How long the end waits for who still reads a file.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
+    if let Err(error) = check(args) {
+        return settle(Err(error));
+    }
     if warden::is_needed(args.reap) {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         return warden::run(&words).unwrap_or_else(|error| settle(Err(error)));
@@ -32,7 +40,33 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     let work = async |args: &RunArgs| {
         if args.fleet { run_fleet(args).await } else { run_files(args).await }
     };
-    settle(ran.and_then(|runtime| runtime.block_on(work(args))))
+    settle(ran.and_then(|runtime| {
+        let done = runtime.block_on(work(args));
+        // A file that nobody can read, as of a server that is gone, keeps nobody from the end.
+        runtime.shutdown_timeout(GRACE);
+        done
+    }))
+}
+
+/// What says how the units of a fleetd are run says nothing of others. `clap` would not mind it
+/// where there is a path.
+fn check(args: &RunArgs) -> Result<(), CliError> {
+    let given = [
+        (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
+        (
+            !args.accept.is_empty(),
+            "--accept",
+            "it is for units of systemd, which a fleetd hands on",
+        ),
+        (!args.external.is_empty(), "--external", "give a unit of type virtual for it"),
+    ];
+    match given.into_iter().find(|(is_given, ..)| *is_given && !args.fleet) {
+        None => Ok(()),
+        Some((_, option, help)) => {
+            let error = CliError::usage(format!("{option} says nothing of units of files"));
+            Err(error.help(help).help("with --fleet it is for those of a fleetd"))
+        }
+    }
 }
 
 async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
@@ -57,15 +91,17 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
     let mut hangups = listen(SignalKind::hangup())?;
-    let paths = absolute(&args.paths)?;
-    let (graph, settings) = read(&paths, args.goal.as_ref())?;
+    let directory = places::state_dir(args.state_dir.as_deref(), "init");
+    let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
+    let read = origin.read()?;
     // Nothing runs before it can be asked for its end.
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
-    let directory = places::state_dir(args.state_dir.as_deref(), "init");
-    let runner = Runner::start(RunnerConfig::new(&directory), graph, &settings).await;
+    let config = RunnerConfig::new(&directory);
+    let runner = Runner::start(config, read.graph.clone(), &read.settings).await;
     let runner = Arc::new(runner.map_err(|error| in_use(&directory).because(error))?);
-    tell_of_choice(&runner, &settings).await?;
-    let service = Arc::new(OfFiles { runner: Arc::clone(&runner), paths, goal: args.goal.clone() });
+    origin.keep(&read);
+    tell_of_choice(&runner, &read.settings).await?;
+    let service = Arc::new(OfFiles { runner: Arc::clone(&runner), origin: origin.clone() });
     let again = Arc::clone(&service);
     let reloads = async move {
         loop {
@@ -74,13 +110,15 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
                 Ok(()) => tracing::info!("has read its units again"),
                 Err(error) => {
                     tracing::error!("runs on with the units of before");
-                    error.parts().0.lines().for_each(|problem| tracing::error!("{problem}"));
+                    tell(&error);
                 }
             }
         }
     };
     let at_work = AtWork { ends, door, directory, service };
-    at_work.until_the_end(args, Grip::Runner(runner), reloads).await
+    at_work.until_the_end(args, Grip::Runner(runner), reloads).await?;
+    origin.forget();
+    Ok(())
 }
 
 /// Says that it is not the goal of the files or of the command line that is run, if it is not.
@@ -125,12 +163,10 @@ impl AtWork {
     }
 }
 
-/// The paths as they are found from anywhere: they are read again later.
-fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    let cannot = |error| CliError::failed("cannot tell where this is").because(error);
-    paths.iter().map(|path| std::path::absolute(path).map_err(cannot)).collect()
-}
-
 fn in_use(directory: &Path) -> CliError {
-    CliError::failed(format!("cannot run units from {}", directory.display()))
+    let error = CliError::failed(format!("cannot run units from {}", directory.display()));
+    match places::user_of(directory) {
+        Some(process) => error.help(format!("process {process} runs units from there")),
+        None => error,
+    }
 }

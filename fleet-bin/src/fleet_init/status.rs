@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use super::args::StatusArgs;
-use super::asking::{Asking, NoAnswer, ask, no_answer, read};
+use super::asking::{Asking, NoAnswer, ask, read};
 use super::asks::{Ask, Head, Unit};
 use super::{fleet, tree};
 use crate::fleetctl::error::CliError;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
 async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
     let mut answer = init.begin(Ask::Status)?;
     let (mut head, mut units) = (None, Vec::new());
-    while let Some(item) = answer.next().await.map_err(no_answer)? {
+    while let Some(item) = init.next(&mut answer).await? {
         match head {
             None => head = Some(read(item).map_err(NoAnswer::Because)?),
             Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoAnswer::Because)?),

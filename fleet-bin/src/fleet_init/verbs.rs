@@ -1,10 +1,10 @@
-//! `set-target`, `reload` and `reset`: what can be changed of a fleet-init that runs.
+//! `set-target`, `reload`, `renew` and `reset`: what can be changed of a fleet-init that runs.
 
 use std::io::{self, Write as _};
 
 use serde::Serialize;
 
-use super::args::{ReloadArgs, ResetArgs, SetTargetArgs, SocketArgs};
+use super::args::{ReloadArgs, SetTargetArgs, SocketArgs, UnitArgs};
 use super::asking::{ask, read};
 use super::asks::{Ask, Goals};
 use crate::fleetctl::error::CliError;
@@ -20,7 +20,22 @@ pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {
 
 /// Runs `reload`.
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
-    change(&args.socket, Ask::Reload, args.output)
+    let Some(unit) = args.unit.clone() else {
+        return change(&args.socket, Ask::Reload, args.output);
+    };
+    let ask_it = Ask::ReloadUnit { unit: unit.clone() };
+    ask(&args.socket, async |init| init.all(ask_it).await)?;
+    one(&Reloaded { unit: &unit, reloads: true }, args.output)
+}
+
+/// Runs `renew`.
+pub(super) fn renew(args: &UnitArgs) -> Result<(), CliError> {
+    let renewed = whether(args, Ask::Renew { unit: args.unit.clone() })?;
+    if !renewed {
+        let text = "is neither starting nor up";
+        let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
+    }
+    one(&Renewed { unit: &args.unit, renewed }, args.output)
 }
 
 /// Has something changed, and tells what is wanted from then on.
@@ -31,14 +46,34 @@ fn change(socket: &SocketArgs, what: Ask, format: Format) -> Result<(), CliError
 }
 
 /// Runs `reset`.
-pub(super) fn reset(args: &ResetArgs) -> Result<(), CliError> {
-    let unit = args.unit.clone();
-    let items = ask(&args.socket, async |init| init.all(Ask::Reset { unit }).await)?;
-    let forgot = items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true);
+pub(super) fn reset(args: &UnitArgs) -> Result<(), CliError> {
+    let forgot = whether(args, Ask::Reset { unit: args.unit.clone() })?;
     if !forgot {
         let _unread = writeln!(io::stderr(), "{} has not failed or ended", args.unit).is_err();
     }
     one(&Reset { unit: &args.unit, forgot }, args.output)
+}
+
+/// Has something done to a unit, and tells whether there was anything to do.
+fn whether(args: &UnitArgs, what: Ask) -> Result<bool, CliError> {
+    let items = ask(&args.socket, async |init| init.all(what).await)?;
+    Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
+}
+
+/// What came of a reload of a unit, as JSON.
+#[derive(Serialize)]
+struct Reloaded<'a> {
+    unit: &'a str,
+    /// That it is on its way; how it ends is shown by its state.
+    reloads: bool,
+}
+
+/// What came of a renewal, as JSON.
+#[derive(Serialize)]
+struct Renewed<'a> {
+    unit: &'a str,
+    /// Whether there was something to be started anew.
+    renewed: bool,
 }
 
 /// What came of a reset, as JSON.
@@ -47,6 +82,18 @@ struct Reset<'a> {
     unit: &'a str,
     /// Whether there was something to forget.
     forgot: bool,
+}
+
+impl Record for Reloaded<'_> {
+    fn name(&self) -> &str {
+        self.unit
+    }
+}
+
+impl Record for Renewed<'_> {
+    fn name(&self) -> &str {
+        self.unit
+    }
 }
 
 impl Record for Reset<'_> {

@@ -23,6 +23,9 @@ const WATCHED: &str = "FLEET_INIT_WATCHED";
 /// How long to wait before a fleet-init that broke off is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long to wait before looking again whether one that was begun listens to signals.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// What is handed on to the one that runs the units.
 const PASSED_ON: [(SignalKind, Signal); 3] = [
     (SignalKind::interrupt(), Signal::INT),
@@ -54,44 +57,94 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
         signals.push((signal(kind)?, what));
     }
     let clock = SystemClock::start();
-    // None from the moment on in which it was waited for: its number may be another's then.
-    let mut watched = Some(begin(args)?);
-    let mut is_ending = false;
-    let mut due: Option<Timestamp> = None;
+    let watched = Some(begin(args)?);
+    let mut warden = Warden { watched, is_ending: false, owed: Vec::new(), due: None };
     loop {
+        warden.pass_on();
         let wake = async {
-            match due {
+            match warden.wake(clock.now()) {
                 Some(at) => clock.sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             _ = children.recv() => {}
-            what = next(&mut signals) => {
-                is_ending |= what != Signal::HUP;
-                if due.is_some() && is_ending {
-                    return Ok(ExitCode::FAILURE); // between one that broke off and the next
-                }
-                // One that has just ended is seen below.
-                let _gone = watched.map(|watched| kill_process(watched, what));
-            }
-            () = wake => {
-                due = None;
-                watched = Some(begin(args)?);
-            }
+            what = next(&mut signals) => warden.take(what),
+            () = wake => {}
         }
-        match reap(watched)? {
-            None => {}
-            Some(ended) if ended.exit_status().is_none() && !is_ending => {
-                watched = None;
-                due = Some(clock.now().after(PAUSE));
-            }
-            Some(ended) => {
-                let status = ended.exit_status().and_then(|status| u8::try_from(status).ok());
-                return Ok(ExitCode::from(status.unwrap_or(1)));
-            }
+        if let Some(status) = reap(warden.watched)?
+            && let Some(code) = warden.ended(status, clock.now())
+        {
+            return Ok(code);
+        }
+        if warden.is_to_begin(clock.now()) {
+            warden.watched = Some(begin(args)?);
         }
     }
+}
+
+/// What the first process knows of the second.
+struct Warden {
+    /// None from the moment on in which it was waited for: its number may be another's then.
+    watched: Option<Pid>,
+    is_ending: bool,
+    /// Signals that it is to be sent as soon as it listens to them.
+    owed: Vec<Signal>,
+    /// When the next one is to be begun.
+    due: Option<Timestamp>,
+}
+
+impl Warden {
+    /// Takes a signal to be passed on. Where one is to be begun, the end does not wait for it: the
+    /// units of the one before run still, and are to be ended.
+    fn take(&mut self, what: Signal) {
+        self.owed.push(what);
+        if what != Signal::HUP {
+            self.is_ending = true;
+            self.due = self.due.map(|_| Timestamp::from_millis(0));
+        }
+    }
+
+    /// Passes on what the second process would not end of.
+    fn pass_on(&mut self) {
+        let Some(watched) = self.watched else { return };
+        // One that has just ended is seen below.
+        self.owed.retain(|what| !listens(watched, *what) || kill_process(watched, *what).is_err());
+    }
+
+    /// When to look again if nothing happens.
+    fn wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let look = self.watched.filter(|_| !self.owed.is_empty()).map(|_| now.after(LOOK));
+        self.due.into_iter().chain(look).min()
+    }
+
+    /// Takes note of how the second process ended: with what this one ends, unless it broke off and
+    /// is begun again.
+    fn ended(&mut self, status: WaitStatus, now: Timestamp) -> Option<ExitCode> {
+        if status.exit_status().is_some() {
+            let status = status.exit_status().and_then(|status| u8::try_from(status).ok());
+            return Some(ExitCode::from(status.unwrap_or(1)));
+        }
+        (self.watched, self.due) = (None, Some(now.after(PAUSE)));
+        // What it was told has gone with it. Files are read anyhow.
+        self.owed = if self.is_ending { vec![Signal::TERM] } else { Vec::new() };
+        None
+    }
+
+    fn is_to_begin(&mut self, now: Timestamp) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+}
+
+/// Whether a process does something about a signal of its own; one that has just been begun would
+/// end of it. Where that cannot be seen, it does.
+fn listens(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
+    let caught = status.ok().and_then(|status| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(caught.trim(), 16).ok()
+    });
+    caught.is_none_or(|caught| caught & (1 << (signal.as_raw() - 1)) != 0)
 }
 
 /// Starts the one that runs the units, in a process group of its own: what a terminal sends to the

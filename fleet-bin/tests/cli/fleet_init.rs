@@ -1,6 +1,7 @@
 //! The real `fleet-init` over files.
 
 mod others;
+mod refusals;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -299,7 +300,8 @@ fn the_help_names_the_commands_and_the_exit_codes() {
       status      Show the units of a fleet-init that runs
       logs        Show what a unit of a fleet-init that runs has written
       set-target  Choose another goal for a fleet-init that runs
-      reload      Have a fleet-init that runs read its files again
+      reload      Have a fleet-init that runs read its files again, or a unit its own configuration
+      renew       Have a unit that runs started anew
       reset       Have a unit that failed or ended tried again at once
       graph       Draw the units and their dependencies, as SVG or for dot of Graphviz
       convert     Turn units of another init into stanzas, and say what is lost

@@ -6,6 +6,8 @@ mod formats;
 mod home;
 mod plans;
 mod straits;
+mod taken_up;
+mod verbs;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use fleet_core::graph::{
     StopReason, Unit,
 };
 
+use super::front::Runner;
 use super::member::{Member, read_definition};
 use crate::native::adopt::resume;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
-use crate::native::machine::Machine;
+use crate::native::machine::{Machine, is_of_this_boot};
 use crate::native::outcome::{End, Outcome};
 use crate::native::record::{Run, UnitDirectory};
 
@@ -67,6 +69,15 @@ impl Recalled {
         }
         self.members.insert(name.clone(), member);
         Ok(())
+    }
+}
+
+impl Runner {
+    /// Whether a runner has used a directory since the machine, or its container, was booted, so
+    /// that units may run there that the next one takes back. Where that cannot be read, none has.
+    #[must_use]
+    pub fn has_used(directory: &Path) -> bool {
+        is_of_this_boot(directory).unwrap_or_default()
     }
 }
 

@@ -10,9 +10,9 @@ use super::{Init, children};
 use crate::daemon::{is_alive, wait_for};
 
 /// What makes a container of it that has nothing but process ids of its own.
-const THROUGH: &[&str] = &["unshare", "-fp", "--mount-proc", "--kill-child"];
+pub(super) const THROUGH: &[&str] = &["unshare", "-fp", "--mount-proc", "--kill-child"];
 
-fn is_allowed() -> bool {
+pub(super) fn is_allowed() -> bool {
     let tried = Command::new("unshare").args(&THROUGH[1..]).arg("true").output();
     let allowed = tried.is_ok_and(|output| output.status.success());
     if !allowed {
@@ -23,11 +23,11 @@ fn is_allowed() -> bool {
 }
 
 /// The first process of the container: what unshare is sent it passes on to nobody.
-fn first(init: &Init) -> Pid {
+pub(super) fn first(init: &Init) -> Pid {
     wait_for("it has begun", || children(init.pid()).first().map(|it| it.0))
 }
 
-fn end(init: &Init) {
+pub(super) fn end(init: &Init) {
     let first = first(init);
     kill_process(first, Signal::TERM).unwrap();
     wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));

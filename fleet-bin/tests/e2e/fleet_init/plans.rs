@@ -1,10 +1,16 @@
 //! `fleet-init plan` beside one that runs: what it says is what then happens.
 
+use std::fs::File;
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::Init;
-use super::files::{start, succeed, wait_state};
+use super::files::{start, start_through, succeed, wait_state};
 use crate::daemon::{is_alive, wait_for};
+
+/// Runs a program whose standard input never ends, and never has anything.
+const WITHOUT_END: &str = "it=$(mktemp -u) && mkfifo $it && exec <>$it && rm $it && exec \"$@\"";
 
 /// What would be done, a line for each unit that is named, and why.
 fn planned(init: &Init, args: &[&str]) -> String {
@@ -142,4 +148,22 @@ fn one_that_runs_for_fleetd_has_no_goal_to_plan_for() {
     let (status, told) = init.ask(&["plan"]);
     assert_eq!(status.code(), Some(1), "{told}");
     assert!(told.contains("runs the units of fleetd"), "{told}");
+}
+
+#[test]
+fn what_the_client_alone_can_read_is_planned_and_holds_nobody_up() {
+    let init = start_through(&["sh", "-c", WITHOUT_END, "sh"]);
+    wait_state(&init, "web", "running").unwrap();
+    let path = init.home.path().join("given");
+    std::fs::write(&path, "unit: given\ntype: virtual\nprovides: given\n").unwrap();
+    for _ in 0..3 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+        command.args(["plan", "/dev/stdin", "--goal", "given"]);
+        command.env("FLEET_INIT_SOCKET", init.socket()).stdin(File::open(&path).unwrap());
+        let output = command.output().unwrap();
+        let told = crate::daemon::told(&output);
+        assert!(output.status.success() && told.contains("compared with what runs"), "{told}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("given"), "{told}");
+    }
+    wait_state(&init, "web", "running").unwrap();
 }

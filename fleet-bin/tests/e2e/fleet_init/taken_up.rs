@@ -1,0 +1,113 @@
+//! What becomes of units of files when what runs them breaks off and is begun again.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::container::{THROUGH, end, first, is_allowed};
+use super::files::{UNITS, start_of, succeed, wait_state};
+use super::{Init, children};
+use crate::daemon::{is_alive, wait_for};
+
+/// What is run once before the other may start, and then never again by itself.
+const ONCE: &str = "\
+unit: svc
+type: foreground-supervised
+provides: svc
+depends-ms: setup
+exec-start: /bin/sleep 100000
+restart: never
+
+unit: setup
+type: oneshot
+provides: setup
+exec-start: /bin/sh -c 'echo set up >> setups'
+directory: HOME
+
+unit: other
+type: virtual
+provides: other
+waits-for: svc
+";
+
+/// The process that runs the units, and has no child but them.
+fn watched(init: &Init) -> Pid {
+    let all = wait_for("it is begun", || Some(children(init.pid())).filter(|all| all.len() == 1));
+    all[0].0
+}
+
+fn kill_watched(init: &Init) {
+    let watched = watched(init);
+    kill_process(watched, Signal::KILL).unwrap();
+    wait_for("it is gone", || (!is_alive(watched)).then_some(()));
+}
+
+#[test]
+fn a_container_that_was_killed_and_started_again_begins_with_nothing() {
+    if !is_allowed() {
+        return;
+    }
+    let mut init = start_of(ONCE, "svc", THROUGH, &[]);
+    wait_state(&init, "svc", "running");
+    succeed(&init, &["set-target", "other"]);
+    wait_state(&init, "other", "running");
+    kill_process(first(&init), Signal::KILL).unwrap();
+    init.wait();
+    init.start_again();
+    wait_state(&init, "svc", "running");
+    wait_state(&init, "setup", "exited");
+    wait_state(&init, "other", "disabled");
+    let setups = std::fs::read_to_string(init.home.path().join("setups")).unwrap();
+    assert_eq!(setups, "set up\nset up\n", "it is as after a boot");
+    end(&init);
+}
+
+#[test]
+fn one_that_breaks_off_while_its_files_are_broken_goes_on_with_those_of_before() {
+    let mut init = start_of(UNITS, "all", &[], &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    let web = wait_state(&init, "web", "running").unwrap();
+    let file = init.home.path().join("units/all.unit");
+    let sound = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, sound.clone() + "typo\n").unwrap();
+    kill_watched(&init);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert_eq!(wait_state(&init, "db", "running"), Some(db));
+    assert_eq!(wait_state(&init, "web", "running"), Some(web));
+    let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
+    assert!(log.contains("goes on with the files that it last took"), "{log}");
+    assert!(log.contains("all.unit:") && log.contains("[E01]"), "{log}");
+    assert_eq!(init.ask(&["reload"]).0.code(), Some(1), "they are broken still");
+    std::fs::write(&file, sound.replace("provides: extra", "provides: extra, more")).unwrap();
+    succeed(&init, &["reload", "-o", "json"]);
+    std::fs::write(&file, "typo\n").unwrap();
+    kill_watched_beside_units(&init, &[db, web]);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert!(succeed(&init, &["status", "-o", "json"]).contains("\"more\""), "what was read last");
+
+    init.signal(Signal::TERM);
+    assert!(init.wait().success());
+    let units = init.home.path().join("units").display().to_string();
+    let state = init.home.path().join("state").display().to_string();
+    let (status, told) = init.ask(&["run", &units, "--state-dir", &state]);
+    assert_eq!(status.code(), Some(1), "what has ended is begun with sound files alone: {told}");
+}
+
+/// The same where units were taken back, and are children of the first process.
+fn kill_watched_beside_units(init: &Init, units: &[Pid]) {
+    let all = children(init.pid());
+    let watched = all.iter().find(|(pid, _)| !units.contains(pid)).expect("it runs").0;
+    kill_process(watched, Signal::KILL).unwrap();
+    wait_for("it is gone", || (!is_alive(watched)).then_some(()));
+}
+
+#[test]
+fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same() {
+    let mut init = start_of(UNITS, "all", &[], &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    let web = wait_state(&init, "web", "running").unwrap();
+    kill_watched(&init);
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!is_alive(db) && !is_alive(web), "units run on");
+    let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
+    assert_eq!(ended, "web\ndb\n", "dependents go first");
+}
