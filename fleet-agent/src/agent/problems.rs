@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fleet_core::{DesiredUnit, Epoch, Generation, TargetState};
+use fleet_core::{ActiveState, DesiredUnit, Epoch, Generation, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{AgentTally, ServiceError, StateChanges, StateFeed};
@@ -79,6 +79,18 @@ impl Problems {
         self.lock().get(unit).cloned()
     }
 
+    /// The problem to tell of a unit that is in this state. That a start failed is forgotten once
+    /// the unit is up: it is not why it ends later.
+    pub(crate) fn told(&self, unit: &UnitName, active: ActiveState) -> Option<Problem> {
+        let problem = self.get(unit)?;
+        let is_up = matches!(active, ActiveState::Active | ActiveState::Reloading);
+        if !(problem.start_failed && is_up) {
+            return Some(problem);
+        }
+        self.clear(unit);
+        None
+    }
+
     pub(crate) fn units(&self) -> Vec<UnitName> {
         self.lock().keys().cloned().collect()
     }
@@ -134,4 +146,28 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_failure_of_a_start_is_not_why_a_unit_ends_later() {
+        let unit = UnitName::parse("a.service").expect("it is a name");
+        let (epoch, generation) = (Epoch(1), Generation(1));
+        let (hash, desired) = (UnitHash::from_bytes([0; 20]), TargetState::Launched);
+        let order = Order { hash, epoch, generation, desired };
+        let error = |is_start: bool| match is_start {
+            true => ServiceError::StartFailed { unit: unit.clone(), problem: "why".to_owned() },
+            false => ServiceError::Unavailable("why".to_owned()),
+        };
+        let problems = Problems::default();
+        for (is_start, left) in [(true, false), (false, true)] {
+            problems.set(&unit, Problem::new(order, &error(is_start)));
+            assert!(problems.told(&unit, ActiveState::Failed).is_some());
+            assert_eq!(problems.told(&unit, ActiveState::Active).is_some(), left);
+            assert_eq!(problems.told(&unit, ActiveState::Inactive).is_some(), left);
+        }
+    }
 }

@@ -195,15 +195,12 @@ impl Publisher {
 
     /// What to publish of a unit; nothing when this machine has nothing to do with it.
     async fn state(&self, unit: &UnitName) -> Result<Option<UnitState>, ServiceError> {
-        let problem = self.problems.get(unit);
-        Ok(match (self.manager.get(unit).await?, problem) {
-            (Some(managed), problem) => {
-                let drift = self.manager.drift(unit).await?;
-                Some(self.managed(managed, problem, drift))
-            }
-            (None, Some(problem)) => Some(self.not_loaded(unit, problem)),
-            (None, None) => None,
-        })
+        let Some(managed) = self.manager.get(unit).await? else {
+            return Ok(self.problems.get(unit).map(|problem| self.not_loaded(unit, problem)));
+        };
+        let drift = self.manager.drift(unit).await?;
+        let problem = self.problems.told(unit, managed.state.active);
+        Ok(Some(self.managed(managed, problem, drift)))
     }
 
     fn managed(
@@ -212,9 +209,6 @@ impl Publisher {
         problem: Option<Problem>,
         drift: Option<Drift>,
     ) -> UnitState {
-        let recovered =
-            matches!(managed.state.active, ActiveState::Active | ActiveState::Reloading);
-        let problem = problem.filter(|problem| !(problem.start_failed && recovered));
         let problem = problem.map(|problem| problem.text);
         UnitState {
             unit: managed.unit,

@@ -8,21 +8,56 @@ use super::identity::Host;
 use super::resources::{Setting, settings};
 use super::timer::is_zone;
 
-/// An option that is not done: whether it is asked for, its section and name, and what to do.
-type Row = (bool, &'static str, &'static str, &'static str);
+/// An option of a service that is not done, and why.
+type Lack = (&'static str, String);
 
 const ROOT: &str = "asks for what only root may do: take it out, or run fleet as root";
 
+/// The keys of stanzas that ask for the same as options of systemd.
+const KEYS: [(&str, &str); 18] = [
+    ("MemoryMax", "memory-max"),
+    ("MemoryHigh", "memory-high"),
+    ("TasksMax", "tasks-max"),
+    ("CPUWeight", "cpu-weight"),
+    ("CPUQuota", "cpu-quota"),
+    ("IOWeight", "io-weight"),
+    ("Nice", "nice"),
+    ("OOMScoreAdjust", "oom-score-adjust"),
+    ("SupplementaryGroups", "groups"),
+    ("User", "user"),
+    ("Group", "group"),
+    ("ExecCondition", "exec-condition"),
+    ("ExecStartPre", "exec-start-pre"),
+    ("ExecStart", "exec-start"),
+    ("ExecStartPost", "exec-start-post"),
+    ("ExecReload", "exec-reload"),
+    ("ExecStop", "exec-stop"),
+    ("ExecStopPost", "exec-stop-post"),
+];
+
 /// All reasons not to run a unit that was compiled.
 pub(crate) fn lacking(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
-    let mut all = Vec::new();
-    all.extend(unknown_zone(compiled));
-    let run = &compiled.unit.run;
-    for (_, section, name, problem) in surroundings(run, host).iter().filter(|row| row.0) {
-        all.push(refusal(compiled, section, name, (*problem).to_owned()));
-    }
-    all.extend(resources(compiled, host));
-    all.extend(rights(compiled, host));
+    let lacks = lacks(&compiled.unit.run, host).into_iter();
+    let of_service = lacks.map(|(name, problem)| refusal(compiled, "Service", name, problem));
+    unknown_zone(compiled).into_iter().chain(of_service).collect()
+}
+
+/// Whether a unit of files can be run here.
+///
+/// # Errors
+///
+/// All reasons why not, each with the key of its stanza.
+pub(crate) fn why_not(run: &Run, host: &Host) -> Result<(), String> {
+    let key = |option| KEYS.iter().find(|row| row.0 == option).map_or(option, |row| row.1);
+    let told = lacks(run, host).into_iter().map(|(name, why)| format!("{} {why}", key(name)));
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { Ok(()) } else { Err(told.join("; ")) }
+}
+
+fn lacks(run: &Run, host: &Host) -> Vec<Lack> {
+    let mut all = surroundings(run, host);
+    all.extend(resources(run, host));
+    all.extend(rights(run, host));
     all
 }
 
@@ -37,7 +72,7 @@ fn unknown_zone(compiled: &Compiled) -> Option<Refusal> {
 }
 
 /// Limits of what all processes take together, as far as the kernel does not set them here.
-fn resources(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
+fn resources(run: &Run, host: &Host) -> Vec<Lack> {
     let lacks = |setting: &Setting| match &host.controllers {
         Ok(there) if there.contains(setting.controller) => None,
         Ok(_) => Some(format!(
@@ -47,29 +82,24 @@ fn resources(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
         )),
         Err(why) => Some(format!("is not possible without control groups: {why}")),
     };
-    let settings = settings(&compiled.unit.run.resources).into_iter();
-    settings.filter_map(|it| Some(refusal(compiled, "Service", it.option, lacks(&it)?))).collect()
+    let settings = settings(&run.resources).into_iter();
+    settings.filter_map(|it| Some((it.option, lacks(&it)?))).collect()
 }
 
 /// What only root may give to a process.
-fn surroundings(run: &Run, host: &Host) -> Vec<Row> {
+fn surroundings(run: &Run, host: &Host) -> Vec<Lack> {
     let it = &run.surroundings;
-    let no_root = !host.root;
-    vec![
-        (no_root && it.nice.is_some_and(|nice| nice < 0), "Service", "Nice", ROOT),
-        (
-            no_root && it.oom_score_adjust.is_some_and(|score| score < 0),
-            "Service",
-            "OOMScoreAdjust",
-            ROOT,
-        ),
-        (no_root && !it.supplementary_groups.is_empty(), "Service", "SupplementaryGroups", ROOT),
-    ]
+    let asked = [
+        (it.nice.is_some_and(|nice| nice < 0), "Nice"),
+        (it.oom_score_adjust.is_some_and(|score| score < 0), "OOMScoreAdjust"),
+        (!it.supplementary_groups.is_empty(), "SupplementaryGroups"),
+    ];
+    let asked = asked.into_iter().filter(|(is_asked, _)| *is_asked && !host.root);
+    asked.map(|(_, name)| (name, ROOT.to_owned())).collect()
 }
 
 /// What a unit may only ask for where fleet is root.
-fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
-    let run = &compiled.unit.run;
+fn rights(run: &Run, host: &Host) -> Vec<Lack> {
     let (user, group) = (&run.surroundings.user, &run.surroundings.group);
     let other = |kind: &str, wanted: &Option<String>, own: &[String]| {
         let wanted = wanted.as_ref().filter(|wanted| !host.root && !own.contains(wanted))?;
@@ -81,9 +111,9 @@ fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
     };
     let user_problem = other("user", user, &host.users);
     let group_problem = other("group", group, &host.groups);
-    let mut all: Vec<Refusal> = [("User", user_problem), ("Group", group_problem)]
+    let mut all: Vec<Lack> = [("User", user_problem), ("Group", group_problem)]
         .into_iter()
-        .filter_map(|(name, problem)| Some(refusal(compiled, "Service", name, problem?)))
+        .filter_map(|(name, problem)| Some((name, problem?)))
         .collect();
     for (name, list) in lists(run) {
         if !list.iter().any(|command| command.privileged) {
@@ -96,11 +126,11 @@ fn rights(compiled: &Compiled, host: &Host) -> Vec<Refusal> {
                  fleet does not have here: take them out"
             }
             (true, true) => {
-                "cannot be obeyed: the prefixes \"+\" and \"!\" cannot be combined with User= and \
-                 Group= here: take one of them out"
+                "cannot be obeyed: the prefixes \"+\" and \"!\" cannot be combined with another \
+                 user or group here: take one of them out"
             }
         };
-        all.push(refusal(compiled, "Service", name, problem.to_owned()));
+        all.push((name, problem.to_owned()));
     }
     all
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use fleet_core::graph::TimeOuts;
 use fleet_core::graph::systemd::Site;
+use fleet_core::graph::text::read_stanzas;
 use fleet_unitfile::{Facts, UnitFile};
 
+use super::abilities::why_not;
 use super::compile::{BadSetting, Compiled, compile};
 use super::identity::Host;
 
@@ -63,8 +66,8 @@ fn what_cannot_be_done_is_refused_with_its_line() {
        have it delegated to fleet alone, or take the option out
     3: IOWeight= is not possible: the controller io does not limit control groups here:
        have it delegated to fleet alone, or take the option out
-    4: ExecStop= cannot be obeyed: the prefixes "+" and "!" cannot be combined with User=
-       and Group= here: take one of them out
+    4: ExecStop= cannot be obeyed: the prefixes "+" and "!" cannot be combined with
+       another user or group here: take one of them out
     3: PrivateTmp= is not possible: the native supervisor cannot confine processes in
        this way: take the option out or set it to what asks for nothing, or run the unit
        under systemd; line 4: NoSuch= is no option of systemd in [Service]: take it out,
@@ -133,6 +136,33 @@ fn another_user_needs_root() {
     3: SupplementaryGroups= asks for what only root may do: take it out, or run fleet as
        root
     "#);
+}
+
+#[test]
+fn what_a_unit_of_files_asks_for_and_cannot_have_is_told_by_its_keys() {
+    let told = |root: bool, lines: &str| {
+        let text = format!("unit: a\ntype: oneshot\nprovides: a\nexec-start: /bin/true\n{lines}\n");
+        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        assert_eq!(read.diagnostics, [], "{text}");
+        let unit = read.stanzas.into_iter().find_map(|stanza| stanza.unit).expect("it is one");
+        why_not(&unit.run, &Host::of_a_test(root)).err()
+    };
+    let asks = "tasks-max: 5\nnice: -5\nuser: nobody\nexec-stop: +/bin/true";
+    let all: Vec<String> = [true, false].map(|root| told(root, asks).expect("it asks")).into();
+    insta::assert_snapshot!(wrapped(&all), @r#"
+    tasks-max is not possible: the controller pids does not limit control groups here:
+       have it delegated to fleet alone, or take the option out; exec-stop cannot be
+       obeyed: the prefixes "+" and "!" cannot be combined with another user or group
+       here: take one of them out
+    nice asks for what only root may do: take it out, or run fleet as root; tasks-max is
+       not possible: the controller pids does not limit control groups here: have it
+       delegated to fleet alone, or take the option out; user is "nobody", but fleet runs
+       as the user "me" and may not become another: take the option out, or run fleet as
+       root; exec-stop cannot be obeyed: the prefixes "+" and "!" ask for the rights of
+       root, which fleet does not have here: take them out
+    "#);
+    assert_eq!(told(true, "memory-max: 50M\nnice: -5\nuser: nobody"), None);
+    assert_eq!(told(false, "memory-max: 50M\nnice: 5\nuser: me"), None);
 }
 
 #[test]

@@ -185,6 +185,11 @@ impl Assembly {
         if let Some(goal) = &settings.goal {
             self.flaws.extend(graph.goal_flaw(goal, &settings.mask));
         }
+        let mut searches = MOST_SEARCHES;
+        for target in settings.mask.iter().filter(|it| !graph.providers.contains_key(*it)) {
+            let near = nearest(target, graph, &mut searches);
+            self.flaws.push(Flaw::NothingMasked { target: target.clone(), near });
+        }
     }
 }
 

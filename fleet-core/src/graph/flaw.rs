@@ -82,6 +82,14 @@ pub enum Flaw {
         /// The goal.
         goal: Target,
     },
+    /// Nobody provides a target that is masked.
+    #[error("no unit provides {target}, which is masked{}", near_hint(near.as_ref()))]
+    NothingMasked {
+        /// The target.
+        target: Target,
+        /// A target that is spelt almost like it.
+        near: Option<Target>,
+    },
     /// There are more units or dependencies than a graph takes.
     #[error("there are {found} {what}, and {most} is the most")]
     TooMany {
@@ -142,6 +150,7 @@ impl Flaw {
             Self::NoAlternative { .. }
             | Self::NoGoal { .. }
             | Self::GoalMasked { .. }
+            | Self::NothingMasked { .. }
             | Self::TooMany { .. } => Vec::new(),
         }
     }

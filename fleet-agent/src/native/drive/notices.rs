@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fleet_core::graph::{Kind, NotifyAccess, Readiness};
 
 use super::Driver;
-use crate::native::life::ProcessId;
+use crate::native::life::{Phase, ProcessId};
 use crate::native::notify::{NotifySocket, Said};
 use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
@@ -56,12 +56,33 @@ impl Driver {
     fn on_said(&mut self, said: &Said) {
         if !self.counts(said.sender) {
             tracing::debug!(unit = %self.unit, sender = said.sender, "not for it to say");
-            return;
+            return self.on_said_in_vain(said);
+        }
+        if said.notice.is_ready && self.spec.kind == Kind::ForegroundNotified {
+            self.problem = None;
         }
         if let Some(pid) = said.notice.main {
             self.on_main_named(pid);
         }
         self.service.on_notice(&said.notice, self.machine.now());
+    }
+
+    /// Remembers that a unit was said to be ready by one who may not: it is why it never is.
+    fn on_said_in_vain(&mut self, said: &Said) {
+        let awaits = self.spec.kind == Kind::ForegroundNotified
+            && self.service.memory().phase == Phase::Start;
+        let who = match self.spec.run.notify_access {
+            NotifyAccess::Main => "the main process may",
+            NotifyAccess::Exec => "the main process and those of its other commands may",
+            // Nobody is listened to, or whoever it is has ended or is a stranger.
+            NotifyAccess::None | NotifyAccess::All => return,
+        };
+        if said.notice.is_ready && awaits {
+            let sender = said.sender;
+            let problem =
+                format!("process {sender} said READY=1, and only {who}: see notify-access");
+            self.problem = Some(problem);
+        }
     }
 
     /// Whether what that process says counts.

@@ -15,10 +15,14 @@ use super::snapshot::Snapshot;
 use super::wanted::Choice;
 use crate::lock::acquire_private;
 use crate::native::cgroup::Groups;
+use crate::native::identity::host;
 use crate::native::journal;
 use crate::native::machine::{Machine, forget_old_boot};
 use crate::native::tracking::Tracking;
 use crate::{Clock, Journal, JournalQuery, ServiceError, SystemClock};
+
+/// The variable by which programs know which language to speak.
+const LANGUAGE: &str = "LANG";
 
 /// How many requests wait for their turn; the next caller waits to hand its own in.
 pub(super) const WAITING_REQUESTS: usize = 64;
@@ -32,7 +36,8 @@ pub struct RunnerConfig {
     /// Where records and logs are kept. One runner at a time may use it, and no
     /// [`NativeManager`](crate::NativeManager).
     pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH`.
+    /// Variables that every process of every unit is given, besides `PATH` and, of a [`Runner`],
+    /// the `LANG` that it finds.
     pub environment: Vec<(String, String)>,
     /// How many bytes of its output are kept of each unit.
     pub log_limit: u64,
@@ -115,6 +120,7 @@ impl Runner {
         graph: Graph,
         settings: &Settings,
     ) -> Result<Self, RunnerError> {
+        let config = speaking(config, std::env::var(LANGUAGE).ok());
         let (machine, _) = open(&config).await?;
         let record = config.directory.join("wanted.json");
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
@@ -140,6 +146,7 @@ impl Runner {
             reports,
             outbox,
             services: None,
+            host: host(BTreeSet::new(), machine.controllers()),
             touched: BTreeSet::new(),
         };
         if is_written {
@@ -359,6 +366,14 @@ impl Drop for Runner {
     }
 }
 
+/// The set-up with the language that the machine speaks, unless it names one itself.
+fn speaking(mut config: RunnerConfig, language: Option<String>) -> RunnerConfig {
+    let is_named = config.environment.iter().any(|(name, _)| name == LANGUAGE);
+    let found = language.filter(|_| !is_named).map(|language| (LANGUAGE.to_owned(), language));
+    config.environment.extend(found);
+    config
+}
+
 /// Prepares a directory for one who runs units there. Tells whether the machine was booted since
 /// somebody last did.
 pub(super) async fn open(config: &RunnerConfig) -> Result<(Arc<Machine>, bool), ServiceError> {
@@ -409,4 +424,22 @@ fn restored(
 pub(super) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
     let action = action.to_owned();
     move |source| ServiceError::Io { action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_files_are_handed_the_language_of_the_machine() {
+        let given = |own: &[&str], language: Option<&str>| {
+            let mut config = RunnerConfig::new("/nowhere");
+            config.environment.extend(own.iter().map(|it| (LANGUAGE.into(), (*it).to_owned())));
+            let config = speaking(config, language.map(ToOwned::to_owned));
+            config.environment.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        assert_eq!(given(&[], Some("C.UTF-8")), ["C.UTF-8"]);
+        assert_eq!(given(&["de_DE.UTF-8"], Some("C.UTF-8")), ["de_DE.UTF-8"]);
+        assert_eq!(given(&[], None), Vec::<String>::new());
+    }
 }

@@ -16,7 +16,9 @@ use super::member::{Live, Member};
 use super::services::Services;
 use super::wanted::Choice;
 use crate::clock::Sleep;
+use crate::native::abilities::why_not;
 use crate::native::drive::Driver;
+use crate::native::identity::Host;
 use crate::native::life::{Memory, Phase};
 use crate::native::log::Log;
 use crate::native::machine::Machine;
@@ -55,6 +57,8 @@ pub(in crate::native) struct Lead {
     pub(super) reports: mpsc::Receiver<Report>,
     /// For the runs to come.
     pub(super) outbox: mpsc::Sender<Report>,
+    /// What can be done for a unit here.
+    pub(super) host: Host,
     /// What fleet has loaded, where it is fleet that says what is wanted.
     pub(super) services: Option<Services>,
     /// Units that are to be shown to fleet anew, whatever the graph makes of them.
@@ -146,6 +150,8 @@ impl Lead {
             // The unit's own file says it.
             Some(services) => services.asked_to_run(&action.unit)?,
             None => {
+                // Of fleet's units that is asked when they are loaded.
+                why_not(&action.definition.run, &self.host).map_err(std::io::Error::other)?;
                 member.write_definition(&action.definition)?;
                 Asked::default()
             }

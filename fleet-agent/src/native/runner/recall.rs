@@ -134,7 +134,8 @@ fn observed(
     };
     match memory.phase {
         phase if phase.is_starting() => {
-            Observed { phase: Doing::Starting, deadline: later(limits.start), ..busy }
+            let (phase, attempts) = (Doing::Starting, memory.restarts);
+            Observed { phase, attempts, deadline: later(limits.start), ..busy }
         }
         phase if phase.is_stopping() => Observed {
             phase: Doing::Stopping,
@@ -195,4 +196,21 @@ fn cause(memory: &Memory) -> Option<Cause> {
         Outcome::Resources => Cause::Spawn,
         _ => Cause::Exit(memory.exit.map_or(Exit::Unknown, End::exit)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::service_tests::spec;
+
+    #[test]
+    fn a_unit_that_is_taken_back_while_it_starts_keeps_its_count_of_attempts() {
+        let definition = spec("ExecStart=/bin/true\n");
+        let starting = [Phase::StartPre, Phase::Start, Phase::StartPost];
+        for phase in starting.into_iter().chain([Phase::Running, Phase::StopSigterm]) {
+            let memory = Memory { phase, restarts: 2, ..Memory::default() };
+            let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
+            assert_eq!(seen.attempts, 2, "{phase:?}");
+        }
+    }
 }

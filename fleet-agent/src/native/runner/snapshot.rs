@@ -39,7 +39,8 @@ pub struct UnitStatus {
     pub degraded_by: Vec<Target>,
     /// The number of its main process, if it runs.
     pub main_pid: Option<u32>,
-    /// What it last said of itself in this run (`STATUS=` of `sd_notify`).
+    /// What it last said of itself in this run (`STATUS=` of `sd_notify`); nothing once that is
+    /// over.
     pub status: Option<String>,
     /// What last kept a process of it from being started, for a person.
     pub problem: Option<String>,
@@ -64,6 +65,7 @@ impl Lead {
         let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
         let member = self.members.get(name);
         let memory = member.map(|member| &member.memory);
+        let live = member.filter(|member| member.live.is_some());
         let coincidental = provides.iter().filter(|target| self.system.is_coincidental(target));
         Some(UnitStatus {
             unit: name.clone(),
@@ -73,7 +75,7 @@ impl Lead {
             state,
             degraded_by: self.system.degraded_by(name),
             main_pid: memory.and_then(|memory| memory.main).map(|process| process.pid),
-            status: memory.and_then(|memory| memory.status.clone()),
+            status: live.and_then(|member| member.memory.status.clone()),
             problem: member.and_then(|member| member.problem.clone()),
         })
     }

@@ -49,6 +49,16 @@ impl Stand {
         Self { runner, home, settings }
     }
 
+    pub(super) async fn without_control_groups(stanzas: &str, goal: &str) -> Self {
+        let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
+        let home = Home::new();
+        let mut config = RunnerConfig::new(home.path("native"));
+        config.environment.push(("BENCH".to_owned(), home.mark()));
+        config.control_groups = false;
+        let started = Runner::start(config, graph(stanzas, &settings), &settings).await;
+        Self { runner: started.expect("it starts"), home, settings }
+    }
+
     pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
         Self::open_with(home, graph, settings, |_| {}).await
     }

@@ -71,6 +71,46 @@ async fn each_type_is_up_when_it_says_so() {
 }
 
 #[tokio::test]
+async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
+    let steps = "child|say READY=1|barrier|sleep";
+    let more = format!("start-timeout: 2s\n{}", stanza_that_does(steps));
+    let stanzas = unit("vain", "foreground-notified", &more)
+        + &unit("heard", "foreground-notified", &format!("notify-access: all\n{more}"))
+        + &all_of(&["vain", "heard"]);
+    let stand = Stand::new(&stanzas, "all").await;
+    stand.running("heard").await;
+    assert_eq!(stand.unit("heard").await.problem, None);
+    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
+    let told = " said READY=1, and only the main process may: see notify-access";
+    assert!(problem.ends_with(told), "{problem}");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_unit_said_in_a_run_that_is_over_is_shown_no_more() {
+    let steps = "say READY=1,STATUS=at work|exit 0";
+    let stanzas = unit("a", "foreground-notified", &stanza_that_does(steps)) + &all_of(&["a"]);
+    let stand = Stand::new(&stanzas, "all").await;
+    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    assert_eq!(stand.wait_for("a", over).await.status, None);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_that_asks_for_what_cannot_be_done_fails_alone_and_says_why() {
+    let stanzas = unit("a", "oneshot", "memory-max: 50M\nexec-start: /bin/true")
+        + &unit("b", "oneshot", "exec-start: /bin/true")
+        + &all_of(&["a", "b"]);
+    let stand = Stand::without_control_groups(&stanzas, "all").await;
+    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
+    assert!(problem.contains("memory-max is not possible without control groups"), "{problem}");
+    stand.wait_for("b", |unit| unit.state.what == Shown::Active(Activity::Exited)).await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
 async fn each_end_is_told_as_what_it_is() {
     let sleeper = "ready-grep: never\nexec-start: /bin/sleep 1000\nstart-timeout: 20ms";
     let background = format!("pidfile: /nowhere/pid\n{}", stanza_that_does("exit 3"));

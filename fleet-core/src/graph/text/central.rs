@@ -1,6 +1,6 @@
 //! The file of central settings, which has no stanzas: a goal, limits, choices and defaults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use fleet_unitfile::Span;
@@ -21,6 +21,8 @@ pub struct Central {
     pub goal: Option<Span>,
     /// Where units are chosen for targets.
     pub alternatives: Option<Span>,
+    /// What is masked, and where.
+    pub mask: Vec<(Target, Span)>,
     /// All that is wrong or odd, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -107,7 +109,10 @@ impl Reader {
                 settings.alternatives = alternatives(value, problems);
                 self.central.alternatives = Some(value.span());
             }
-            "mask" => settings.mask = mask(value, problems),
+            "mask" => {
+                self.central.mask = keys::target_items(value, problems);
+                settings.mask = self.central.mask.iter().map(|(it, _)| it.clone()).collect();
+            }
             "start-timeout" => {
                 times.start = duration_or_none(value, problems).unwrap_or(times.start);
             }
@@ -161,8 +166,4 @@ fn alternatives(value: &Value, problems: &mut Problems) -> BTreeMap<Target, Name
         }
     }
     chosen
-}
-
-fn mask(value: &Value, problems: &mut Problems) -> BTreeSet<Target> {
-    keys::target_items(value, problems).into_iter().map(|(target, _)| target).collect()
 }

@@ -19,6 +19,8 @@ pub(super) struct Draft {
     pub(super) edges: Vec<(EdgeKind, Target, Span)>,
     /// Where it says what it provides.
     pub(super) provides: Vec<Span>,
+    /// Whether something of what it provides could not be read.
+    pub(super) provides_more: bool,
     /// How long it has to be alive to be ready.
     pub(super) ready_wait: Option<Duration>,
     /// What its output has to say for it to be ready.
@@ -58,6 +60,7 @@ impl Draft {
             type_word: None,
             edges: Vec::new(),
             provides: Vec::new(),
+            provides_more: false,
             ready_wait: None,
             ready_grep: None,
             pidfile: None,

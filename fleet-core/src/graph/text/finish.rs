@@ -72,7 +72,7 @@ fn kind(
 
 /// Kind by kind, the strongest first, each in the order in which it is written; of the kinds by
 /// which a unit both needs and follows another, the strongest alone.
-fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
+pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for (kind, target, _) in written.iter().filter(|(kind, ..)| is_strong(*kind)) {

@@ -12,6 +12,7 @@
 //! exec-start: /usr/bin/web --listen 80
 //! ```
 
+mod candidates;
 mod central;
 mod code;
 mod command;

@@ -2,6 +2,7 @@
 
 use fleet_unitfile::{Severity, Span};
 
+use super::candidates::Candidates;
 use super::diagnostic::{Diagnostic, Problems, short};
 use super::whole::Whole;
 use super::{Central, Code, Stanza, read_central, read_stanzas};
@@ -85,15 +86,17 @@ impl Sources {
     /// The graph of the units, if nothing is an error. What is wrong with the units as a whole is
     /// added to the diagnostics, each thing in the file where it can be put right.
     pub fn graph(&mut self) -> Option<Graph> {
-        let units = self.units().cloned();
+        let (units, candidates) = Candidates::of(self);
         let (graph, flaws) = match Graph::strict(units, self.settings()) {
             Ok(graph) => (Some(graph), Vec::new()),
             Err(flaws) => (None, flaws),
         };
-        let mut whole = Whole::new(self);
+        let mut whole = Whole::new(self, candidates);
         whole.repeated_units();
         flaws.iter().for_each(|flaw| whole.flaw(flaw));
-        if let Some(graph) = &graph {
+        // What is odd can be told once each unit says what it needs.
+        let are_sound = self.stanzas.iter().all(|(_, stanza)| stanza.unit.is_some());
+        if let Some(graph) = graph.as_ref().filter(|_| are_sound) {
             whole.warn(graph);
         }
         let found = whole.into_problems();

@@ -31,6 +31,8 @@ pub struct Stanza {
     pub unit: Option<Unit>,
     /// What it provides, and where it says so.
     pub provides: Vec<(Target, Span)>,
+    /// Whether it may provide more than that, which could not be read.
+    pub provides_more: bool,
     /// What it depends on, and where it says so.
     pub edges: Vec<(EdgeKind, Target, Span)>,
     /// What it executes, and where it says so.
@@ -75,6 +77,9 @@ fn folding(key: &str) -> Folding {
 fn is_start(key: &str) -> bool {
     matches!(key, "unit" | "name")
 }
+
+/// The key of what a unit provides.
+const PROVIDES: &str = "provides";
 
 struct Reader<'a> {
     defaults: &'a TimeOuts,
@@ -153,6 +158,7 @@ impl Reader<'_> {
             name,
             name_span,
             line,
+            provides_more: draft.provides_more || draft.unit.provides.is_empty(),
             provides: provides.collect(),
             edges: draft.edges.clone(),
             programs: std::mem::take(&mut draft.programs),
@@ -166,15 +172,23 @@ fn take(key: &'static Key, field: &Field, draft: &mut Draft, problems: &mut Prob
     let given = draft.given.entry(key.name).or_default();
     let first = given.first().copied();
     given.push(Given { line: field.line, key: field.key_span, value: field.value.span() });
-    match first {
-        Some(first) if !key.repeats() => repeated(key.name, first, field.key_span, problems),
-        _ if !field.sound => {}
+    let is_read = match first {
+        Some(first) if !key.repeats() => {
+            repeated(key.name, first, field.key_span, problems);
+            false
+        }
+        _ if !field.sound => false,
         _ if field.value.text().is_empty() => {
             let message = format!("{} has no value", key.name);
             problems.add(Code::Empty, field.key_span, message, "write one, or remove the line");
+            false
         }
-        _ => (key.read)(&field.value, draft, problems),
-    }
+        _ => {
+            (key.read)(&field.value, draft, problems);
+            true
+        }
+    };
+    draft.provides_more |= !is_read && key.name == PROVIDES;
 }
 
 /// Says that a key is given a second time.
@@ -185,6 +199,8 @@ pub(super) fn repeated(name: &str, first: Given, span: Span, problems: &mut Prob
 
 fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
     if !field.sound {
+        // It may have been anything, such as the rest of a list.
+        draft.provides_more = true;
         return;
     }
     if field.key.starts_with("x-") {
@@ -200,6 +216,7 @@ fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
     let message = format!("there is no key `{}`", short(&field.key));
     problems.add(Code::UnknownKey, field.key_span, message, help);
     if let Some(key) = meant {
+        draft.provides_more |= key.name == PROVIDES;
         // So that the key is not said to be missing, too.
         let given = Given { line: field.line, key: field.key_span, value: field.value.span() };
         draft.given.entry(key.name).or_insert_with(|| vec![given]);

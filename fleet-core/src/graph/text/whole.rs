@@ -1,24 +1,25 @@
 //! What is wrong with the units of a system as a whole, put where it can be put right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fleet_unitfile::Span;
 
+use super::candidates::Candidates;
 use super::diagnostic::Problems;
 use super::{Code, Sources, Stanza};
 use crate::graph::{Circle, EdgeKind, Flaw, Graph, Name, Target};
 
-/// Who depends on what, and how.
-type Edge<'a> = (&'a Name, EdgeKind, &'a Target);
+/// Which stanza depends on what, and how.
+type Edge<'a> = (usize, EdgeKind, &'a Target);
 
 /// Finds the places of flaws.
 pub(super) struct Whole<'a> {
     sources: &'a Sources,
     /// The stanzas of each name, as indices.
     named: BTreeMap<&'a Name, Vec<usize>>,
-    /// What stanzas with errors provide: it is not missing, whatever the graph says.
-    broken: BTreeSet<&'a Target>,
-    /// Where units depend on targets, once one of those is not provided: a search of a stanza for
+    /// Which stanza each unit of the graph is.
+    candidates: Candidates,
+    /// Where stanzas depend on targets, once one of those is not provided: a search of a stanza for
     /// each would take long where there are many.
     edges: Option<BTreeMap<Edge<'a>, Span>>,
     /// For each file, what is wrong in it.
@@ -26,17 +27,15 @@ pub(super) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    pub(super) fn new(sources: &'a Sources) -> Self {
+    pub(super) fn new(sources: &'a Sources, candidates: Candidates) -> Self {
         let mut named: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
         for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
             if let Some(name) = &stanza.name {
                 named.entry(name).or_default().push(index);
             }
         }
-        let broken = sources.stanzas.iter().filter(|(_, stanza)| stanza.unit.is_none());
-        let broken = broken.flat_map(|(_, stanza)| stanza.provides.iter().map(|(it, _)| it));
         let problems = sources.files.iter().map(|_| Problems::default()).collect();
-        Self { broken: broken.collect(), named, edges: None, problems, sources }
+        Self { named, candidates, edges: None, problems, sources }
     }
 
     /// What was found, file by file.
@@ -47,8 +46,8 @@ impl<'a> Whole<'a> {
     /// Says what is wrong with the units.
     pub(super) fn flaw(&mut self, flaw: &Flaw) {
         match flaw {
-            // Told of already, together with stanzas that became no units.
-            Flaw::DuplicateUnit { .. } => {}
+            // Told of already, with its place.
+            Flaw::DuplicateUnit { .. } | Flaw::NothingProvided { .. } => {}
             Flaw::DuplicateProvider { target, units } => self.repeated_provider(target, units),
             Flaw::NotProvided { unit, kind, target, near } => {
                 self.not_provided(unit, *kind, target, near.as_ref());
@@ -60,13 +59,12 @@ impl<'a> Whole<'a> {
                 let message = format!("the goal `{goal}` is masked");
                 self.at_goal(Code::BadGoal, message, "choose another goal, or unmask it");
             }
+            Flaw::NothingMasked { target, near } => self.nothing_masked(target, near.as_ref()),
             Flaw::TooMany { .. } => {
                 self.add(0, Code::TooLarge, Span::default(), flaw.to_string(), "remove some");
             }
             // Stanzas that contradict themselves are refused before they become units.
-            Flaw::NothingProvided { unit }
-            | Flaw::ProvidedTwice { unit, .. }
-            | Flaw::Contradiction { unit, .. } => {
+            Flaw::ProvidedTwice { unit, .. } | Flaw::Contradiction { unit, .. } => {
                 if let Some((file, stanza)) = self.stanza(unit) {
                     let help = "change what contradicts itself";
                     self.add(file, Code::BadValue, stanza.name_span, flaw.to_string(), help);
@@ -120,6 +118,7 @@ impl<'a> Whole<'a> {
         let Some((first, others)) = units.split_first() else { return };
         let Some((file, stanza)) = self.stanza(first) else { return };
         let place = format!("{}:{}", self.sources.files[file].name, stanza.line);
+        let first = called(stanza);
         for other in others {
             let Some((file, stanza)) = self.stanza(other) else { continue };
             let found = stanza.provides.iter().find(|(it, _)| it == target);
@@ -137,19 +136,17 @@ impl<'a> Whole<'a> {
         target: &Target,
         near: Option<&Target>,
     ) {
-        let Some((file, stanza)) = self.stanza(unit).filter(|_| !self.broken.contains(target))
-        else {
+        if !self.candidates.are_complete {
             return;
-        };
+        }
+        let Some(&at) = self.candidates.stanzas.get(unit) else { return };
         let sources = self.sources;
+        let (file, stanza) = &sources.stanzas[at];
         let edges = self.edges.get_or_insert_with(|| edges(sources));
-        let span = edges.get(&(unit, kind, target)).copied().unwrap_or(stanza.name_span);
+        let span = edges.get(&(at, kind, target)).copied().unwrap_or(stanza.name_span);
         let message = format!("no unit provides `{target}`");
-        let help = match near {
-            Some(near) => format!("did you mean {near}?"),
-            None => "remove it, or write a unit that provides it".to_owned(),
-        };
-        self.add(file, Code::NotProvided, span, message, help);
+        let help = help_of(near);
+        self.add(*file, Code::NotProvided, span, message, help);
     }
 
     fn circle(&mut self, circle: &Circle) {
@@ -161,13 +158,17 @@ impl<'a> Whole<'a> {
         let (code, message) = if circle.steps.len() == 1 {
             (Code::DependsOnItself, "the unit provides this itself".to_owned())
         } else {
-            (Code::Circle, format!("a circle: {circle}"))
+            (Code::Circle, format!("a circle: {}", self.spelt(circle)))
         };
         self.add(file, code, span, message, "take one of these dependencies out");
     }
 
     fn no_alternative(&mut self, target: &Target, unit: &Name) {
-        if self.stanza(unit).is_some_and(|(_, stanza)| stanza.unit.is_none()) {
+        let mut named = self.named.get(unit).into_iter().flatten();
+        let may_provide = |stanza: &Stanza| {
+            stanza.provides_more || stanza.provides.iter().any(|(it, _)| it == target)
+        };
+        if named.any(|&at| may_provide(&self.sources.stanzas[at].1)) {
             return;
         }
         let (file, central) = &self.sources.central;
@@ -179,8 +180,20 @@ impl<'a> Whole<'a> {
         }
     }
 
+    fn nothing_masked(&mut self, target: &Target, near: Option<&Target>) {
+        if !self.candidates.are_complete {
+            return;
+        }
+        let (file, central) = &self.sources.central;
+        let place = central.mask.iter().find(|(masked, _)| masked == target);
+        if let Some((file, (_, span))) = file.zip(place) {
+            let message = format!("no unit provides `{target}`");
+            self.add(file, Code::BadValue, *span, message, help_of(near));
+        }
+    }
+
     fn no_goal(&mut self, goal: &Target, near: Option<&Target>) {
-        if self.broken.contains(goal) {
+        if !self.candidates.are_complete {
             return;
         }
         let help = match near {
@@ -210,23 +223,40 @@ impl<'a> Whole<'a> {
         }
     }
 
-    /// The stanza of a name, with the index of its file. Of several it is the first that became a
-    /// unit, which is the one that the graph speaks of.
-    fn stanza(&self, name: &Name) -> Option<(usize, &'a Stanza)> {
-        let stanzas = self.named.get(name)?.iter().filter_map(|at| self.sources.stanzas.get(*at));
-        let (file, stanza) =
-            stanzas.clone().find(|(_, it)| it.unit.is_some()).or_else(|| stanzas.clone().next())?;
+    /// The stanza that a unit of the graph is, with the index of its file.
+    fn stanza(&self, unit: &Name) -> Option<(usize, &'a Stanza)> {
+        let (file, stanza) = self.sources.stanzas.get(*self.candidates.stanzas.get(unit)?)?;
         Some((*file, stanza))
+    }
+
+    /// A circle, as people call its units.
+    fn spelt(&self, circle: &Circle) -> String {
+        let called = |unit| self.stanza(unit).map_or("", |(_, stanza)| called(stanza));
+        let steps = circle.steps.iter().map(|(unit, kind)| format!("{} -{kind}-> ", called(unit)));
+        let first = circle.steps.first().map_or("", |(unit, _)| called(unit));
+        steps.chain([first.to_owned()]).collect()
     }
 }
 
-/// The first place of each edge of the stanzas that became units.
+/// What to do about a target that nobody provides.
+fn help_of(near: Option<&Target>) -> String {
+    match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => "remove it, or write a unit that provides it".to_owned(),
+    }
+}
+
+/// What a person calls the unit of a stanza.
+fn called(stanza: &Stanza) -> &str {
+    stanza.name.as_ref().map_or("a unit without a name", Name::as_str)
+}
+
+/// The first place of each edge of the stanzas.
 fn edges(sources: &Sources) -> BTreeMap<Edge<'_>, Span> {
     let mut places = BTreeMap::new();
-    for (_, stanza) in sources.stanzas.iter().filter(|(_, stanza)| stanza.unit.is_some()) {
-        let Some(name) = &stanza.name else { continue };
+    for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
         for (kind, target, span) in &stanza.edges {
-            places.entry((name, *kind, target)).or_insert(*span);
+            places.entry((index, *kind, target)).or_insert(*span);
         }
     }
     places

@@ -106,6 +106,97 @@ fn what_a_stanza_with_errors_provides_is_not_missing() {
     ");
 }
 
+/// Files with a mistake of their own and one of each kind that is about the whole set.
+const FLAWED: &str = "unit: a\ntype: oneshot\nrestart: always\nprovides: a\n\
+                      depends-on: a, nowhere\nexec-start: /a\n\
+                      unit: b\ntype: virtual\nprovides: b, a\nwaits-for: c\ncolour: red\n\
+                      unit: c d\ntype: virtual\nprovides: c\nwaits-for: b\n\
+                      unit: e\ntype: virtual\nprovides: e\n\
+                      unit: e\ntype: virtual\nprovides: e, f\nwaits-for: f, g\n";
+
+#[test]
+fn what_is_wrong_with_the_whole_set_is_told_of_stanzas_with_errors_too() {
+    insta::assert_snapshot!(check(&[("a.unit", FLAWED), ("init.conf", "alternatives: f=e\n")]), @r"
+    E24 a.unit line 3, column 10: a oneshot that has succeeded is not started again
+    3 | restart: always
+      |          ^^^^^^
+    help: write on-failure
+    E15 a.unit line 5, column 13: the unit provides this itself
+    5 | depends-on: a, nowhere
+      |             ^
+    help: take one of these dependencies out
+    E16 a.unit line 5, column 16: no unit provides `nowhere`
+    5 | depends-on: a, nowhere
+      |                ^^^^^^^
+    help: remove it, or write a unit that provides it
+    E13 a.unit line 9, column 14: `a` is provided by a in a.unit:1, too
+    9 | provides: b, a
+      |              ^
+    help: choose one in the central settings: `alternatives: a=UNIT`
+    E17 a.unit line 10, column 12: a circle: b -waits-for-> a unit without a name -waits-for-> b
+    10 | waits-for: c
+       |            ^
+    help: take one of these dependencies out
+    E02 a.unit line 11, column 1: there is no key `colour`
+    11 | colour: red
+       | ^^^^^^
+    help: remove the line, or write x- before a key of your own
+    E06 a.unit line 12, column 7: `c d` is no name of a unit
+    12 | unit: c d
+       |       ^^^
+    help: use ASCII letters, digits and _ - . @ : \
+    E12 a.unit line 19, column 7: a unit is called `e` in a.unit:16 before
+    19 | unit: e
+       |       ^
+    help: give each unit a name of its own
+    E15 a.unit line 22, column 12: the unit provides this itself
+    22 | waits-for: f, g
+       |            ^
+    help: take one of these dependencies out
+    E16 a.unit line 22, column 15: no unit provides `g`
+    22 | waits-for: f, g
+       |               ^
+    help: remove it, or write a unit that provides it
+    ");
+    // What is told after one mistake was mended was told before.
+    let mended = FLAWED.replace("restart: always\n", "").replace("colour: red\n", "");
+    let codes = |text: &str| {
+        let told = check(&[("a.unit", text)]);
+        let lines = told.lines().filter(|it| it.starts_with('E')).map(|it| it[..3].to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    let (before, after) = (codes(FLAWED), codes(&mended));
+    assert!(after.iter().all(|code| before.contains(code)), "{before:?} {after:?}");
+}
+
+#[test]
+fn nothing_is_said_to_be_missing_while_it_is_not_known_what_each_stanza_provides() {
+    let a = unit("a", "waits-for: db\n");
+    let flawed = [
+        "unit: b\ntype: virtual\n",
+        "unit: b\ntype: virtual\nprovides:\n",
+        "unit: b\ntype: virtual\nprovides: db x\n",
+        "unit: b\ntype: virtual\nprovides: x\nprovides: db\n",
+        "unit: b\ntype: virtual\nprovides: x,\n\n db\n",
+        "unit: b\ntype: virtual\nprovides: x\n\n db\n",
+        "unit: b\ntype: virtual\nprovides: x\nprovide: db\n",
+        "unit: b\ntype: virtual\nprovides db\n",
+        "unti: b\ntype: virtual\nprovides: db\n",
+        "unit: b c\ntype: virtual\nprovides: db\n",
+        "unit: a\ntype: virtual\nprovides: db\n",
+    ];
+    for text in flawed {
+        let files = [("0.unit", text), ("a.unit", &a), ("init.conf", "goal: db\nmask: db\n")];
+        let told =
+            check(&files).replace("E28 init.conf line 1, column 7: the goal `db` is mas", "");
+        assert!(told.contains("E0") || told.contains("E1") || told.contains("E2"), "{text}{told}");
+        assert!(!told.contains("no unit provides"), "{text}{told}");
+    }
+    // A list that names a target twice is known all the same.
+    let twice = "unit: b\ntype: virtual\nprovides: x, x\n";
+    assert!(check(&[("0.unit", twice), ("a.unit", &a)]).contains("no unit provides `db`"));
+}
+
 #[test]
 fn the_goal_is_provided_and_everything_is_there_for_it() {
     let text = unit("a", "depends-on: b\n") + &unit("b", "") + &unit("c", "");
@@ -132,6 +223,22 @@ fn the_goal_is_provided_and_everything_is_there_for_it() {
       |       ^
     help: choose another goal, or unmask it
     ");
+}
+
+#[test]
+fn a_mask_of_a_target_that_nobody_provides_is_an_error() {
+    let text = unit("a", "waits-for: cups\n") + &unit("cups", "");
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "mask: cusp, xyz\n")]), @"
+    E29 init.conf line 1, column 7: no unit provides `cusp`
+    1 | mask: cusp, xyz
+      |       ^^^^
+    help: did you mean cups?
+    E29 init.conf line 1, column 13: no unit provides `xyz`
+    1 | mask: cusp, xyz
+      |             ^^^
+    help: remove it, or write a unit that provides it
+    ");
+    assert_eq!(check(&[("a.unit", &text), ("init.conf", "mask: cups\n")]), "");
 }
 
 #[test]

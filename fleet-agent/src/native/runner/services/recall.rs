@@ -83,6 +83,7 @@ pub(in crate::native) async fn open_services(
     let none = Settings::default();
     let system = System::restore(Graph::default(), &none, Observation::default());
     let mut lead = Lead {
+        host: host.clone(),
         machine: Arc::clone(&machine),
         system: system.expect("nothing is wrong with no goal"),
         choice: choice.unwrap_or_else(|| Choice::of(&none)),

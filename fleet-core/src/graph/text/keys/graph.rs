@@ -121,8 +121,10 @@ fn read_type(value: &Value, draft: &mut Draft, problems: &mut Problems) {
 }
 
 fn read_provides(value: &Value, draft: &mut Draft, problems: &mut Problems) {
-    let mut known = BTreeSet::new();
-    for (target, span) in target_items(value, problems) {
+    let (mut known, before) = (BTreeSet::new(), problems.errors());
+    let items = target_items(value, problems);
+    draft.provides_more |= problems.errors() > before;
+    for (target, span) in items {
         if !known.insert(target.clone()) {
             let message = format!("`{target}` is in this list before");
             problems.add(Code::ProvidedTwice, span, message, "remove it here");
