@@ -126,7 +126,9 @@ impl Telling<'_> {
         match what {
             Shown::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
             Shown::Disabled | Shown::Masked => None,
-            Shown::Waiting(_) | Shown::Failed { .. } if self.needed.contains(&it.unit) => {
+            Shown::Waiting(_) | Shown::Failed { .. } | Shown::Ended(_)
+                if self.needed.contains(&it.unit) =>
+            {
                 let (state, reason) = shown::words(&what, self.now);
                 let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 Some(("wait", format!("{state}{reason}")))
@@ -187,7 +189,7 @@ fn text(what: impl ToString) -> String {
 #[cfg(test)]
 mod tests {
     use fleet_core::graph::text::{File, Role, Sources};
-    use fleet_core::graph::{Graph, Settings};
+    use fleet_core::graph::{Event, Exit, Graph, Happening, Settings};
 
     use super::*;
 
@@ -216,5 +218,31 @@ mod tests {
             "wait db: it is masked",
         ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_unit_that_has_ended_and_is_needed_is_down_and_waits() {
+        let source = "unit: a\ntype: virtual\nprovides: a\nwaits-for: once, left\n\
+                      unit: once\ntype: oneshot\nremain: no\nprovides: once\nexec-start: /b\n\
+                      unit: left\ntype: oneshot\nprovides: left\nexec-start: /b\n";
+        let settings = Settings { goal: Some(Target::new("a").unwrap()), ..Settings::default() };
+        let mut system = System::new(graph(source), &settings).unwrap();
+        let now = Timestamp::from_millis(0);
+        for action in system.next_actions(now) {
+            let end = match action.unit.as_str() {
+                "once" => Happening::MainExited(Exit::Status(0)),
+                _ => Happening::Skipped,
+            };
+            for what in [end, Happening::AllGone] {
+                let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+                system.on_event(&Event { unit, incarnation, what }, now);
+                system.next_actions(now);
+            }
+        }
+        let (_, rows) = foretell(Some(&system.clone()), system, now);
+        let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
+        let down = told.filter(|row| !row.starts_with("stay a: "));
+        let expected = ["wait left: ended: not tried again", "wait once: ended: not tried again"];
+        assert_eq!(down.collect::<Vec<_>>(), expected);
     }
 }

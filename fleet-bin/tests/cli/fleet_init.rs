@@ -118,6 +118,10 @@ fn all_that_is_wrong_is_told_at_once() {
     1 | name: db
       | ^^^^
     help: write `unit:`
+    bad/db.unit:3:11: `db` is provided by cache in bad/db.unit:6, too [E13]
+    3 | provides: db
+      |           ^^
+    help: choose one in the central settings: `alternatives: db=UNIT`
     bad/db.unit:5:1: there is no colon in `description` [E01]
     5 | description
       | ^^^^^^^^^^^
@@ -125,13 +129,13 @@ fn all_that_is_wrong_is_told_at_once() {
     bad/init.conf:1:7: no unit provides the goal `wbe` [E28]
     1 | goal: wbe
       |       ^^^
-    help: choose a target that a unit provides
+    help: did you mean web?
     bad/web.unit:5:24: no variable `A` is given to this command [E11]
     5 | exec-start: /bin/sh -c $A
       |                        ^^
     help: write `env: A=…`, `pass-env: A` or an `env-file`, or $$ for a dollar sign
     ---
-    fleet-init: there are 3 errors
+    fleet-init: there are 4 errors
     ");
     let lines = run(folder.path(), "check bad/db.unit -o jsonl").replace(",\"", ",\n\"");
     insta::assert_snapshot!(lines, @r#"
@@ -143,6 +147,13 @@ fn all_that_is_wrong_is_told_at_once() {
     "line":1,
     "message":"`name:` is an old way to begin a stanza",
     "severity":"warning"}
+    {"code":"E13",
+    "column":11,
+    "file":"bad/db.unit",
+    "help":"choose one in the central settings: `alternatives: db=UNIT`",
+    "line":3,
+    "message":"`db` is provided by cache in bad/db.unit:6, too",
+    "severity":"error"}
     {"code":"E01",
     "column":1,
     "file":"bad/db.unit",
@@ -151,7 +162,7 @@ fn all_that_is_wrong_is_told_at_once() {
     "message":"there is no colon in `description`",
     "severity":"error"}
     ---
-    fleet-init: there is 1 error
+    fleet-init: there are 2 errors
     "#);
 }
 
@@ -237,10 +248,12 @@ fn a_plan_needs_a_goal_and_sound_files() {
     exit 1
     ---
     fleet-init: the units are not fit for a graph
+    fleet-init: bad/db.unit:3:11: `db` is provided by cache in bad/db.unit:6, too [E13]
+    help: choose one in the central settings: `alternatives: db=UNIT`
     fleet-init: bad/db.unit:5:1: there is no colon in `description` [E01]
     help: write `description: value`, or # before a comment
     fleet-init: bad/init.conf:1:7: no unit provides the goal `wbe` [E28]
-    help: choose a target that a unit provides
+    help: did you mean web?
     fleet-init: bad/web.unit:5:24: no variable `A` is given to this command [E11]
     help: write `env: A=…`, `pass-env: A` or an `env-file`, or $$ for a dollar sign
     ");

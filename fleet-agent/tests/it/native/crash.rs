@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceManager};
 use fleet_core::graph::{Shown, State};
@@ -12,7 +12,7 @@ use fleet_core::{Epoch, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::JoinSet;
 
-use super::killing::{Dice, Victim, kill_again_and_again, processes_of_units};
+use super::killing::{Dice, Victim, kill_again_and_again, processes_of_units, wait_between_looks};
 use super::ledger::{Ledger, Verb};
 use crate::support::{Bench, DEADLINE, groups_below, name};
 
@@ -175,7 +175,7 @@ pub(super) async fn settled(
         }
         // Whoever has begun this daemon waits as long for all of it.
         assert!(begin.elapsed() < DEADLINE / 2, "never as they should be: {late:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        wait_between_looks().await;
     }
 }
 

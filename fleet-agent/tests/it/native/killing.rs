@@ -111,6 +111,11 @@ async fn wait_for_a_moment(daemon: &mut Daemon, home: &Path, seed: u64) {
 /// The number of a process of a unit, and the run that it is of, if it tells.
 pub(super) type Found = (u32, Option<String>);
 
+/// Between two looks at what has a deadline of its own, or goes on until the kill.
+pub(super) async fn wait_between_looks() {
+    tokio::time::sleep(Duration::from_millis(2)).await;
+}
+
 /// The runs of each unit that have processes.
 pub(super) fn runs_of_units(home: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let runs = |found: Vec<Found>| found.into_iter().filter_map(|(_, run)| run).collect();

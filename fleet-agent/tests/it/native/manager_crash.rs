@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fleet_agent::{External, ManagedUnit, NativeConfig, NativeManager, ServiceManager};
 use fleet_core::graph::State;
@@ -14,8 +13,8 @@ use fleet_unitfile::UnitFile;
 use tokio::task::JoinSet;
 
 use super::crash::{ask, is_under_way, nothing_is_left, settled};
-use super::killing::{Dice, Victim, kill_again_and_again};
-use super::ledger::{Call, Ledger, Told, Verb};
+use super::killing::{Dice, Victim, kill_again_and_again, wait_between_looks};
+use super::ledger::{Ledger, Told, Verb};
 use crate::support::{Bench, name, wait_until};
 
 /// How many there are of each kind.
@@ -118,7 +117,7 @@ async fn elapse_for_ever(
         let unit = format!("j{number}.timer");
         ask(Arc::clone(&manager), Arc::clone(&ledger), unit, Verb::Restart).await;
         while count(&home, number) == before || !rest(&manager, number).await {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            wait_between_looks().await;
         }
     }
 }
@@ -220,15 +219,10 @@ fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]
     if !targets.iter().any(|(_, target)| is_launched(target)) {
         return Some(false);
     }
-    // A start that was answered right before the kill may not be noted as done: then the next daemon
-    // does it again, with all that the target wants.
-    let is_quiet = targets.iter().all(|(told, _)| told.calls.is_empty());
-    let is_last = |stop: &&Call| {
-        let is_stop = stop.verb == Verb::Stop && stop.answered.is_some();
-        is_stop && is_quiet && told.is_over_before(stop.asked)
-    };
-    if told.calls.iter().any(|stop| is_last(&stop)) {
-        return Some(false);
+    // One that was stopped while targets want it may run again: a start of theirs that is not noted
+    // as done yet is done again by the next daemon, with all that they want.
+    if told.calls.iter().any(|call| call.verb == Verb::Stop) {
+        return None;
     }
     let starts =
         targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(told, it)| {
