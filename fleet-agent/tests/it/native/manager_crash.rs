@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::crash::{ask, is_under_way, nothing_is_left, settled};
 use super::killing::{Dice, Victim, kill_again_and_again, wait_between_looks};
-use super::ledger::{Ledger, Told, Verb};
+use super::ledger::{Call, Ledger, Told, Verb};
 use crate::support::{Bench, name, wait_until};
 
 /// How many there are of each kind.
@@ -219,10 +219,13 @@ fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]
     if !targets.iter().any(|(_, target)| is_launched(target)) {
         return Some(false);
     }
-    // One that was stopped while targets want it may run again: a start of theirs that is not noted
-    // as done yet is done again by the next daemon, with all that they want.
-    if told.calls.iter().any(|call| call.verb == Verb::Stop) {
-        return None;
+    let is_quiet = targets.iter().all(|(told, _)| told.calls.is_empty());
+    let is_last = |stop: &&Call| {
+        let is_stop = stop.verb == Verb::Stop && stop.answered.is_some();
+        is_stop && is_quiet && told.is_over_before(stop.asked)
+    };
+    if told.calls.iter().any(|stop| is_last(&stop)) {
+        return Some(false);
     }
     let starts =
         targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(told, it)| {

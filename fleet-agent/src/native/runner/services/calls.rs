@@ -7,6 +7,7 @@ use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
 use super::super::lead::{Lead, lock};
+use super::super::member::Member;
 use super::waiters::{answer, is_busy, is_over, is_there};
 use super::{Done, Entry, Reply, Services};
 use crate::ServiceError;
@@ -202,7 +203,12 @@ impl Lead {
         }
     }
 
-    fn wait_for_start(&mut self, name: &Name, before: Option<Incarnation>, reply: Reply) {
+    pub(super) fn wait_for_start(
+        &mut self,
+        name: &Name,
+        before: Option<Incarnation>,
+        reply: Reply,
+    ) {
         let Some(services) = &mut self.services else { return };
         services.waiters.of(name).starts.push((before, reply));
     }
@@ -221,9 +227,11 @@ impl Lead {
         // A new attempt is one for what failed of that, too.
         for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
             let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
-            let state = unit.and_then(|unit| self.system.state(&unit));
-            if state.is_some_and(|state| is_over(&state.what)) {
+            let Some(unit) = unit else { continue };
+            if self.system.state(&unit).is_some_and(|state| is_over(&state.what)) {
                 self.reset(target);
+                // Its own record would keep the next daemon from that.
+                self.members.get_mut(&unit).into_iter().for_each(Member::forget_end);
             }
         }
     }

@@ -10,7 +10,7 @@ use fleet_core::graph::{
     Graph, Incarnation, Name, Observation, Observed, Settings, Shown, System, Target,
 };
 use fleet_unitfile::{UnitFile, UnitName};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::super::front::{RunnerConfig, WAITING_REPORTS, WAITING_REQUESTS, io_error, open};
@@ -262,7 +262,10 @@ impl Lead {
             }
             Owed::Start | Owed::Elapse => self.want(name),
         }
-        let Some(run) = run else { return };
+        let Some(run) = run else {
+            // A target has no run that would say that it is done: it is noted as for a call.
+            return self.wait_for_start(name, None, oneshot::channel().0);
+        };
         let state = self.system.state(name);
         let is_stopping = state.is_some_and(|state| matches!(state.what, Shown::Stopping(_)));
         if owed == Owed::Elapse && !is_stopping {

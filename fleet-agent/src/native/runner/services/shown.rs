@@ -92,6 +92,13 @@ impl Member {
         }
     }
 
+    /// It is to run again, however its last run ended.
+    pub(super) fn forget_end(&mut self) {
+        if let Err(error) = self.remember(Memory::default()) {
+            tracing::warn!(%error, "cannot record that a unit is to run again");
+        }
+    }
+
     /// What it remembers while no run of it goes on, in place of what its last run did.
     pub(super) fn remember(&mut self, memory: Memory) -> std::io::Result<()> {
         if self.memory == memory || self.live.is_some() {
