@@ -117,10 +117,14 @@ impl Cluster {
     }
 
     fn launch_text(&self, number: usize, unit: &str, text: &str) {
+        let started = self.try_launch(number, unit, text);
+        assert!(started.status.success(), "{}", told(&started));
+    }
+
+    fn try_launch(&self, number: usize, unit: &str, text: &str) -> Output {
         let path = self.path(unit);
         std::fs::write(&path, text).unwrap();
-        let started = self.fleetctl(number, &["start", path.to_str().unwrap()]);
-        assert!(started.status.success(), "{}", told(&started));
+        self.fleetctl(number, &["start", path.to_str().unwrap()])
     }
 
     /// Waits until daemon `number` shows this unit as active, and returns its row.
@@ -186,7 +190,11 @@ fn two_daemons_share_a_cluster_and_each_outlives_the_other_and_etcd() {
     assert!(is_alive(main_pid(&before)), "a unit ended with etcd");
     cluster.start_etcd();
     wait_for("both machines are there", || (cluster.machines(1).len() == 2).then_some(()));
-    cluster.launch(1, "after.service");
+    // An etcd that has begun again elects its leader before it takes a write.
+    wait_for("a unit can be started", || {
+        let text = "[Service]\nExecStart=/bin/sleep infinity\n";
+        cluster.try_launch(1, "after.service", text).status.success().then_some(())
+    });
     cluster.wait_active(0, "after.service");
     let after = cluster.wait_active(0, "one.service");
     assert_eq!(after["mainPID"], before["mainPID"], "a unit was disturbed");
