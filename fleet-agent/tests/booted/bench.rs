@@ -110,6 +110,16 @@ pub(crate) fn shell(script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
+/// Returns once it answers again. The command to begin anew has ended before, and a call that comes
+/// in between is not answered.
+pub(crate) fn systemd_begins_anew() {
+    shell(
+        "systemctl daemon-reexec; \
+         until busctl --system get-property org.freedesktop.systemd1 /org/freedesktop/systemd1 \
+             org.freedesktop.systemd1.Manager Version; do :; done",
+    );
+}
+
 /// A property of a unit, as systemd's own tool shows it.
 pub(crate) fn show(unit: &str, property: &str) -> String {
     shell(&format!("systemctl show --value -p {property} {unit}"))

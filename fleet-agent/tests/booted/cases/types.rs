@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_agent::{ServiceError, ServiceManager as _};
 use fleet_core::{ActiveState, TargetState};
 
-use crate::bench::{Bench, name, shell, show, tell, wait_until};
+use crate::bench::{Bench, name, shell, show, systemd_begins_anew, tell, wait_until};
 
 pub(crate) async fn units_of_all_types_run() {
     let bench = Bench::new().await;
@@ -65,7 +65,8 @@ pub(crate) async fn an_automount_mounts_when_it_is_looked_into() {
         return tell("left out: this kernel has no autofs");
     }
     shell("mknod /dev/autofs c 10 $(awk '$2 == \"autofs\" {print $1}' /proc/misc)");
-    shell("mkdir -p /srv/auto; systemctl daemon-reexec"); // systemd has looked for it already
+    shell("mkdir -p /srv/auto");
+    systemd_begins_anew(); // it has looked for the device already
     let bench = Bench::new().await;
     let mount = "[Mount]\nWhat=tmpfs\nType=tmpfs\nWhere=/srv/auto\n";
     let auto = ("srv-auto.automount", "[Automount]\nWhere=/srv/auto\n");
@@ -112,9 +113,9 @@ pub(crate) async fn a_stops_time_out_is_that_of_the_machine() {
         "mkdir -p /etc/systemd/system.conf.d /etc/systemd/system/dropped.service.d; \
          printf '[Manager]\\nDefaultTimeoutStopSec=7min\\n' >/etc/systemd/system.conf.d/stop.conf; \
          printf '[Service]\\nTimeoutStopSec=infinity\\n' \
-             >/etc/systemd/system/dropped.service.d/stop.conf; \
-         systemctl daemon-reexec",
+             >/etc/systemd/system/dropped.service.d/stop.conf",
     );
+    systemd_begins_anew();
     let bench = Bench::new().await;
     let service = "[Service]\nExecStart=/bin/sleep 100000\n".to_owned();
     let own = format!("{service}TimeoutStopSec=3\n");
