@@ -12,19 +12,19 @@ mod filter;
 mod journal;
 mod lines;
 mod machines;
+mod pages;
 mod plans;
 mod query;
 mod rebalance;
+mod upload;
 
 use std::time::Duration;
 
 use fleet_core::{Generation, TargetState};
 use fleet_store::MetadataChange;
-use fleet_unitfile::{UnitFile, UnitName};
-use hyper::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
+use fleet_unitfile::UnitName;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::wire::{
     Machine, MachinePage, MetadataOp, PutUnit, Restarted, Unit, UnitPage, UnitState, UnitStatePage,
@@ -42,6 +42,7 @@ pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
 pub use filter::{StateFilter, UnitFilter};
 pub use journal::{JournalLines, JournalOptions};
+pub use upload::UnitUpload;
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
@@ -62,32 +63,6 @@ pub struct Credentials {
     pub token: Option<Token>,
 }
 
-/// A unit to create, or new content of one.
-#[derive(Debug, Clone)]
-pub struct UnitUpload {
-    /// The unit file.
-    pub file: UnitFile,
-    /// The desired state; `None` is inactive for a unit that is new.
-    pub desired: Option<TargetState>,
-    /// Whether a unit that is there has to stay as it is.
-    pub create_only: bool,
-}
-
-impl UnitUpload {
-    fn entity(&self) -> PutUnit {
-        let (source, source_base64) = match self.file.source_str() {
-            Some(text) => (Some(text.to_owned()), None),
-            None => (None, Some(base64_of(self.file.source()))),
-        };
-        let desired_state = self.desired.map(|desired| desired.to_string());
-        PutUnit { desired_state, source, source_base64, ..PutUnit::default() }
-    }
-
-    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        self.create_only.then_some((IF_NONE_MATCH, HeaderValue::from_static("*")))
-    }
-}
-
 /// What came of sending a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutOutcome {
@@ -98,9 +73,6 @@ pub enum PutOutcome {
     /// It exists, and was only to be created.
     Exists,
 }
-
-/// How often a listing is begun anew that the server did not keep to its end.
-const RELISTS: usize = 3;
 
 impl Client {
     /// A client of the server at that endpoint. It connects when it is first used.
@@ -352,45 +324,6 @@ impl Client {
         let answer = self.caller.open("export", &Query::new()).await?;
         Ok(ExportBytes::new(self.endpoint().clone(), answer))
     }
-
-    /// All pages of a list. When the server no longer keeps the listing it is begun anew.
-    async fn list<P: DeserializeOwned, T>(
-        &self,
-        path: &str,
-        query: &Query,
-        split: impl Fn(P) -> (Vec<T>, String),
-    ) -> Result<Vec<T>, ClientError> {
-        let mut tries = 0;
-        loop {
-            match self.list_once(path, query, &split).await {
-                Err(ClientError::Api { status: 400, .. }) if tries < RELISTS => tries += 1,
-                answer => return answer,
-            }
-        }
-    }
-
-    async fn list_once<P: DeserializeOwned, T>(
-        &self,
-        path: &str,
-        query: &Query,
-        split: impl Fn(P) -> (Vec<T>, String),
-    ) -> Result<Vec<T>, ClientError> {
-        let mut items = Vec::new();
-        let mut token = String::new();
-        loop {
-            let given = Some(token.as_str()).filter(|token| !token.is_empty());
-            let query = query.clone().with("nextPageToken", given);
-            let (page, next) = split(self.caller.get(path, &query).await?);
-            items.extend(page);
-            if next.is_empty() {
-                return Ok(items);
-            }
-            if next == token {
-                return Err(self.caller.bad_answer("the list does not go on after a page"));
-            }
-            token = next;
-        }
-    }
 }
 
 /// `None` for an answer that says that there is no such thing.
@@ -403,11 +336,6 @@ fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
 
 fn unit_path(name: &UnitName) -> String {
     format!("units/{}", query::escape(name.as_str()))
-}
-
-fn base64_of(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// What the body of a request can be made of.

@@ -9,21 +9,23 @@ mod follow;
 mod places;
 mod reports;
 mod room;
+mod state;
 mod view;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use fleet_core::{MachineId, Revision, Snapshot, Timestamp};
+use fleet_core::{MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Changes, Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
+use crate::{Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
 use absent::Absent;
 use concern::Followers;
+use state::{Shared, State};
 use view::View;
 
 pub use concern::Concern;
@@ -104,30 +106,6 @@ pub enum MirrorStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the mirror was shut down")]
 pub struct MirrorClosed;
-
-#[derive(Debug)]
-struct Shared {
-    clock: Clock,
-    state: RwLock<State>,
-    /// May be held while the state is read, and is never asked for while that is written.
-    followers: Mutex<Followers>,
-}
-
-#[derive(Debug)]
-struct State {
-    view: View,
-    /// Since when the view may be behind the store; nothing while it is current.
-    behind_since: Option<Timestamp>,
-    /// Since when the view has been current, if it is.
-    current_since: Timestamp,
-    /// How often it has become current.
-    gaps: u64,
-    began: Timestamp,
-    absent: Absent,
-    /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
-    /// current again.
-    tell: Option<signal::Sender<Progress>>,
-}
 
 #[derive(Debug)]
 struct Task(AbortHandle);
@@ -363,82 +341,5 @@ impl Registry {
     pub async fn export(&self) -> Result<Export, RegistryError> {
         let listing = self.store().read(self.layout().prefix()).await?;
         View::new(self.layout().clone()).relist(listing).export()
-    }
-}
-
-impl Shared {
-    fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Changes the state, then tells how far it has come. Not while it is locked: whoever is told
-    /// may look at it.
-    fn change(&self, work: impl FnOnce(&mut State)) {
-        let (tell, progress, concerned) = {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            work(&mut state);
-            (state.tell.clone(), state.progress(), state.view.take_concerned())
-        };
-        if let Some(tell) = tell {
-            tell.send_if_modified(|told| std::mem::replace(told, progress) != progress);
-            self.followers().tell(&concerned, progress.concern());
-        }
-    }
-
-    fn followers(&self) -> MutexGuard<'_, Followers> {
-        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that the view is not current from now on, if it was until now.
-    fn lose(&self) {
-        let now = self.clock.now();
-        self.change(|state| {
-            state.behind_since.get_or_insert(now);
-        });
-    }
-
-    /// Notes that nobody keeps the view current any more.
-    fn close(&self) {
-        self.lose();
-        self.change(|state| state.tell = None);
-        self.followers().end();
-    }
-}
-
-impl State {
-    /// Takes over a view that is complete and watched from now on.
-    fn resume(&mut self, view: View, now: Timestamp) {
-        let lost = self.behind_since.unwrap_or(now);
-        self.absent.compare(self.view.snapshot(), view.snapshot(), lost);
-        self.view = view;
-        if self.tell.is_some() {
-            self.behind_since = None;
-            self.current_since = now;
-            self.gaps += 1;
-        }
-    }
-
-    /// Takes over what one revision changed.
-    fn apply(&mut self, changes: &Changes, now: Timestamp) {
-        for (machine, is_present) in self.view.machines_in(changes) {
-            self.absent.note(machine, is_present, now);
-        }
-        self.view.apply(changes);
-    }
-
-    fn news_since(&self, seen: Revision) -> News {
-        News {
-            snapshot: self.view.snapshot().clone(),
-            is_current: self.behind_since.is_none(),
-            difference: self.view.since(seen),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        Progress {
-            revision: self.view.snapshot().revision,
-            decisive: self.view.decisive(),
-            is_current: self.behind_since.is_none(),
-        }
     }
 }

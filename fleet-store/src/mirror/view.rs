@@ -5,27 +5,26 @@
 //! that they touch are put together anew. What a change costs depends on what it touches. A whole
 //! listing is taken over in another way (`load`), with the same outcome.
 
+mod assembly;
 mod load;
 mod placing;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Fault, Intent, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, Fault, Intent, MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::concern::Concerned;
-use super::contents::{Content, Contents};
+use super::contents::Contents;
 use super::demands::Demands;
-use super::difference::{Difference, Feed, same_unit};
+use super::difference::{Difference, Feed};
 use super::places::Places;
 use super::reports::{Report, Reports};
 use super::room;
-use crate::codec::{
-    UnitRecord, decode_claim, decode_intent, decode_leader, decode_lineage, decode_reason,
-    decode_rebalancing, decode_state, decode_text, decode_unit,
-};
+use crate::codec::{UnitRecord, decode_lineage};
 use crate::registry::{Lineage, MachineRecord};
 use crate::{Change, Changes, CodecError, Export, Key, Layout, RegistryError, UnusedContent};
 
@@ -180,199 +179,6 @@ impl View {
         Arc::make_mut(&mut self.snapshot)
     }
 
-    /// Takes over a value; `known` may have read it before.
-    fn put(
-        &mut self,
-        key: Key,
-        value: &[u8],
-        modified: Revision,
-        known: Option<&Self>,
-        touched: &mut Difference,
-    ) {
-        match key {
-            Key::Unit(unit) => {
-                let record = decode_unit(value).map_err(|e| fault("the unit's record", &e));
-                self.put_record(unit, Some(record.map_err(Box::new)), touched);
-            }
-            Key::Content(id) => {
-                if self.contents.put(id, value, modified, &mut self.demands) {
-                    touched.units.extend(self.contents.users(id).cloned());
-                }
-            }
-            Key::Placement(machine, unit) => {
-                self.put_placement((unit, machine), value, known, touched);
-            }
-            Key::Reason(unit) => self.put_reason(unit, value),
-            Key::State(machine, unit) => self.put_state(machine, unit, value),
-            Key::Machine(id) => self.put_claim(id, value, known, touched),
-            Key::Metadata(machine, name) => {
-                self.put_metadata(machine, name, value, known, touched);
-            }
-            Key::Intent(id) => self.put_intent(id, value, known, touched),
-            Key::Rebalancing => self.put_rebalancing(value, touched),
-            Key::Lineage => self.lineage = Some(value.to_owned()),
-            Key::Leader => {
-                let claim = decode_leader(value);
-                self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Engine(claim.machine));
-            }
-            Key::Placed => self.places.note_written(Some(modified)),
-            Key::Term => {}
-        }
-    }
-
-    fn delete(&mut self, key: Key, touched: &mut Difference) {
-        match key {
-            Key::Unit(unit) => self.put_record(unit, None, touched),
-            Key::Content(id) => {
-                self.contents.remove(id);
-                touched.units.extend(self.contents.users(id).cloned());
-            }
-            Key::Placement(machine, unit) => {
-                let snapshot = Arc::make_mut(&mut self.snapshot);
-                let moved = self.places.remove(snapshot, &unit, &machine);
-                self.note_move(unit, &machine, moved, touched);
-            }
-            Key::Reason(unit) => {
-                self.edit().remove_reason(unit.as_str());
-                self.reported.push(Report::Reason(unit));
-            }
-            Key::State(machine, unit) => {
-                self.edit().remove_state(unit.as_str(), machine.as_str());
-                self.reported.push(Report::State(unit, machine));
-            }
-            Key::Machine(id) => {
-                self.claims.remove(&id);
-                touched.machines.insert(id);
-            }
-            Key::Metadata(machine, name) => {
-                self.edit().remove_dynamic_metadata(machine.as_str(), &name);
-                touched.machines.insert(machine);
-            }
-            Key::Intent(id) => {
-                self.intents.remove(&id);
-                touched.machines.insert(id);
-            }
-            Key::Rebalancing => {
-                self.edit().rebalancing = None;
-                touched.rebalancing = true;
-            }
-            Key::Leader => self.leader = Leader::Nobody,
-            Key::Placed => self.places.note_written(None),
-            Key::Term | Key::Lineage => {}
-        }
-    }
-
-    fn put_record(
-        &mut self,
-        unit: UnitName,
-        record: Option<Result<UnitRecord, Box<Fault>>>,
-        touched: &mut Difference,
-    ) {
-        let content_of = |record: &Result<UnitRecord, _>| Some(record.as_ref().ok()?.content);
-        let now = record.as_ref().and_then(content_of);
-        let unit = self.shared_name(unit);
-        let before = match record {
-            Some(record) => self.records.insert(unit.clone(), record),
-            None => self.records.remove(&unit),
-        };
-        self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
-        touched.units.insert(unit);
-    }
-
-    fn put_reason(&mut self, unit: UnitName, value: &[u8]) {
-        let unit = self.shared_name(unit);
-        self.reported.push(Report::Reason(unit.clone()));
-        match decode_reason(value) {
-            Ok(reason) => self.edit().put_reason(unit, reason),
-            Err(error) => {
-                warn("reason", &unit, &error);
-                self.edit().remove_reason(unit.as_str());
-            }
-        }
-    }
-
-    fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
-        let (unit, machine) = (self.shared_name(unit), self.shared_id(machine));
-        self.reported.push(Report::State(unit.clone(), machine.clone()));
-        match decode_state(unit.clone(), machine.clone(), value) {
-            Ok(state) => self.edit().put_state(state),
-            Err(error) => {
-                warn("state", &unit, &error);
-                self.edit().remove_state(unit.as_str(), machine.as_str());
-            }
-        }
-    }
-
-    /// A claim that cannot be understood is one all the same: the machine is there. What was known
-    /// of it stays.
-    fn put_claim(
-        &mut self,
-        id: MachineId,
-        value: &[u8],
-        known: Option<&Self>,
-        touched: &mut Difference,
-    ) {
-        match decode_claim(value) {
-            Ok(claim) => {
-                self.claims.insert(id.clone(), claim.machine);
-            }
-            Err(error) => {
-                warn("claim", &id, &error);
-                let known = known.and_then(|view| view.claims.get(&id));
-                self.claims.entry(id.clone()).or_insert_with(|| {
-                    known.cloned().unwrap_or_else(|| MachineRecord::new(id.clone()))
-                });
-            }
-        }
-        touched.machines.insert(id);
-    }
-
-    /// Of what people said and nobody here understands, what was known stays, or it is at least
-    /// that the machine is to take no more units.
-    fn put_intent(
-        &mut self,
-        id: MachineId,
-        value: &[u8],
-        known: Option<&Self>,
-        touched: &mut Difference,
-    ) {
-        let intent = decode_intent(value).unwrap_or_else(|error| {
-            warn("intent", &id, &error);
-            let known = known.unwrap_or(self).intents.get(&id);
-            known.copied().unwrap_or(Intent::Cordoned)
-        });
-        self.intents.insert(id.clone(), intent);
-        touched.machines.insert(id);
-    }
-
-    /// An order that cannot be understood is not carried out.
-    fn put_rebalancing(&mut self, value: &[u8], touched: &mut Difference) {
-        let order = decode_rebalancing(value);
-        let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
-        self.edit().rebalancing = order.map(Arc::new);
-        touched.rebalancing = true;
-    }
-
-    /// Of metadata that cannot be understood, too, what was known stays.
-    fn put_metadata(
-        &mut self,
-        machine: MachineId,
-        name: String,
-        value: &[u8],
-        known: Option<&Self>,
-        touched: &mut Difference,
-    ) {
-        let text = decode_text(value).or_else(|error| {
-            warn("metadata", &machine, &error);
-            let pairs = known.and_then(|view| view.snapshot.dynamic_metadata(machine.as_str()));
-            pairs.and_then(|pairs| pairs.get(&name)).cloned().ok_or(())
-        });
-        if let Ok(text) = text {
-            self.edit().put_dynamic_metadata(machine.clone(), name, text);
-            touched.machines.insert(machine);
-        }
-    }
-
     /// The same name, sharing its text with the unit's record: most names come in many keys.
     fn shared_name(&self, name: UnitName) -> UnitName {
         self.records.get_key_value(&name).map_or(name, |(shared, _)| shared.clone())
@@ -380,82 +186,6 @@ impl View {
 
     fn shared_id(&self, id: MachineId) -> MachineId {
         self.claims.get_key_value(&id).map_or(id, |(shared, _)| shared.clone())
-    }
-
-    /// Puts together what was touched, and says of which revision the snapshot is now.
-    fn settle(&mut self, touched: &Difference, revision: Revision, known: Option<&Self>) {
-        if !touched.is_empty() {
-            self.decisive = revision;
-        }
-        for name in &touched.units {
-            self.note_concerned(name);
-            match self.unit(name, known) {
-                Some(Ok(unit)) => self.edit().put_unit(unit),
-                Some(Err(fault)) => self.edit().put_fault(name.clone(), fault),
-                None => self.edit().remove_unit(name.as_str()),
-            }
-            self.note_concerned(name);
-        }
-        touched.machines.iter().for_each(|machine| self.concerned.add(machine));
-        for id in &touched.machines {
-            match self.machine(id) {
-                Some(machine) => self.edit().put_machine(machine),
-                None => self.edit().remove_machine(id.as_str()),
-            }
-        }
-        self.edit().revision = revision;
-    }
-
-    /// The unit as its record and content say; nothing if there is no record.
-    fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
-        let record = match self.records.get(name)? {
-            Ok(record) => *record,
-            Err(fault) => return Some(Err(Fault::clone(fault))),
-        };
-        if let Some(fault) = self.places.fault(name) {
-            return Some(Err(fault.clone()));
-        }
-        let before = self.snapshot.unit(name.as_str());
-        let before = before.or_else(|| known?.snapshot.unit(name.as_str())).cloned();
-        let content = self.contents.get(record.content);
-        Some(content.and_then(|content| self.unit_of(name, record, content, before)))
-    }
-
-    /// The unit that a record makes: the one before, if it is no other.
-    fn unit_of(
-        &mut self,
-        name: &UnitName,
-        record: UnitRecord,
-        content: Content,
-        before: Option<Arc<Unit>>,
-    ) -> Result<Arc<Unit>, Fault> {
-        let file = content.file;
-        let before = before.filter(|before| before.file == file);
-        let requirements = match (content.requirements, &before) {
-            (Some(of_any), _) => of_any,
-            (None, Some(before)) => before.requirements.clone(),
-            (None, None) => self.demands.read(name, &file)?,
-        };
-        let (name, desired, generation) = (name.clone(), record.desired, record.generation);
-        let unit = Arc::new(Unit { name, file, requirements, desired, generation });
-        Ok(before.filter(|before| same_unit(before, &unit)).unwrap_or(unit))
-    }
-
-    /// A machine that is present, with its configured metadata overridden by what was set at run
-    /// time, where an empty value hides the key, and with what people said is to become of it.
-    fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
-            self.claims.get(id)?.clone();
-        for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
-            if value.is_empty() {
-                metadata.remove(key);
-            } else {
-                metadata.insert(key.clone(), value.clone());
-            }
-        }
-        let intent = self.intents.get(&id).copied();
-        let cordoned = cordoned || intent.is_some();
-        Some(Machine { id, address, api, metadata, version, offers, cordoned, intent })
     }
 }
 

@@ -1,0 +1,95 @@
+//! Pure: units and machines, put together of the entries that they come out of.
+
+use std::sync::Arc;
+
+use fleet_core::{Fault, Machine, MachineId, Revision, Unit};
+use fleet_unitfile::UnitName;
+
+use super::View;
+use crate::codec::UnitRecord;
+use crate::mirror::contents::Content;
+use crate::mirror::difference::{Difference, same_unit};
+use crate::registry::MachineRecord;
+
+impl View {
+    /// Puts together what was touched, and says of which revision the snapshot is now.
+    pub(super) fn settle(
+        &mut self,
+        touched: &Difference,
+        revision: Revision,
+        known: Option<&Self>,
+    ) {
+        if !touched.is_empty() {
+            self.decisive = revision;
+        }
+        for name in &touched.units {
+            self.note_concerned(name);
+            match self.unit(name, known) {
+                Some(Ok(unit)) => self.edit().put_unit(unit),
+                Some(Err(fault)) => self.edit().put_fault(name.clone(), fault),
+                None => self.edit().remove_unit(name.as_str()),
+            }
+            self.note_concerned(name);
+        }
+        touched.machines.iter().for_each(|machine| self.concerned.add(machine));
+        for id in &touched.machines {
+            match self.machine(id) {
+                Some(machine) => self.edit().put_machine(machine),
+                None => self.edit().remove_machine(id.as_str()),
+            }
+        }
+        self.edit().revision = revision;
+    }
+
+    /// The unit as its record and content say; nothing if there is no record.
+    fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
+        let record = match self.records.get(name)? {
+            Ok(record) => *record,
+            Err(fault) => return Some(Err(Fault::clone(fault))),
+        };
+        if let Some(fault) = self.places.fault(name) {
+            return Some(Err(fault.clone()));
+        }
+        let before = self.snapshot.unit(name.as_str());
+        let before = before.or_else(|| known?.snapshot.unit(name.as_str())).cloned();
+        let content = self.contents.get(record.content);
+        Some(content.and_then(|content| self.unit_of(name, record, content, before)))
+    }
+
+    /// The unit that a record makes: the one before, if it is no other.
+    pub(super) fn unit_of(
+        &mut self,
+        name: &UnitName,
+        record: UnitRecord,
+        content: Content,
+        before: Option<Arc<Unit>>,
+    ) -> Result<Arc<Unit>, Fault> {
+        let file = content.file;
+        let before = before.filter(|before| before.file == file);
+        let requirements = match (content.requirements, &before) {
+            (Some(of_any), _) => of_any,
+            (None, Some(before)) => before.requirements.clone(),
+            (None, None) => self.demands.read(name, &file)?,
+        };
+        let (name, desired, generation) = (name.clone(), record.desired, record.generation);
+        let unit = Arc::new(Unit { name, file, requirements, desired, generation });
+        Ok(before.filter(|before| same_unit(before, &unit)).unwrap_or(unit))
+    }
+
+    /// A machine that is present, with its configured metadata overridden by what was set at run
+    /// time, where an empty value hides the key, and with what people said is to become of it.
+    fn machine(&self, id: &MachineId) -> Option<Machine> {
+        let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
+            self.claims.get(id)?.clone();
+        for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
+            if value.is_empty() {
+                metadata.remove(key);
+            } else {
+                metadata.insert(key.clone(), value.clone());
+            }
+        }
+        let intent = self.intents.get(&id).copied();
+        let cordoned = cordoned || intent.is_some();
+        Some(Machine { id, address, api, metadata, version, offers, cordoned, intent })
+    }
+}

@@ -1,0 +1,211 @@
+//! Pure: what the value of each kind of key changes of the view, and what its absence does.
+
+use std::sync::Arc;
+
+use fleet_core::{Fault, Intent, MachineId, Revision};
+use fleet_unitfile::UnitName;
+
+use super::{Leader, View, fault, warn};
+use crate::Key;
+use crate::codec::{
+    UnitRecord, decode_claim, decode_intent, decode_leader, decode_reason, decode_rebalancing,
+    decode_state, decode_text, decode_unit,
+};
+use crate::mirror::difference::Difference;
+use crate::mirror::reports::Report;
+use crate::registry::MachineRecord;
+
+impl View {
+    /// Takes over a value; `known` may have read it before.
+    pub(super) fn put(
+        &mut self,
+        key: Key,
+        value: &[u8],
+        modified: Revision,
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        match key {
+            Key::Unit(unit) => {
+                let record = decode_unit(value).map_err(|e| fault("the unit's record", &e));
+                self.put_record(unit, Some(record.map_err(Box::new)), touched);
+            }
+            Key::Content(id) => {
+                if self.contents.put(id, value, modified, &mut self.demands) {
+                    touched.units.extend(self.contents.users(id).cloned());
+                }
+            }
+            Key::Placement(machine, unit) => {
+                self.put_placement((unit, machine), value, known, touched);
+            }
+            Key::Reason(unit) => self.put_reason(unit, value),
+            Key::State(machine, unit) => self.put_state(machine, unit, value),
+            Key::Machine(id) => self.put_claim(id, value, known, touched),
+            Key::Metadata(machine, name) => {
+                self.put_metadata(machine, name, value, known, touched);
+            }
+            Key::Intent(id) => self.put_intent(id, value, known, touched),
+            Key::Rebalancing => self.put_rebalancing(value, touched),
+            Key::Lineage => self.lineage = Some(value.to_owned()),
+            Key::Leader => {
+                let claim = decode_leader(value);
+                self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Engine(claim.machine));
+            }
+            Key::Placed => self.places.note_written(Some(modified)),
+            Key::Term => {}
+        }
+    }
+
+    pub(super) fn delete(&mut self, key: Key, touched: &mut Difference) {
+        match key {
+            Key::Unit(unit) => self.put_record(unit, None, touched),
+            Key::Content(id) => {
+                self.contents.remove(id);
+                touched.units.extend(self.contents.users(id).cloned());
+            }
+            Key::Placement(machine, unit) => {
+                let snapshot = Arc::make_mut(&mut self.snapshot);
+                let moved = self.places.remove(snapshot, &unit, &machine);
+                self.note_move(unit, &machine, moved, touched);
+            }
+            Key::Reason(unit) => {
+                self.edit().remove_reason(unit.as_str());
+                self.reported.push(Report::Reason(unit));
+            }
+            Key::State(machine, unit) => {
+                self.edit().remove_state(unit.as_str(), machine.as_str());
+                self.reported.push(Report::State(unit, machine));
+            }
+            Key::Machine(id) => {
+                self.claims.remove(&id);
+                touched.machines.insert(id);
+            }
+            Key::Metadata(machine, name) => {
+                self.edit().remove_dynamic_metadata(machine.as_str(), &name);
+                touched.machines.insert(machine);
+            }
+            Key::Intent(id) => {
+                self.intents.remove(&id);
+                touched.machines.insert(id);
+            }
+            Key::Rebalancing => {
+                self.edit().rebalancing = None;
+                touched.rebalancing = true;
+            }
+            Key::Leader => self.leader = Leader::Nobody,
+            Key::Placed => self.places.note_written(None),
+            Key::Term | Key::Lineage => {}
+        }
+    }
+
+    fn put_record(
+        &mut self,
+        unit: UnitName,
+        record: Option<Result<UnitRecord, Box<Fault>>>,
+        touched: &mut Difference,
+    ) {
+        let content_of = |record: &Result<UnitRecord, _>| Some(record.as_ref().ok()?.content);
+        let now = record.as_ref().and_then(content_of);
+        let unit = self.shared_name(unit);
+        let before = match record {
+            Some(record) => self.records.insert(unit.clone(), record),
+            None => self.records.remove(&unit),
+        };
+        self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
+        touched.units.insert(unit);
+    }
+
+    fn put_reason(&mut self, unit: UnitName, value: &[u8]) {
+        let unit = self.shared_name(unit);
+        self.reported.push(Report::Reason(unit.clone()));
+        match decode_reason(value) {
+            Ok(reason) => self.edit().put_reason(unit, reason),
+            Err(error) => {
+                warn("reason", &unit, &error);
+                self.edit().remove_reason(unit.as_str());
+            }
+        }
+    }
+
+    fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
+        let (unit, machine) = (self.shared_name(unit), self.shared_id(machine));
+        self.reported.push(Report::State(unit.clone(), machine.clone()));
+        match decode_state(unit.clone(), machine.clone(), value) {
+            Ok(state) => self.edit().put_state(state),
+            Err(error) => {
+                warn("state", &unit, &error);
+                self.edit().remove_state(unit.as_str(), machine.as_str());
+            }
+        }
+    }
+
+    /// A claim that cannot be understood is one all the same: the machine is there. What was known
+    /// of it stays.
+    fn put_claim(
+        &mut self,
+        id: MachineId,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        match decode_claim(value) {
+            Ok(claim) => {
+                self.claims.insert(id.clone(), claim.machine);
+            }
+            Err(error) => {
+                warn("claim", &id, &error);
+                let known = known.and_then(|view| view.claims.get(&id));
+                self.claims.entry(id.clone()).or_insert_with(|| {
+                    known.cloned().unwrap_or_else(|| MachineRecord::new(id.clone()))
+                });
+            }
+        }
+        touched.machines.insert(id);
+    }
+
+    /// Of what people said and nobody here understands, what was known stays, or it is at least
+    /// that the machine is to take no more units.
+    fn put_intent(
+        &mut self,
+        id: MachineId,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        let intent = decode_intent(value).unwrap_or_else(|error| {
+            warn("intent", &id, &error);
+            let known = known.unwrap_or(self).intents.get(&id);
+            known.copied().unwrap_or(Intent::Cordoned)
+        });
+        self.intents.insert(id.clone(), intent);
+        touched.machines.insert(id);
+    }
+
+    /// An order that cannot be understood is not carried out.
+    fn put_rebalancing(&mut self, value: &[u8], touched: &mut Difference) {
+        let order = decode_rebalancing(value);
+        let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
+        self.edit().rebalancing = order.map(Arc::new);
+        touched.rebalancing = true;
+    }
+
+    /// Of metadata that cannot be understood, too, what was known stays.
+    fn put_metadata(
+        &mut self,
+        machine: MachineId,
+        name: String,
+        value: &[u8],
+        known: Option<&Self>,
+        touched: &mut Difference,
+    ) {
+        let text = decode_text(value).or_else(|error| {
+            warn("metadata", &machine, &error);
+            let pairs = known.and_then(|view| view.snapshot.dynamic_metadata(machine.as_str()));
+            pairs.and_then(|pairs| pairs.get(&name)).cloned().ok_or(())
+        });
+        if let Ok(text) = text {
+            self.edit().put_dynamic_metadata(machine.clone(), name, text);
+            touched.machines.insert(machine);
+        }
+    }
+}
