@@ -1,35 +1,30 @@
 //! Drives the state machine of one unit: does what it says, and tells it what happens.
 
 mod notices;
+mod run;
+mod signals;
+mod spawning;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Command, Kind, Unit};
+use fleet_core::graph::Unit;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustix::process::{Pid, test_kill_process_group};
 use tokio::task::AbortHandle;
 
-use super::birth::Child;
 use super::cgroup::Group;
-use super::conditions::judge;
-use super::identity::look_up;
-use super::life::{Action, Phase, ProcessId, Reach, Role};
+use super::life::{Action, Phase, ProcessId};
 use super::log::Log;
 use super::machine::Machine;
-use super::notify::{NOTIFY_SOCKET, NotifySocket, address};
+use super::notify::NotifySocket;
 use super::outcome::End;
 use super::pidfile::Arrival;
-use super::proc::{INVOCATION_ID, Watched, child};
-use super::process::{SpawnProblem, spawn};
+use super::proc::Watched;
 use super::record::{Asked, Run, UnitDirectory};
-use super::resources::settings;
 use super::service::Service;
-use super::signals::{Sig, short_name};
-use super::sweep::{Targets, sweep};
 use crate::clock::Sleep;
 
 /// One unit with its processes.
@@ -241,222 +236,11 @@ impl Driver {
         self.count();
     }
 
-    fn begin_run(&mut self) {
-        self.run += 1;
-        self.remove_group();
-        self.invocation = new_invocation();
-        self.group = self.machine.group(&self.unit, &self.invocation);
-        self.leaders.clear();
-        self.problem = None;
-        self.owner = look_up(&self.spec.run.surroundings)
-            .ok()
-            .and_then(|identity| identity.uid)
-            .unwrap_or(0);
-        self.bound_log(self.longest_file());
-        self.log_from = self.log.end().unwrap_or(0);
-        self.listen();
-        if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
-            self.problem = Some(why);
-            self.service.on_condition(is_failure, self.machine.now());
-        }
-    }
-
-    /// How long the processes of the unit may have a file, if that is limited.
-    fn longest_file(&self) -> Option<u64> {
-        self.spec.run.surroundings.limits.get("fsize").and_then(|&(soft, _)| soft)
-    }
-
-    fn bound_log(&self, longest: Option<u64>) {
-        if let Err(error) = self.log.keep_below(longest) {
-            self.warn(&error, "cannot keep a log as short as its unit may have files");
-        }
-    }
-
-    /// Runs a command. Its run is written down before, so that the process is found again even if
-    /// this daemon ends in between.
-    fn spawn(&mut self, command: &Command, role: Role) {
-        if let Err(error) = self.log.look() {
-            self.warn(&error, "cannot look at the log");
-        }
-        let started = self.save().map_err(|error| SpawnProblem {
-            words: format!("cannot record that it runs: {error}"),
-            end: End::NeverWas,
-        });
-        let extra = self.variables(role);
-        let started = started.and_then(|()| {
-            let (context, log) = (&self.spec.run.surroundings, self.log.path());
-            let limits = settings(&self.spec.run.resources);
-            let group = self.group.as_ref().map(|group| (group, &limits[..]));
-            spawn(command, context, log, group, &self.machine.environment, &extra)
-        });
-        match started {
-            Ok(started) => self.on_spawned(started),
-            Err(problem) => self.on_spawn_failed(problem),
-        }
-    }
-
-    fn on_spawned(&mut self, mut started: Child) {
-        let now = self.machine.now();
-        // A child that has ended keeps its number until it is waited for.
-        let process = match started.id().map_or(Ok(None), child) {
-            Ok(Some(process)) => process,
-            Ok(None) => return self.service.on_spawn_failed(End::Unseen, now),
-            Err(error) => return self.give_up(started, &error),
-        };
-        self.leaders.insert(process);
-        self.processes.push(Box::pin(async move {
-            let end = started.wait().await.unwrap_or(End::Unseen);
-            (process, end)
-        }));
-        self.service.on_spawned(process, now);
-    }
-
-    /// Ends a process that cannot be told from a later one of its number: nobody could watch it.
-    fn give_up(&mut self, mut started: Child, error: &io::Error) {
-        if let Err(error) = started.start_kill() {
-            tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
-        }
-        let words = format!("cannot watch it: {error}");
-        self.on_spawn_failed(SpawnProblem { words, end: End::NeverWas });
-    }
-
-    fn on_spawn_failed(&mut self, problem: SpawnProblem) {
-        if let Err(error) = self.log.note(&problem.words) {
-            self.warn(&error, "cannot write to the log");
-        }
-        self.problem = Some(problem.words);
-        self.service.on_spawn_failed(problem.end, self.machine.now());
-    }
-
-    /// What a command is told of the service that it belongs to.
-    fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
-        let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
-        if self.notify.is_some() {
-            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
-        }
-        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
-            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
-        }
-        let memory = self.service.memory();
-        if let (Role::Control, Some(main)) = (role, memory.main) {
-            variables.push(("MAINPID", main.pid.to_string()));
-        }
-        if !matches!(memory.phase, Phase::Stop | Phase::StopPost) {
-            return variables;
-        }
-        if let Some(outcome) = memory.outcome {
-            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
-        }
-        let (code, status) = match memory.exit {
-            Some(End::Code(code)) => ("exited", code.to_string()),
-            Some(End::Signal(signal)) => ("killed", short_name(signal)),
-            Some(End::Dumped(signal)) => ("dumped", short_name(signal)),
-            _ => return variables,
-        };
-        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
-        variables
-    }
-
-    /// Sends a signal to one process that goes on, or that nobody waits for.
-    fn tell(&self, process: ProcessId, signal: Sig) {
-        let told =
-            Watched::open(process).and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
-        if let Err(error) = told {
-            tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
-        }
-    }
-
-    /// Kills all that belongs to the run, also what its `KillMode=` would leave. What becomes of it
-    /// is seen as any other end.
-    pub(crate) fn kill_all(&mut self) {
-        if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
-            return;
-        }
-        let killing = sweep(Arc::clone(&self.machine), self.everything(), vec![Sig::KILL]);
-        self.killing = Some(tokio::spawn(killing).abort_handle());
-    }
-
-    /// All processes of the run, as far as they can be found.
-    fn everything(&self) -> Targets {
-        match &self.group {
-            Some(group) => Targets::Group(group.clone()),
-            None => {
-                let (invocation, leaders) = (self.invocation.clone(), self.leaders.clone());
-                Targets::Run { invocation, leaders }
-            }
-        }
-    }
-
-    fn signal(&mut self, signal: Sig, hangs_up: bool, reach: Reach) {
-        let memory = self.service.memory();
-        let targets = match reach {
-            Reach::Leaders => {
-                Targets::Leaders(memory.main.into_iter().chain(memory.control).collect())
-            }
-            Reach::All => self.everything(),
-        };
-        let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
-        self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signals)));
-    }
-
-    /// Takes away what a run that is over needs no more.
-    fn end_run(&mut self) {
-        self.notify = None;
-        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
-            // It names nobody now. Most services take it away themselves.
-            drop(std::fs::remove_file(path));
-        }
-        self.remove_group();
-    }
-
-    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
-    fn remove_group(&self) {
-        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
-            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
-        }
-    }
-
-    /// Once a group has no member its number may be given to strangers.
-    fn forget_group(&mut self, leader: ProcessId) {
-        let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
-        let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
-        if pid.is_none_or(empty) {
-            self.leaders.remove(&leader);
-        }
-    }
-
     /// Tells that something cannot be written, as full disks have it: of all units, and once in a
     /// while.
     fn warn(&self, error: &io::Error, what: &str) {
         if let Some(untold) = self.machine.unwritten.happens(self.machine.now()) {
             tracing::warn!(%error, unit = %self.unit, untold, "{what}");
-        }
-    }
-
-    fn save(&mut self) -> io::Result<()> {
-        let run = Run {
-            asked: self.asked,
-            invocation: self.invocation.clone(),
-            leaders: self.leaders.iter().copied().collect(),
-            log_from: self.log_from,
-            group: self.group.clone(),
-            memory: self.service.memory().clone(),
-        };
-        if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
-            return Ok(());
-        }
-        self.directory.write_run(&run)?;
-        self.written = Some(run);
-        Ok(())
-    }
-
-    fn count(&mut self) {
-        let active = !self.service.is_at_rest();
-        if active != self.active {
-            self.active = active;
-            if !active {
-                self.end_run();
-            }
         }
     }
 }
@@ -467,11 +251,4 @@ impl Drop for Driver {
             killing.abort();
         }
     }
-}
-
-/// A random name for a run, as systemd writes it.
-fn new_invocation() -> String {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes to every process");
-    format!("{:032x}", u128::from_ne_bytes(bytes))
 }

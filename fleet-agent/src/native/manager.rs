@@ -1,10 +1,11 @@
 //! The service manager that runs units itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod config;
+
 use std::io;
-use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use config::NativeConfig;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
@@ -13,7 +14,6 @@ use tokio::task::AbortHandle;
 
 use super::calls::{Ask, Calls};
 use super::compile::compile;
-use super::external::External;
 use super::identity::Host;
 use super::journal;
 use super::log::Log;
@@ -25,61 +25,7 @@ use super::runner::services::{Opened, ServicesConfig, open_services};
 use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
 use super::triggered::Triggered;
-use crate::{
-    Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
-    SystemClock,
-};
-
-/// How a [`NativeManager`] is set up.
-#[derive(Clone)]
-pub struct NativeConfig {
-    /// Where unit files, records and logs are kept. One manager at a time may use it.
-    pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH`.
-    pub environment: Vec<(String, String)>,
-    /// How many bytes of its output are kept of each unit; see [`DEFAULT_LOG_LIMIT`].
-    ///
-    /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
-    pub log_limit: u64,
-    /// Whether each run of a unit gets a control group of its own where that is possible, as it is
-    /// for root, and for others in a group that was delegated to them.
-    pub control_groups: bool,
-    /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
-    /// for them. It then runs as if they did not stand there, and the log says so.
-    pub accept: BTreeSet<String>,
-    /// Units that somebody else runs on this machine, for those that depend on them. One that is
-    /// loaded here under such a name counts in its place.
-    pub external: BTreeMap<UnitName, External>,
-    /// How many units may be starting at once; nothing is as many as there are. A oneshot is
-    /// starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
-    ///
-    /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
-    pub max_starting: Option<NonZeroU32>,
-    /// The clock that time-outs and restarts go by.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl NativeConfig {
-    /// Four mebibytes.
-    pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
-    /// 512: what a machine hardly ever starts together, and what does not overwhelm one that does.
-    pub const DEFAULT_MAX_STARTING: NonZeroU32 = NonZeroU32::MIN.saturating_add(511);
-
-    /// The usual set-up with everything in that directory, going by the real clock.
-    #[must_use]
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            environment: Vec::new(),
-            log_limit: Self::DEFAULT_LOG_LIMIT,
-            accept: BTreeSet::new(),
-            external: BTreeMap::new(),
-            max_starting: Some(Self::DEFAULT_MAX_STARTING),
-            control_groups: true,
-            clock: Arc::new(SystemClock::start()),
-        }
-    }
-}
+use crate::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges};
 
 /// Runs `.service` units as processes of its own, `.target` units and `.timer` units, without
 /// systemd.

@@ -15,6 +15,8 @@ mod abilities;
 #[cfg(test)]
 mod abilities_tests;
 mod adopt;
+#[cfg(test)]
+mod any_life_tests;
 mod birth;
 #[cfg(test)]
 mod birth_tests;

@@ -26,5 +26,6 @@ mod settings;
 mod stanzas;
 mod talking;
 mod timers;
+mod timers_crash;
 mod together;
 mod tracking;

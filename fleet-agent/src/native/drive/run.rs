@@ -1,0 +1,95 @@
+//! Where a run begins and ends, and what is written of it.
+
+use std::io;
+
+use fleet_core::graph::Kind;
+
+use super::Driver;
+use crate::native::cgroup::Group;
+use crate::native::conditions::judge;
+use crate::native::identity::look_up;
+use crate::native::record::Run;
+
+impl Driver {
+    pub(super) fn begin_run(&mut self) {
+        self.run += 1;
+        self.remove_group();
+        self.invocation = new_invocation();
+        self.group = self.machine.group(&self.unit, &self.invocation);
+        self.leaders.clear();
+        self.problem = None;
+        self.owner = look_up(&self.spec.run.surroundings)
+            .ok()
+            .and_then(|identity| identity.uid)
+            .unwrap_or(0);
+        self.bound_log(self.longest_file());
+        self.log_from = self.log.end().unwrap_or(0);
+        self.listen();
+        if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
+            self.problem = Some(why);
+            self.service.on_condition(is_failure, self.machine.now());
+        }
+    }
+
+    /// Takes away what a run that is over needs no more.
+    fn end_run(&mut self) {
+        self.notify = None;
+        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
+            // It names nobody now. Most services take it away themselves.
+            drop(std::fs::remove_file(path));
+        }
+        self.remove_group();
+    }
+
+    pub(super) fn count(&mut self) {
+        let active = !self.service.is_at_rest();
+        if active != self.active {
+            self.active = active;
+            if !active {
+                self.end_run();
+            }
+        }
+    }
+
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let run = Run {
+            asked: self.asked,
+            invocation: self.invocation.clone(),
+            leaders: self.leaders.iter().copied().collect(),
+            log_from: self.log_from,
+            group: self.group.clone(),
+            memory: self.service.memory().clone(),
+        };
+        if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
+            return Ok(());
+        }
+        self.directory.write_run(&run)?;
+        self.written = Some(run);
+        Ok(())
+    }
+
+    /// How long the processes of the unit may have a file, if that is limited.
+    pub(super) fn longest_file(&self) -> Option<u64> {
+        self.spec.run.surroundings.limits.get("fsize").and_then(|&(soft, _)| soft)
+    }
+
+    pub(super) fn bound_log(&self, longest: Option<u64>) {
+        if let Err(error) = self.log.keep_below(longest) {
+            self.warn(&error, "cannot keep a log as short as its unit may have files");
+        }
+    }
+
+    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
+    fn remove_group(&self) {
+        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
+            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
+        }
+    }
+}
+
+/// A random name for a run, as systemd writes it.
+fn new_invocation() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes to every process");
+    format!("{:032x}", u128::from_ne_bytes(bytes))
+}

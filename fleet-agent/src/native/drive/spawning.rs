@@ -1,0 +1,102 @@
+//! Starts the processes of a run.
+
+use std::io;
+
+use fleet_core::graph::Command;
+
+use super::Driver;
+use crate::native::birth::Child;
+use crate::native::life::{Phase, Role};
+use crate::native::notify::{NOTIFY_SOCKET, address};
+use crate::native::outcome::End;
+use crate::native::proc::{INVOCATION_ID, child};
+use crate::native::process::{SpawnProblem, spawn};
+use crate::native::resources::settings;
+use crate::native::signals::short_name;
+
+impl Driver {
+    /// Runs a command. Its run is written down before, so that the process is found again even if
+    /// this daemon ends in between.
+    pub(super) fn spawn(&mut self, command: &Command, role: Role) {
+        if let Err(error) = self.log.look() {
+            self.warn(&error, "cannot look at the log");
+        }
+        let started = self.save().map_err(|error| SpawnProblem {
+            words: format!("cannot record that it runs: {error}"),
+            end: End::NeverWas,
+        });
+        let extra = self.variables(role);
+        let started = started.and_then(|()| {
+            let (context, log) = (&self.spec.run.surroundings, self.log.path());
+            let limits = settings(&self.spec.run.resources);
+            let group = self.group.as_ref().map(|group| (group, &limits[..]));
+            spawn(command, context, log, group, &self.machine.environment, &extra)
+        });
+        match started {
+            Ok(started) => self.on_spawned(started),
+            Err(problem) => self.on_spawn_failed(problem),
+        }
+    }
+
+    fn on_spawned(&mut self, mut started: Child) {
+        let now = self.machine.now();
+        // A child that has ended keeps its number until it is waited for.
+        let process = match started.id().map_or(Ok(None), child) {
+            Ok(Some(process)) => process,
+            Ok(None) => return self.service.on_spawn_failed(End::Unseen, now),
+            Err(error) => return self.give_up(started, &error),
+        };
+        self.leaders.insert(process);
+        self.processes.push(Box::pin(async move {
+            let end = started.wait().await.unwrap_or(End::Unseen);
+            (process, end)
+        }));
+        self.service.on_spawned(process, now);
+    }
+
+    /// Ends a process that cannot be told from a later one of its number: nobody could watch it.
+    fn give_up(&mut self, mut started: Child, error: &io::Error) {
+        if let Err(error) = started.start_kill() {
+            tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
+        }
+        let words = format!("cannot watch it: {error}");
+        self.on_spawn_failed(SpawnProblem { words, end: End::NeverWas });
+    }
+
+    fn on_spawn_failed(&mut self, problem: SpawnProblem) {
+        if let Err(error) = self.log.note(&problem.words) {
+            self.warn(&error, "cannot write to the log");
+        }
+        self.problem = Some(problem.words);
+        self.service.on_spawn_failed(problem.end, self.machine.now());
+    }
+
+    /// What a command is told of the service that it belongs to.
+    fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
+        let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
+        if self.notify.is_some() {
+            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
+        }
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
+            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
+        let memory = self.service.memory();
+        if let (Role::Control, Some(main)) = (role, memory.main) {
+            variables.push(("MAINPID", main.pid.to_string()));
+        }
+        if !matches!(memory.phase, Phase::Stop | Phase::StopPost) {
+            return variables;
+        }
+        if let Some(outcome) = memory.outcome {
+            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
+        }
+        let (code, status) = match memory.exit {
+            Some(End::Code(code)) => ("exited", code.to_string()),
+            Some(End::Signal(signal)) => ("killed", short_name(signal)),
+            Some(End::Dumped(signal)) => ("dumped", short_name(signal)),
+            _ => return variables,
+        };
+        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
+        variables
+    }
+}
