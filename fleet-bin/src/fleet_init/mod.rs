@@ -8,7 +8,7 @@
 //! | say what would be done (pure) | `foretold`; as it is asked for: `plan` |
 //! | draw the graph (pure) | `dot`, `picture`, `layers` |
 //! | convert units of other inits | `convert` |
-//! | run units, and end them | `run`, `ending` |
+//! | run units, and end them | `run`, `ending`; break off at a defect: `defects` |
 //! | answer what is asked of it | `answers`; as it is sent: `asks`, `shown` |
 //! | be the first process of a container | `warden` |
 //! | where it listens and keeps files | `places` |
@@ -20,6 +20,7 @@ mod asking;
 mod asks;
 mod check;
 mod convert;
+mod defects;
 mod dot;
 mod ending;
 mod files;

@@ -17,7 +17,7 @@ use super::asking::PROGRAM;
 use super::ending::{Ends, Grip, end, listen};
 use super::origin::{Origin, tell};
 use super::places::Door;
-use super::{places, settle, warden};
+use super::{defects, places, settle, warden};
 use crate::fleetctl::error::CliError;
 use crate::fleetd::config::NativeSettings;
 
@@ -34,6 +34,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         return warden::run(&words).unwrap_or_else(|error| settle(Err(error)));
     }
     crate::fleetd::logging::start("info");
+    defects::break_off();
     crate::fleetd::hand_down_nothing();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));

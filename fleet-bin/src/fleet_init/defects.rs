@@ -1,0 +1,41 @@
+//! What a defect does to a fleet-init that runs units: it breaks off, whole.
+
+/// From now on a panic of any thread ends the process at once.
+///
+/// Units run on, and whoever is started next takes them back with all that was written down. One
+/// that went on without the part that panicked would look alive and follow nothing.
+pub(super) fn break_off() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+
+    const IN_A_PROCESS_OF_ITS_OWN: &str = "FLEET_TEST_DEFECT";
+
+    #[test]
+    fn a_defect_of_any_part_ends_the_whole_program() {
+        if std::env::var_os(IN_A_PROCESS_OF_ITS_OWN).is_some() {
+            // What it leaves is of no use to anybody.
+            let none = Rlimit { current: Some(0), maximum: Some(0) };
+            setrlimit(Resource::Core, none).expect("less may be had");
+            super::break_off();
+            let part = std::thread::spawn(|| panic!("a defect, for the test"));
+            drop(part.join());
+            return;
+        }
+        let program = std::env::current_exe().expect("it has a path");
+        let name = "a_defect_of_any_part_ends_the_whole_program";
+        let output = Command::new(program).arg(name).env(IN_A_PROCESS_OF_ITS_OWN, "1").output();
+        let status = output.expect("it can be run").status;
+        assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");
+    }
+}
