@@ -10,7 +10,7 @@
 //! | convert units of other inits | `convert` |
 //! | run units, and end them | `run`, `ending`; break off at a defect: `defects` |
 //! | answer what is asked of it | `answers`; as it is sent: `asks`, `shown` |
-//! | be the first process of a container | `warden` |
+//! | be the first process of a container | `warden`; what is left at its end: `orphans` |
 //! | where it listens and keeps files | `places` |
 //! | ask one that runs | `asking`, `status`, `tree`, `fleet`, `logs`, `verbs` |
 
@@ -29,6 +29,7 @@ mod foretold;
 mod layers;
 mod logs;
 mod origin;
+mod orphans;
 mod picture;
 mod places;
 mod plan;

@@ -15,6 +15,7 @@ use fleet_core::Timestamp;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use tokio::signal::unix::{self, SignalKind, signal};
 
+use super::orphans;
 use crate::fleetctl::error::CliError;
 
 /// The variable by which the second process knows that it is not the first.
@@ -75,6 +76,10 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
         if let Some(status) = reap(warden.watched)?
             && let Some(code) = warden.ended(status, clock.now())
         {
+            // Where it was not told to end, its units may be taken back by another.
+            if warden.is_ending {
+                orphans::end(&mut children, &clock, || reap(None).map(drop)).await?;
+            }
             return Ok(code);
         }
         if warden.is_to_begin(clock.now()) {

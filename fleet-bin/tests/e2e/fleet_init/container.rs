@@ -89,3 +89,19 @@ fn orphans_in_a_container_do_not_stay_as_zombies() {
     wait_for("all orphans are reaped", || (children(first).len() == 1).then_some(()));
     end(&init);
 }
+
+#[test]
+fn what_units_leave_behind_ends_with_the_init_that_adopts_it() {
+    let mut init = Init::start_with(&[], &["--fleet", "--reap"]);
+    let told = init.home.path().join("told");
+    let script =
+        format!("setsid sleep infinity & echo $$! >{}; exec sleep infinity", told.display());
+    init.run("unit.service", &format!("KillMode=process\nExecStart=/bin/sh -c '{script}'"));
+    let left = wait_for("it tells of another process", || {
+        let text = std::fs::read_to_string(&told).ok()?;
+        Pid::from_raw(text.strip_suffix('\n')?.parse().ok()?)
+    });
+    init.signal(Signal::TERM);
+    assert!(init.wait().success());
+    assert!(!is_alive(left), "the stop of the unit leaves it, and the end does not");
+}
