@@ -163,6 +163,10 @@ impl Lead {
         member.done = asked;
         let before = member.retries.then_some(&member.memory);
         driver.service.begin_after(before, self.machine.now());
+        if driver.service.is_seen_to_start() {
+            // How it ended before is over, though it may take a while until this run is heard of.
+            (member.memory, member.problem) = (driver.service.memory().clone(), None);
+        }
         member.retries = false;
         self.follow(&action.unit, action.incarnation, driver);
         Ok(())
