@@ -54,17 +54,17 @@ pub(crate) fn resume(
     directory: &UnitDirectory,
     log: Arc<Log>,
     spec: Arc<Unit>,
-    run: Run,
+    mut run: Run,
 ) -> io::Result<Driver> {
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
-    let (service, running) = take_back(machine, spec, &run)?;
+    let (service, running) = take_back(machine, spec, &mut run)?;
     driver.adopt(service, run, running);
     Ok(driver)
 }
 
 type Running = Vec<(ProcessId, Watched)>;
 
-fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Service, Running)> {
+fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(Service, Running)> {
     let now = machine.now();
     let mut service = Service::restore(spec, run.memory.clone(), now);
     let mut running = Vec::new();
@@ -77,6 +77,8 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Servi
     if run.memory.spawning.is_some() {
         let inside = run.group.as_ref().map(Group::members).transpose()?.unwrap_or_default();
         let found = find(run, &inside, &read_all()?);
+        // What it starts stays in its group, whatever becomes of it.
+        run.leaders.extend(found);
         match found
             .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
             .transpose()?

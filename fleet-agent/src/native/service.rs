@@ -93,6 +93,7 @@ impl Service {
         }
         if service.now.awaits_main {
             service.actions.push_back(Action::AwaitMain);
+            service.tell_time_to_await_main(now);
         }
         if service.is_ending() {
             service.signal(service.now.phase, now);

@@ -48,6 +48,8 @@ pub(in crate::native) struct Lead {
     /// Where it is written down what is wanted.
     pub(super) record: PathBuf,
     pub(super) changes: watch::Sender<u64>,
+    /// Whether a shutdown has begun, so that nothing is started any more.
+    pub(super) ends: bool,
     /// Who waits for all runs to be over.
     pub(super) until_rest: Vec<oneshot::Sender<()>>,
     /// How many runs there are that are not over, but for those that nothing can end.
@@ -163,6 +165,10 @@ impl Lead {
         member.done = asked;
         let before = member.retries.then_some(&member.memory);
         driver.service.begin_after(before, self.machine.now());
+        if driver.service.is_seen_to_start() {
+            // How it ended before is over, though it may take a while until this run is heard of.
+            (member.memory, member.problem) = (driver.service.memory().clone(), None);
+        }
         member.retries = false;
         self.follow(&action.unit, action.incarnation, driver);
         Ok(())

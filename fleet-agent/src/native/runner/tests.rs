@@ -30,6 +30,10 @@ struct One {
     unmet: Option<bool>,
     /// The signals that were sent to it.
     signals: Vec<i32>,
+    /// Whether what decides is the first to look when a time has come.
+    hasty: bool,
+    /// What its run was started from.
+    definition: Option<Arc<Unit>>,
 }
 
 impl One {
@@ -46,7 +50,17 @@ impl One {
         let graph = Graph::strict([unit], &settings).expect("nothing is wrong with it");
         let system = System::new(graph, &settings).expect("it is the goal");
         let now = Timestamp::from_millis(0);
-        Self { system, service: None, now, pids: 0, absent: false, unmet: None, signals: vec![] }
+        Self {
+            system,
+            service: None,
+            now,
+            pids: 0,
+            absent: false,
+            unmet: None,
+            signals: vec![],
+            hasty: false,
+            definition: None,
+        }
     }
 
     /// Does one step, and all that follows from it at once.
@@ -56,7 +70,9 @@ impl One {
         match verb {
             "absent" => self.absent = true,
             "unmet" => self.unmet = Some(rest == "assertion"),
+            "hasty" => self.hasty = true,
             "start" => {}
+            "taken-back" => self.take_back(),
             "says" => {
                 let notice = Notice::parse(rest.replace(' ', "\n").as_bytes());
                 self.tell(|service, now| service.on_notice(&notice, now));
@@ -104,6 +120,13 @@ impl One {
         self.tell(Service::on_gone);
     }
 
+    /// Another daemon goes on with the run.
+    fn take_back(&mut self) {
+        let (_, service) = self.service.as_mut().expect("it runs");
+        let definition = self.definition.clone().expect("it was started");
+        *service = Service::restore(definition, service.memory().clone(), self.now);
+    }
+
     /// Lets time pass, and everybody have it who asked for it.
     fn pass(&mut self, span: Duration) {
         let until = self.now.after(span);
@@ -115,6 +138,9 @@ impl One {
                 break;
             };
             self.now = self.now.max(due);
+            if self.hasty {
+                self.settle();
+            }
             if service.is_some_and(|due| due <= self.now) {
                 self.tell(Service::on_time);
             }
@@ -135,6 +161,7 @@ impl One {
                     Order::Start => {
                         let mut service = Service::new(Arc::clone(&action.definition));
                         service.begin_after(None, self.now);
+                        self.definition = Some(action.definition);
                         self.service = Some((action.incarnation, service));
                     }
                     Order::Stop { reason, .. } => {
@@ -320,6 +347,28 @@ fn one_in_the_background() {
             ("start, ends 0, named, exits 3", "exited"),
         ],
     );
+}
+
+#[test]
+fn why_nobody_was_named_in_time_is_the_same_whoever_looks_first() {
+    let stanza = "type: background-pidfile; exec-start: /main; pidfile: /run/a";
+    let unnamed = "stopping: its pidfile names no process of it";
+    for first in ["", "hasty, "] {
+        for (steps, expected) in [
+            ("start, ends 0, pass 89", "starting"),
+            ("start, ends 0, pass 90", unnamed),
+            ("start, pass 89, ends 0, pass 1", unnamed),
+            ("start, says EXTEND_TIMEOUT_USEC=200000000, ends 0, pass 200", unnamed),
+            ("start, ends 0, says EXTEND_TIMEOUT_USEC=200000000, pass 199", "starting"),
+            ("start, ends 0, says EXTEND_TIMEOUT_USEC=200000000, pass 200", unnamed),
+            ("start, ends 0, pass 50, taken-back, pass 89", "starting"),
+            ("start, ends 0, pass 50, taken-back, pass 90", unnamed),
+            // Its own command is late, and nobody was looked for.
+            ("start, pass 90", "stopping: it was not up in time"),
+        ] {
+            check(stanza, &[(&format!("{first}{steps}"), expected)]);
+        }
+    }
 }
 
 #[test]

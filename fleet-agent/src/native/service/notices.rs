@@ -88,6 +88,7 @@ impl Service {
         } else if !self.now.awaits_main {
             self.now.awaits_main = true;
             self.actions.push_back(Action::AwaitMain);
+            self.tell_time_to_await_main(now);
         }
     }
 
@@ -110,5 +111,8 @@ impl Service {
     fn extend(&mut self, span: Duration, now: Timestamp) {
         self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
         self.tell(Happening::Extend(span));
+        if self.now.awaits_main {
+            self.tell_time_to_await_main(now);
+        }
     }
 }

@@ -24,6 +24,14 @@ impl Service {
         self.enter(phase, now);
     }
 
+    /// Whether what it does first lasts, so that it is seen. One that is up as soon as its program
+    /// is executed is down until then, and so is one that a condition may keep from starting.
+    pub(crate) fn is_seen_to_start(&self) -> bool {
+        let is_up_at_once = self.now.phase == Phase::Start
+            && self.spec.kind == Kind::ForegroundSupervised(Readiness::Executed);
+        self.spec.run.conditions.is_empty() && !is_up_at_once
+    }
+
     /// A line of its output says that it is ready.
     pub(crate) fn on_line(&mut self, now: Timestamp) {
         if self.now.phase == Phase::Start && self.now.main.is_some() {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fleet_core::Timestamp;
 use fleet_core::graph::{Cause, Exit, Happening, Kind};
 
 use super::Service;
@@ -13,6 +14,9 @@ use crate::native::outcome::{End, Outcome, is_oneshot};
 
 /// What stands for a time without an end.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// How much longer than the run itself whoever decides waits for its main process to be named.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a phase is to the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +72,13 @@ impl Service {
         };
         let span = limit.map_or(FOR_EVER, |limit| limit.saturating_mul(times).min(FOR_EVER));
         self.tell(Happening::Extend(span));
+    }
+
+    /// Only the run knows that it has come to that, so it has to be the first to say that the time
+    /// is over: to whoever decides the unit would be merely late.
+    pub(super) fn tell_time_to_await_main(&mut self, now: Timestamp) {
+        let span = self.deadline.map(|until| until.since(now).saturating_add(PATIENCE));
+        self.tell(Happening::Extend(span.unwrap_or(FOR_EVER).min(FOR_EVER)));
     }
 
     pub(super) fn tell(&mut self, what: Happening) {

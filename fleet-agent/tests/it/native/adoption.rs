@@ -4,7 +4,7 @@ use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitFile;
 
-use crate::support::{Bench, name, runs, signal, signal_group, wait_until};
+use crate::support::{Bench, Dead, name, runs, signal, signal_group, wait_until};
 
 const FOREVER: &str = "ExecStart=/bin/sleep 1000\n";
 
@@ -133,13 +133,8 @@ async fn a_start_that_was_under_way_goes_on() {
     bench.clean_up().await;
 }
 
-#[tokio::test]
-async fn a_process_that_was_started_but_not_written_down_is_found() {
-    let bench = Bench::new().await;
-    bench.run("a.service", FOREVER).await;
-    let pid = bench.pid("a.service").await;
-    let dead = bench.kill().await;
-    // The record as it was before the process was started.
+/// Makes the record of `a.service` what it was before its process was started.
+pub(super) fn unwrite_start(dead: &Dead) {
     let path = dead.path("native/units/a.service/run.json");
     let text = std::fs::read_to_string(&path).expect("there is a record");
     let last = text.lines().next_back().expect("it has a record");
@@ -149,6 +144,15 @@ async fn a_process_that_was_started_but_not_written_down_is_found() {
     run["memory"]["phase"] = "start".into();
     run["memory"]["spawning"] = "main".into();
     std::fs::write(&path, format!("{run}\n")).expect("it can be written");
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_but_not_written_down_is_found() {
+    let bench = Bench::new().await;
+    bench.run("a.service", FOREVER).await;
+    let pid = bench.pid("a.service").await;
+    let dead = bench.kill().await;
+    unwrite_start(&dead);
     let bench = dead.revive().await;
     assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
     bench.clean_up().await;
@@ -306,7 +310,7 @@ async fn a_directory_has_one_manager() {
 }
 
 /// Writes down what is asked as a daemon does right before it ends.
-fn ask(dead: &crate::support::Dead, unit: &str, launched: bool) {
+fn ask(dead: &Dead, unit: &str, launched: bool) {
     let asked = serde_json::json!({"epoch": 1, "generation": 1, "launched": launched});
     let path = dead.path(&format!("native/units/{unit}/asked.json"));
     std::fs::write(path, asked.to_string()).expect("it can be written");

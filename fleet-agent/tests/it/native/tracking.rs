@@ -3,6 +3,7 @@
 use fleet_agent::{ServiceManager, Tracking};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::adoption::unwrite_start;
 use crate::support::{Bench, name, runs, signal, wait_until};
 
 /// A process that a failing test must not leave behind.
@@ -55,6 +56,27 @@ async fn a_process_that_hides_is_lost_without_control_groups() {
     let stray = run_with_a_stray(&bench, "").await;
     bench.stop("a.service").await;
     assert!(runs(stray.0), "it is not seen, which is why it is said");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_hides_in_the_group_of_a_process_that_was_found_ends_with_its_unit() {
+    let bench = Bench::with(|config| config.control_groups = false).await;
+    let script = format!(
+        "env -i /bin/sh -c \"echo \\$$\\$$ >>{}; exec sleep 1004\" & exec sleep 1005",
+        bench.path("pid").display()
+    );
+    bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
+    let stray = stray(&bench, 1).await;
+    let pid = bench.pid("a.service").await;
+    let dead = bench.kill().await;
+    unwrite_start(&dead);
+    let bench = dead.revive().await;
+    assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
+    // Its parent is gone then, and only their group says to whom it belongs.
+    signal(pid, "KILL");
+    bench.wait_for_sub("a.service", "failed").await;
+    assert!(!runs(stray.0), "it was left behind");
     bench.clean_up().await;
 }
 

@@ -110,3 +110,79 @@ impl Member {
         self.directory.write_run(&run)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use fleet_unitfile::{UnitFile, UnitName};
+    use tokio::sync::oneshot;
+
+    use super::super::{Entry, Is, Opened, ServicesConfig, open_services};
+    use super::*;
+    use crate::RunnerConfig;
+    use crate::native::compile::compile;
+    use crate::native::record::Asked;
+    use crate::native::runner::lead::Request;
+
+    /// Has something done between two turns of the lead, which hears of no run meanwhile.
+    async fn ask<T: Send + 'static>(
+        opened: &Opened,
+        what: impl FnOnce(&mut Lead) -> T + Send + 'static,
+    ) -> T {
+        let (reply, answer) = oneshot::channel();
+        let request: Request = Box::new(move |lead| drop(reply.send(what(lead))));
+        assert!(opened.requests.send(request).await.is_ok(), "somebody leads");
+        answer.await.expect("somebody leads")
+    }
+
+    async fn load(opened: &Opened, unit: &UnitName, text: &str) {
+        let file = UnitFile::parse(text).expect("it is well formed");
+        let compiled = compile(unit, &file, &opened.host).expect("it can be obeyed").unit;
+        let directory = opened.machine.directory(unit.as_str());
+        directory.begin_runs().expect("it can be written");
+        directory.write_unit(file.source(), Asked::default()).expect("it can be written");
+        let is = Is::Fit(Box::new(compiled));
+        let entry = Entry::new(unit.clone(), file.hash(), Asked::default(), is);
+        ask(opened, |lead| lead.load(entry)).await.expect("it is taken in");
+    }
+
+    fn start(generation: u64) -> Asked {
+        Asked { generation, launched: true, ..Asked::default() }
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_starts_again_is_not_shown_as_it_failed_before() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let services = ServicesConfig {
+            accept: BTreeSet::new(),
+            external: BTreeMap::new(),
+            max_starting: None,
+        };
+        let config = RunnerConfig { control_groups: false, ..RunnerConfig::new(home.path()) };
+        let opened = open_services(config, services).await.expect("it opens");
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        load(&opened, &unit, "[Service]\nType=oneshot\nExecStart=/bin/false\n").await;
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        ask(&opened, move |lead| lead.start(&name, start(1), reply)).await;
+        answer.await.expect("it is answered").expect_err("it fails");
+        let state = |seen: &Seen| {
+            let state = &seen.unit.state;
+            (state.active, state.sub.clone(), state.result.clone().unwrap_or_default())
+        };
+        let failed = state(&lock(&opened.showcase)[&unit]);
+        assert_eq!(failed, (ActiveState::Failed, "failed".to_owned(), "exit-code".to_owned()));
+        let (reply, answer) = oneshot::channel();
+        let (name, shown) = (unit.clone(), opened.showcase.clone());
+        let starting = ask(&opened, move |lead| {
+            lead.start(&name, start(2), reply);
+            lead.turn();
+            state(&lock(&shown)[&name])
+        });
+        let starting = starting.await;
+        assert_eq!(starting, (ActiveState::Activating, "start".to_owned(), "success".to_owned()));
+        answer.await.expect("it is answered").expect_err("it fails again");
+        opened.lead.abort();
+    }
+}
