@@ -166,6 +166,11 @@ impl UnitDirectory {
         self.write_asked(asked)
     }
 
+    /// Whether the unit was loaded as a unit file, and is no stanza.
+    pub(crate) fn has_unit_file(&self) -> bool {
+        self.path.join("unit").exists()
+    }
+
     /// Writes what the unit runs, as a stanza.
     pub(crate) fn write_definition(&self, stanza: &str) -> io::Result<()> {
         match &self.shared {
