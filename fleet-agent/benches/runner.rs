@@ -3,9 +3,11 @@
 //! `cargo bench -p fleet-agent --bench runner` prints one JSON line for each figure: how long a
 //! thousand oneshots of `/bin/true` take, beside a bare loop that starts and awaits as many at
 //! once; what memory five hundred running units take; and the time from the death of a process to
-//! its successor. Each is measured with control groups where there can be any, and without. Last
+//! its successor. Each is measured with control groups where there can be any, and without. Then
 //! comes what a start and a stop of one unit take that runs nothing, among so many that are loaded.
-//! Names of figures (`memory`, `oneshots`, `crashes`, `asks`) choose among them.
+//! Last come the end of all units of fleet, with the time until the first of them is told, and the
+//! unload of so many at once that run and that do not. Names of figures (`memory`, `oneshots`,
+//! `crashes`, `asks`, `ends`, `unloads`) choose among them.
 //!
 //! Of the oneshots it also tells the time of the processor, of this process alone and with all that
 //! it ran: on a machine that has other work, too, these are what can be compared. Both run on as
@@ -16,13 +18,15 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager};
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{Graph, Settings, TimeOuts};
-use fleet_core::{Epoch, Generation};
+use fleet_core::{ActiveState, Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
 use tempfile::TempDir;
@@ -59,6 +63,14 @@ async fn main() {
     for loaded in [1000, 10_000] {
         if wanted("asks") {
             asks(loaded).await;
+        }
+    }
+    if wanted("ends") {
+        ends().await;
+    }
+    if wanted("unloads") {
+        for (many, run) in [(UNITS, true), (UNITS, false), (4 * UNITS, false)] {
+            unloads(many, run).await;
         }
     }
 }
@@ -208,14 +220,8 @@ async fn crashes(groups: bool) {
 
 async fn asks(loaded: usize) {
     let home = tempfile::tempdir().expect("a directory can be made");
-    let manager = NativeManager::open(NativeConfig::new(home.path().join("native"))).await;
-    let manager = manager.expect("it opens");
-    let file = UnitFile::parse("[Unit]\nDescription=one of many\n").expect("it is well formed");
-    let names = (0..loaded).map(|at| UnitName::parse(&format!("u{at}.target")));
-    let names: Vec<UnitName> = names.map(|name| name.expect("it is a name")).collect();
-    for name in &names {
-        manager.load(name, &file, Epoch(1)).await.expect("it is taken");
-    }
+    let nothing = "[Unit]\nDescription=one of many\n";
+    let (manager, names) = services(home.path(), loaded, "target", nothing).await;
     let both = async |generation: u64| {
         manager.start(&names[0], Generation(generation)).await.expect("it starts");
         manager.stop(&names[0]).await.expect("it stops");
@@ -230,6 +236,76 @@ async fn asks(loaded: usize) {
     print(&format!(
         "{{\"figure\":\"asks\",\"loaded\":{loaded},\"clock_us\":{clock:.0},\"own_us\":{own:.0}}}"
     ));
+}
+
+const SERVICE: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+
+async fn ends() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let (manager, names) = services(home.path(), UNITS, "service", SERVICE).await;
+    start_all(&manager, &names).await;
+    let mut changes = manager.changes();
+    let begin = Instant::now();
+    let first = async {
+        loop {
+            for unit in changes.next().await {
+                let seen = manager.get(&unit).await.expect("it answers");
+                if seen.is_some_and(|it| it.state.active != ActiveState::Active) {
+                    return begin.elapsed();
+                }
+            }
+        }
+    };
+    let (ended, first) = tokio::join!(manager.shutdown(), first);
+    ended.expect("all end");
+    print(&format!(
+        "{{\"figure\":\"ends\",\"units\":{UNITS},\"first_ms\":{:.1},\"all_ms\":{:.1}}}",
+        first.as_secs_f64() * 1e3,
+        begin.elapsed().as_secs_f64() * 1e3
+    ));
+}
+
+async fn unloads(many: usize, run: bool) {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let (manager, names) = services(home.path(), many, "service", SERVICE).await;
+    if run {
+        start_all(&manager, &names).await;
+    }
+    let taken = taken(async {
+        for unloaded in join_all(names.iter().map(|name| manager.unload(name))).await {
+            unloaded.expect("it is unloaded");
+        }
+    });
+    let [clock, own, _] = taken.await.map(|seconds| seconds * 1e3);
+    print(&format!(
+        "{{\"figure\":\"unloads\",\"units\":{many},\"run\":{run},\"clock_ms\":{clock:.0},\
+         \"own_ms\":{own:.0}}}"
+    ));
+}
+
+/// A manager with so many units of that type, each with that file.
+async fn services(
+    home: &Path,
+    many: usize,
+    kind: &str,
+    text: &str,
+) -> (Arc<NativeManager>, Vec<UnitName>) {
+    let manager = NativeManager::open(NativeConfig::new(home.join("native"))).await;
+    let manager = manager.expect("it opens");
+    let file = UnitFile::parse(text).expect("it is well formed");
+    let names = (0..many).map(|at| UnitName::parse(&format!("u{at}.{kind}")));
+    let names: Vec<UnitName> = names.map(|name| name.expect("it is a name")).collect();
+    for name in &names {
+        manager.load(name, &file, Epoch(1)).await.expect("it is taken");
+    }
+    (manager, names)
+}
+
+async fn start_all(manager: &NativeManager, names: &[UnitName]) {
+    let starts = names.iter().map(|name| manager.start(name, Generation(1)));
+    for started in join_all(starts).await {
+        started.expect("it starts");
+    }
 }
 
 /// The main process, once it is another than that.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use fleet_core::graph::systemd::{self, Relation};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use super::machine::Machine;
@@ -38,6 +38,7 @@ type Gates = Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>;
 
 /// The way to what leads the units.
 pub(super) struct Calls {
+    machine: Arc<Machine>,
     requests: mpsc::Sender<Request>,
     showcase: Showcase,
     /// Of units that are called about at the moment.
@@ -51,11 +52,15 @@ impl Ask {
             Self::Start(generation) | Self::Restart(generation) => {
                 Asked { generation: generation.0, launched: true, ..before }
             }
-            Self::Stop => Asked { launched: false, triggered: false, ..before },
+            Self::Stop => before.stopped(),
             // One that was told of before may have come to its end, or to a stop.
             Self::Trigger(trigger) if trigger == before.trigger => before,
             Self::Trigger(trigger) => Asked { triggered: true, trigger, ..before },
         }
+    }
+
+    fn is_start(self) -> bool {
+        self != Self::Stop
     }
 
     fn tell(self, lead: &mut Lead, unit: &UnitName, asked: Asked, reply: Reply) {
@@ -69,8 +74,12 @@ impl Ask {
 }
 
 impl Calls {
-    pub(super) fn new(requests: mpsc::Sender<Request>, showcase: Showcase) -> Self {
-        Self { requests, showcase, gates: Gates::default() }
+    pub(super) fn new(
+        machine: &Arc<Machine>,
+        requests: mpsc::Sender<Request>,
+        showcase: Showcase,
+    ) -> Self {
+        Self { machine: Arc::clone(machine), requests, showcase, gates: Gates::default() }
     }
 
     /// What is seen of a unit; nothing if it is not loaded.
@@ -146,6 +155,9 @@ impl Calls {
     ) -> Done {
         let (name, unknown) = (unit.clone(), ServiceError::NotLoaded { unit: unit.clone() });
         let begun = self.in_turn(unit, async move |calls| {
+            if ask.is_start() {
+                calls.machine.end.refuse_start(&name)?;
+            }
             first.await?;
             let Some(seen) = calls.seen(&name) else { return Ok(None) };
             let asked = ask.after(seen.asked);
@@ -169,28 +181,34 @@ impl Calls {
         }
     }
 
-    /// Stops all units at once, each in its turn, and waits for their end. They stay loaded.
-    pub(super) async fn stop_all(&self, machine: &Machine) -> Result<Vec<Done>, ServiceError> {
-        let all: Vec<(UnitDirectory, Asked)> = {
-            let seen = lock(&self.showcase);
-            let up = seen.iter().filter(|(_, seen)| seen.asked.is_wanted());
-            up.map(|(unit, seen)| (machine.directory(unit.as_str()), Ask::Stop.after(seen.asked)))
-                .collect()
-        };
-        let written = tokio::task::spawn_blocking(move || {
-            let failed = |(at, asked): &(UnitDirectory, Asked)| at.write_asked(*asked).err();
-            all.iter().filter_map(failed).collect::<Vec<_>>()
-        });
-        // A disk that fails must not keep anything running, nor the rest from being recorded.
-        match written.await.as_deref() {
-            Ok([]) => {}
-            Ok([error, ..]) => tracing::error!(%error, "cannot record that all units are stopped"),
-            Err(error) => tracing::error!(%error, "cannot record that all units are stopped"),
-        }
-        let answers = self.lead(|lead| lead.stop_all(|asked| Ask::Stop.after(asked))).await?;
+    /// Stops all units at once, and waits for their end. They stay loaded, and none is started any
+    /// more. Tells whether each unit's own record says so by then.
+    pub(super) async fn stop_all(self: &Arc<Self>) -> Result<(Vec<Done>, bool), ServiceError> {
+        let units: Vec<UnitName> = lock(&self.showcase).keys().cloned().collect();
+        let answers = self.lead(|lead| lead.stop_all(Asked::stopped)).await?;
         let end =
             async |answer: oneshot::Receiver<Done>| answer.await.unwrap_or_else(|_| Err(ended()));
-        Ok(join_all(answers.into_iter().map(end)).await)
+        let written = units.iter().map(|unit| self.write_end(unit));
+        let (ended, written) =
+            join(join_all(answers.into_iter().map(end)), join_all(written)).await;
+        Ok((ended, written.into_iter().all(|is_written| is_written)))
+    }
+
+    /// Writes down that a unit is not to run any more, once what was called about it before is
+    /// written: also that of a start which came too late.
+    async fn write_end(self: &Arc<Self>, unit: &UnitName) -> bool {
+        let directory = self.machine.directory(unit.as_str());
+        let action = "record that a unit is not to run any more";
+        let written = self.in_turn(unit, async move |_| {
+            write(&directory, action, UnitDirectory::write_end).await
+        });
+        match written.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%unit, %error, "leaves it to the next daemon");
+                false
+            }
+        }
     }
 
     /// Has all processes of all units killed, whatever their files say of how they are to end.
@@ -272,7 +290,7 @@ impl Calls {
     }
 
     /// Has the lead do something, and waits until it has.
-    async fn lead<T: Send + 'static>(
+    pub(super) async fn lead<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Lead) -> T + Send + 'static,
     ) -> Result<T, ServiceError> {

@@ -171,7 +171,7 @@ impl Driver {
                 if self.arrival.is_some() =>
             {
                 if let Err(error) = arrived {
-                    tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
+                    tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
                     self.arrival = None;
                 }
                 self.look_for_main();

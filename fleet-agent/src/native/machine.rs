@@ -10,6 +10,7 @@ use fleet_core::Timestamp;
 
 use super::boot::Boot;
 use super::cgroup::{Group, Groups};
+use super::end::End;
 use super::log::{Keeper, Log};
 use super::proc::Census;
 use super::record::{Shared, UnitDirectory};
@@ -29,6 +30,9 @@ const LOGS: &str = "logs";
 pub(super) const WANTED: &str = "wanted.json";
 pub(super) const STARTUP: &str = "timers.json";
 
+/// The file that says that all units are to end.
+const END: &str = "end";
+
 /// The file that tells which boot all of these are of.
 const BOOT: &str = "boot";
 
@@ -38,6 +42,8 @@ pub(crate) struct Machine {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) feed: StateFeed,
     pub(crate) census: Census,
+    /// The end of all units.
+    pub(crate) end: End,
     /// That what runs cannot be written down, or a log not be written.
     pub(crate) unwritten: Seldom,
     /// Why there are none, otherwise.
@@ -64,6 +70,7 @@ impl Machine {
             environment,
             feed: StateFeed::default(),
             census: Census::default(),
+            end: End::new(units.with_file_name(END)),
             unwritten: Seldom::default(),
             groups,
             records: Arc::new(Records::new(units.with_file_name(RECORDS))),
@@ -108,6 +115,12 @@ impl Machine {
         let log = self.units.with_file_name(LOGS).join(&file);
         let shared = Shared { records: Arc::clone(&self.records), unit: unit.to_owned(), log };
         UnitDirectory::or_shared(self.units.join(file), shared)
+    }
+
+    /// The directories of all units that have one.
+    pub(crate) fn directories(&self) -> io::Result<Vec<UnitDirectory>> {
+        let entries = std::fs::read_dir(&self.units)?;
+        entries.map(|entry| Ok(UnitDirectory::new(entry?.path()))).collect()
     }
 
     /// All units that something may be known of.

@@ -10,6 +10,7 @@ pub use config::NativeConfig;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::join;
 use tokio::task::AbortHandle;
 
 use super::calls::{Ask, Calls};
@@ -105,12 +106,17 @@ impl NativeManager {
         let services = ServicesConfig { accept, external, max_starting };
         let Opened { machine, requests, showcase, host, lead } =
             open_services(runner, services).await?;
-        let calls = Arc::new(Calls::new(requests, showcase));
+        let calls = Arc::new(Calls::new(&machine, requests, showcase));
         let triggered = Arc::new(Triggered::new(&machine, &calls));
         let timers = Timers::open(&machine, triggered, &host, &directory);
         let timers = timers.map_err(|source| {
             lead.abort();
             ServiceError::Io { action: "read the records of timers".to_owned(), source }
+        })?;
+        // Else what is asked from now on would count for nothing in the next daemon.
+        machine.end.forget().map_err(|source| {
+            lead.abort();
+            ServiceError::Io { action: "finish the end of all units".to_owned(), source }
         })?;
         Ok(Arc::new(Self {
             log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
@@ -147,22 +153,40 @@ impl NativeManager {
     }
 
     /// Stops all units, dependents before what they depend on, and waits for their end. They stay
-    /// loaded.
+    /// loaded. From then on this manager starts nothing: whoever asks for it is refused, and the
+    /// next manager does not make up for it.
     ///
-    /// Nothing else may ask this manager to start units meanwhile.
+    /// That all are to end is written down by one word before the first is told, and a manager that
+    /// is killed meanwhile leaves the rest to the next.
     ///
     /// # Errors
     ///
     /// The first of those that stopping the units gave; the others are stopped all the same.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
-        // Else they would start what is stopped.
+        self.machine.end.begin();
+        let machine = Arc::clone(&self.machine);
+        let noted = tokio::task::spawn_blocking(move || machine.end.note()).await;
+        // A disk that fails must not keep anything running.
+        if let Err(error) = noted.map_err(io::Error::other).flatten() {
+            tracing::error!(%error, "cannot record that all units are to end");
+        }
+        let (stopped, timers) = join(self.calls.stop_all(), self.stop_timers()).await;
+        let (mut stopped, is_written) = stopped?;
+        stopped.extend(timers);
+        let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
+        stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
+        if is_written && let Err(error) = self.machine.end.forget() {
+            tracing::warn!(%error, "leaves the end of all units to the next daemon");
+        }
+        Ok(())
+    }
+
+    async fn stop_timers(&self) -> Vec<Result<(), ServiceError>> {
         let mut stopped = Vec::new();
         for timer in self.timers.list() {
             stopped.push(self.timers.stop(&timer.unit).await);
         }
-        stopped.extend(self.calls.stop_all(&self.machine).await?);
-        let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
-        stopped.into_iter().filter(|result| !gone(result)).collect()
+        stopped
     }
 
     /// Kills all processes of all units as far as they can be found, whatever the files of the
@@ -343,5 +367,35 @@ mod tests {
         assert!(matches!(refused, Err(ServiceError::Unavailable(_))), "{refused:?}");
         let unknown = manager.list().await;
         assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
+    }
+
+    /// It has passed where it would have been refused, and comes to who decides after the end.
+    #[tokio::test]
+    async fn a_start_that_all_units_end_before_has_no_effect_in_the_next_daemon() {
+        for is_killed in [true, false] {
+            let directory = tempfile::tempdir().expect("a directory can be made");
+            let open = || NativeManager::open(NativeConfig::new(directory.path()));
+            let manager = open().await.expect("it opens");
+            let unit = UnitName::parse("a.target").expect("it is a name");
+            let file = UnitFile::parse("[Unit]\n").expect("it is well formed");
+            manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
+            manager.machine.end.note().expect("it can be written");
+            manager.calls.lead(|lead| drop(lead.stop_all(|asked| asked))).await.expect("it leads");
+            let refused = manager.start(&unit, Generation(1)).await;
+            assert!(matches!(refused, Err(ServiceError::StartFailed { .. })), "{refused:?}");
+            if !is_killed {
+                manager.shutdown().await.expect("nothing runs");
+                assert!(!manager.machine.end.is_noted().expect("it can be seen"));
+            }
+            manager.lead.abort();
+            while !manager.lead.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            drop(manager);
+            let next = open().await.expect("it opens").get(&unit).await.expect("it answers");
+            let next = next.expect("it is loaded");
+            assert_eq!(next.known.asked, fleet_core::TargetState::Loaded, "{is_killed}");
+            assert_eq!(next.state.active, fleet_core::ActiveState::Inactive, "{is_killed}");
+        }
     }
 }

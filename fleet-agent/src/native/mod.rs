@@ -28,6 +28,7 @@ mod child;
 mod compile;
 mod conditions;
 mod drive;
+mod end;
 mod environment;
 mod exit;
 mod external;

@@ -57,13 +57,14 @@ impl Arrival {
 ///
 /// # Errors
 ///
-/// What is wrong with the file, for a person. It may be right a moment later.
+/// What is wrong with the file, for a person, beginning with its path. It may be right a moment
+/// later.
 pub(crate) fn read(
     path: &Path,
     owner: u32,
     is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
 ) -> Result<ProcessId, String> {
-    let wrong = |what: &str| format!("PIDFile={} {what}", path.display());
+    let wrong = |what: &str| format!("{} {what}", path.display());
     let text = text(path, owner).map_err(|what| wrong(&what))?;
     let text = text.trim();
     let pid = match text.parse::<u32>() {
@@ -131,12 +132,12 @@ mod tests {
     fn what_a_file_may_name() {
         let parent = std::os::unix::process::parent_id();
         assert_eq!(said(&format!("{parent}\n"), true), format!("process {parent}"));
-        let stranger = format!("PIDFile=x names process {parent}, which is not one of the unit's");
+        let stranger = format!("x names process {parent}, which is not one of the unit's");
         assert_eq!(said(&parent.to_string(), false), stranger);
-        assert_eq!(said("1\n", true), "PIDFile=x names process 1, which is never a service's");
+        assert_eq!(said("1\n", true), "x names process 1, which is never a service's");
         let own = std::process::id().to_string();
-        assert_eq!(said(&own, true), "PIDFile=x names the service manager itself");
-        let dead = "PIDFile=x names process 4194305, which does not run";
+        assert_eq!(said(&own, true), "x names the service manager itself");
+        let dead = "x names process 4194305, which does not run";
         assert_eq!(said("4194305", true), dead);
         for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100)] {
             assert!(said(text, true).ends_with("which is no number of a process"), "{text:?}");
@@ -146,8 +147,8 @@ mod tests {
     #[test]
     fn a_file_of_a_stranger_or_none_is_not_believed() {
         let read = |path: &str| read(Path::new(path), 0, |_| Ok(true)).unwrap_err();
-        assert_eq!(read("/no/such/file"), "PIDFile=/no/such/file was not written");
-        assert_eq!(read("/proc"), "PIDFile=/proc is no file");
+        assert_eq!(read("/no/such/file"), "/no/such/file was not written");
+        assert_eq!(read("/proc"), "/proc is no file");
     }
 
     #[tokio::test]

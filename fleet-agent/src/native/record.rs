@@ -13,9 +13,10 @@
 //! | `timer.json` | for a timer, in place of the last three: its state |
 //!
 //! The first two are synced to the disk when something is asked, and replaced as a whole by
-//! renaming. `run.json` is written before and after each start of a process, and whenever the phase
-//! changes. It means nothing after the machine was booted again, so it need not be synced: the
-//! daemon's death loses no write that the kernel has taken.
+//! renaming. That all units are to end is one file for all, [`End`](super::end::End). `run.json` is
+//! written before and after each start of a process, and whenever the phase changes. It means
+//! nothing after the machine was booted again, so it need not be synced: the daemon's death loses
+//! no write that the kernel has taken.
 //!
 //! Each of its lines is a record, and the last whole line counts. To add a line costs a fraction of
 //! a new file, for which file systems look for room. A daemon that is killed while it writes leaves
@@ -57,6 +58,11 @@ impl Asked {
     /// Whether the unit is to run: fleet wants it to, or a timer did.
     pub(crate) fn is_wanted(self) -> bool {
         self.launched || self.triggered
+    }
+
+    /// The same for a unit that is not to run any more.
+    pub(crate) fn stopped(self) -> Self {
+        Self { launched: false, triggered: false, ..self }
     }
 
     /// What a daemon left to do that wrote down `before` as done.
@@ -160,6 +166,11 @@ impl UnitDirectory {
         self.write_asked(asked)
     }
 
+    /// Whether the unit was loaded as a unit file, and is no stanza.
+    pub(crate) fn has_unit_file(&self) -> bool {
+        self.path.join("unit").exists()
+    }
+
     /// Writes what the unit runs, as a stanza.
     pub(crate) fn write_definition(&self, stanza: &str) -> io::Result<()> {
         match &self.shared {
@@ -182,6 +193,22 @@ impl UnitDirectory {
     /// Writes what was asked.
     pub(crate) fn write_asked(&self, asked: Asked) -> io::Result<()> {
         write_whole(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, true)
+    }
+
+    /// Writes that the unit is not to run any more, as the end of all says, if it was to. Where
+    /// what was asked makes no sense, nobody takes the unit back either.
+    pub(crate) fn write_end(&self) -> io::Result<()> {
+        use io::ErrorKind::{InvalidData, NotADirectory, UnexpectedEof};
+        let path = self.path.join("asked.json");
+        match read_json::<Asked>(&path) {
+            Ok(Some(asked)) if asked.is_wanted() => {
+                write_whole(&path, &serde_json::to_vec(&asked.stopped())?, false)
+            }
+            Err(error) if matches!(error.kind(), InvalidData | NotADirectory | UnexpectedEof) => {
+                Ok(())
+            }
+            read => read.map(drop),
+        }
     }
 
     /// Writes what runs.

@@ -23,6 +23,7 @@ mod refusals;
 mod rest;
 mod retries;
 mod settings;
+mod shutdown;
 mod stanzas;
 mod talking;
 mod timers;

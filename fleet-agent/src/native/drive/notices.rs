@@ -78,11 +78,16 @@ impl Driver {
             NotifyAccess::None | NotifyAccess::All => return,
         };
         if said.notice.is_ready && awaits {
+            let option = self.called("NotifyAccess=", "notify-access");
             let sender = said.sender;
-            let problem =
-                format!("process {sender} said READY=1, and only {who}: see notify-access");
-            self.problem = Some(problem);
+            self.problem =
+                Some(format!("process {sender} said READY=1, and only {who}: see {option}"));
         }
+    }
+
+    /// What the unit's own file calls an option: as systemd does, or by the key of a stanza.
+    fn called(&self, option: &'static str, key: &'static str) -> &'static str {
+        if self.directory.has_unit_file() { option } else { key }
     }
 
     /// Whether what that process says counts.
@@ -134,7 +139,7 @@ impl Driver {
         match Arrival::of(Path::new(path)) {
             Ok(arrival) => self.arrival = Some(arrival),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot wait for its PIDFile=");
+                tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
             }
         }
         self.look_for_main();
@@ -142,12 +147,15 @@ impl Driver {
 
     pub(super) fn look_for_main(&mut self) {
         let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
-        match pidfile::read(Path::new(path), self.owner, |process| self.is_own(process)) {
+        let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
+        match read {
             Ok(process) => {
                 (self.arrival, self.problem) = (None, None);
                 self.take_as_main(process);
             }
-            Err(problem) => self.problem = Some(problem),
+            Err(problem) => {
+                self.problem = Some(self.called("PIDFile=", "pidfile: ").to_owned() + &problem);
+            }
         }
     }
 

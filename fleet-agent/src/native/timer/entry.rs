@@ -95,6 +95,13 @@ impl Entry {
         self.asked.is_wanted() && !is_done
     }
 
+    /// What it has last elapsed for is over with the end of all units.
+    pub(super) fn forget_elapse(&mut self) {
+        if let Some(written) = &mut self.written {
+            written.starting = None;
+        }
+    }
+
     /// What its unit does now: the moments at which it is first seen to do so are kept.
     pub(super) fn see(&mut self, active: bool, now: Timestamp) {
         match (self.sight.active, active) {

@@ -68,12 +68,18 @@ impl Keeper {
 
     /// Reads back what an earlier daemon knew.
     pub(super) fn take_back(&mut self, host: &Host) -> io::Result<()> {
+        let has_ended = self.machine.end.is_noted()?;
         for name in self.machine.known()? {
             let unit = UnitName::parse(&name).ok().filter(is_timer);
             let Some(unit) = unit else { continue };
             let directory = self.machine.directory(unit.as_str());
             match Entry::read(&unit, directory.clone(), host, self.startup) {
-                Ok(Some(entry)) => self.resume(&unit, entry),
+                Ok(Some(mut entry)) => {
+                    if has_ended {
+                        entry.forget_elapse();
+                    }
+                    self.resume(&unit, entry);
+                }
                 Ok(None) => directory.remove()?,
                 // One unit that cannot be read must not keep the others from being taken back.
                 Err(error) => tracing::error!(%unit, %error, "cannot take a timer back"),
@@ -104,7 +110,7 @@ impl Keeper {
     ) {
         loop {
             self.elapse();
-            let due = self.queue.first();
+            let due = self.due();
             self.set_alarm(due.wall);
             let clock = Arc::clone(&self.machine.clock);
             tokio::select! {
@@ -165,8 +171,7 @@ impl Keeper {
                 Ok(())
             }
             Ask::Stop => {
-                let stopped = |asked| Asked { launched: false, triggered: false, ..asked };
-                let noted = self.note(unit, stopped).await;
+                let noted = self.note(unit, Asked::stopped).await;
                 // A disk that fails must not keep anything running.
                 self.change(unit, |entry, _| entry.life.on_stop());
                 noted
@@ -221,8 +226,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// A timer cannot be started without the unit that it is to start.
+    /// A timer cannot be started without the unit that it is to start, nor once all are to end.
     fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.machine.end.refuse_start(unit)?;
         let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
         let entry = self.entries.get(unit).ok_or_else(not_loaded)?;
         let started = &entry.life.timer().unit;
@@ -275,9 +281,17 @@ impl Keeper {
         self.change(unit, |entry, look| entry.life.on_start(last, entry.sight, look));
     }
 
+    /// When the next timer is due. None elapses any more once all units are to end: their starts
+    /// would be refused, and a persistent one would count as done.
+    fn due(&self) -> Due {
+        if self.machine.end.has_begun() { Due::default() } else { self.queue.first() }
+    }
+
     /// Lets all timers elapse that are due.
     fn elapse(&mut self) {
-        while let Some(timer) = self.queue.due(self.now()) {
+        while !self.machine.end.has_begun()
+            && let Some(timer) = self.queue.due(self.now())
+        {
             let elapses = self.change(&timer, |entry, look| {
                 let elapses = entry.life.on_moment(look);
                 if elapses {

@@ -66,7 +66,8 @@ async fn a_file_that_names_a_stranger_is_not_believed() {
         bench.load("a.service", &service).await;
         let error = bench.start("a.service").await.expect_err("it names a stranger");
         let error = error.to_string();
-        assert!(error.contains("PIDFile="), "{stranger}: {error}");
+        let named = format!("PIDFile={}", pid.display());
+        assert!(error.contains(&named), "{stranger}: {error}");
         assert_eq!(bench.state("a.service").await.result.as_deref(), Some("timeout"));
         bench.manager.unload(&name("a.service")).await.expect("it is unloaded");
     }

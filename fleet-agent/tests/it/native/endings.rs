@@ -263,7 +263,7 @@ async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
     let kid = meet(&home, "kid").await;
     let unit = stand.wait_for("a", failed).await;
     assert!(with_cause(Cause::Pidfile)(&unit), "{unit:?}");
-    assert!(unit.problem.is_some_and(|why| why.contains("PIDFile=")), "it says why");
+    assert!(unit.problem.is_some_and(|why| why.starts_with("pidfile: /")), "it says why");
     assert!(!runs(kid));
     stand.clean_up().await;
 }

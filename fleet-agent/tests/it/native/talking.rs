@@ -64,6 +64,18 @@ async fn who_may_speak_for_a_service() {
 }
 
 #[tokio::test]
+async fn who_may_not_say_that_a_service_is_ready_is_told_with_the_option_of_its_file() {
+    let bench = Bench::new().await;
+    let steps = "child|say READY=1|barrier|sleep";
+    let service = format!("Type=notify\nTimeoutStartSec=2s\n{}", does(steps));
+    bench.load("a.service", &service).await;
+    let error = bench.start("a.service").await.expect_err("nobody hears it").to_string();
+    let told = " said READY=1, and only the main process may: see NotifyAccess=";
+    assert!(error.ends_with(told), "{error}");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn who_may_speak_for_a_service_without_control_groups() {
     let bench = Bench::with(|config| config.control_groups = false).await;
     let unit = format!("Type=notify\nNotifyAccess=all\n{}", does("child|say READY=1|sleep"));

@@ -11,6 +11,7 @@ use super::super::member::Member;
 use super::waiters::{answer, is_busy, is_over, is_there};
 use super::{Done, Entry, Reply, Services};
 use crate::ServiceError;
+use crate::native::end::refusal;
 use crate::native::record::Asked;
 
 impl Lead {
@@ -188,8 +189,7 @@ impl Lead {
         reply: Reply,
     ) -> Option<(Name, Reply)> {
         if self.services.as_ref().is_some_and(|services| services.ends) {
-            let (unit, problem) = (unit.clone(), "all units are being ended".to_owned());
-            answer(reply, Err(ServiceError::StartFailed { unit, problem }));
+            answer(reply, Err(refusal(unit)));
             return None;
         }
         self.begin_ask(unit, asked, reply)

@@ -73,6 +73,9 @@ pub(in crate::native) async fn open_services(
         None
     });
     let mut timers = timers::Known::default();
+    // Before it is read what is to run.
+    let caught_up = machine.directories().and_then(|all| machine.end.catch_up(all.into_iter()));
+    caught_up.map_err(io_error("finish the end of all units"))?;
     let backs =
         take_back(&machine, &host, &mut timers).map_err(io_error("read the records of units"))?;
     let of_others = OfOthers::new(external);
