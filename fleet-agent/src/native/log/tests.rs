@@ -1,5 +1,9 @@
 //! What a log keeps, and where.
 
+use std::os::fd::AsRawFd as _;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
 use super::*;
 
 fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {
@@ -207,26 +211,48 @@ fn nothing_is_lost_that_is_written_while_it_rotates() {
 }
 
 /// What is appended while a log is cut may be lost, and never stands before what is older: places
-/// would be off by as much.
+/// would be off by as much. So the file is shortened to what stands there already, which is seen of
+/// one that lets nobody shorten it.
 #[test]
-fn no_line_stands_before_older_ones_after_a_cut() {
-    let (_directory, log) = log(1 << 20, b"");
-    log.keep_below(Some(4000)).expect("it can be done");
-    let path = log.path().clone();
-    let writer = std::thread::spawn(move || {
-        let mut file = append(&path).expect("it is there");
-        for number in 0..40_000 {
-            file.write_all(format!("line {number:06}\n").as_bytes()).expect("it is written");
-        }
-    });
-    while !writer.is_finished() {
-        log.trim().expect("it can be done");
-        let kept = all(&log);
-        // Who writes faster than can be read may lose the end of a line, too.
-        let lines: Vec<&str> = kept.lines().filter(|line| line.len() == 11).collect();
-        assert!(lines.is_sorted(), "{kept}");
+fn what_is_kept_of_a_cut_is_there_before_the_rest_goes() {
+    let file = memfd_create("log", MemfdFlags::ALLOW_SEALING).expect("there is memory");
+    fcntl_add_seals(&file, SealFlags::SHRINK).expect("it is our own");
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("log");
+    let memory = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::os::unix::fs::symlink(memory, &path).expect("it can be made");
+    let log = Log::open(path, 1 << 20).expect("it is there");
+    let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
+    append(log.path()).and_then(|mut file| file.write_all(lines.as_bytes())).expect("written");
+    log.keep_below(Some(800)).expect_err("it cannot be shortened");
+    let text = std::fs::read_to_string(log.path()).expect("it can be read");
+    let (half, rest) = (&lines[608..], &lines[192..]);
+    assert_eq!(text, format!("{half}{rest}"));
+}
+
+/// It was cut for less room than there is now, and only a block of the hole is looked at.
+#[test]
+fn no_hole_is_kept_of_a_log_that_may_be_longer_than_it_was() {
+    let (_directory, log) = log(1000, &b"sixteen letters\n".repeat(1 << 14));
+    if !knows_holes(&log) {
+        return;
     }
-    writer.join().expect("it has written all");
+    log.trim().expect("it can be done");
+    let (kept, next) = (all(&log), Log::open(log.path().clone(), 1 << 20).expect("it is there"));
+    next.keep_below(Some(400_000)).expect("it is cut");
+    assert_eq!(all(&next), kept);
+}
+
+/// The kernel may give it the number of the one before.
+#[test]
+fn what_comes_where_a_log_was_gone_is_another_one() {
+    let (directory, log) = log(1 << 20, b"one\n");
+    assert_eq!(log.look().expect("it is there"), 4);
+    let aside = directory.path().join("aside");
+    std::fs::rename(log.path(), &aside).expect("it can be moved");
+    log.look().expect_err("it is not there");
+    std::fs::rename(&aside, log.path()).expect("it can be moved");
+    assert_eq!((log.look().expect("it is there"), log.floor()), (8, 4));
 }
 
 /// The same lines again are not the same place.

@@ -152,8 +152,13 @@ fn socket_of(pid: u32) -> String {
 #[tokio::test]
 async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     let home = Home::new();
+    let up = home.path("up");
     let steps = "trap TERM|hold a|hear|say READY=1|barrier|hold b";
-    let more = format!("start-timeout: 2s\n{}", does(steps, &home));
+    let more = format!(
+        "start-timeout: 2s\nexec-start-post: /bin/touch {}\n{}",
+        up.display(),
+        does(steps, &home)
+    );
     let stand = Stand::new(&unit("a", "foreground-notified", &more), "a").await;
     meet(&home, "a").await;
     tell(&home, "a", "go");
@@ -162,6 +167,7 @@ async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     assert!(matches!(unit.state.what, Shown::Stopping(_)), "{unit:?}");
     tell(&home, "b", "0");
     stand.wait_for("a", with_cause(Cause::StartTimeOut)).await;
+    assert!(!up.exists(), "it was taken for ready");
     stand.clean_up().await;
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
 
 use super::graph::{SLEEP, Stand, supervised, target};
-use super::helper::stanza_that_does;
+use super::helper::{stanza_that_does, that_does};
 use crate::support::{Home, runs, signal};
 
 fn unit(name: &str, kind: &str, more: &str) -> String {
@@ -74,12 +75,20 @@ async fn each_type_is_up_when_it_says_so() {
 async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
     let steps = "child|say READY=1|barrier|sleep";
     let more = format!("start-timeout: 2s\n{}", stanza_that_does(steps));
+    // One who may says it after all.
+    let home = Home::new();
+    let says = |steps: &str| that_does(steps, Path::new(&home.mark()));
+    let after_all = format!("{}; exec {}", says("say READY=1|barrier"), says("say READY=1|sleep"));
+    let after_all = format!("exec-start: /bin/sh -c '{after_all}'");
     let stanzas = unit("vain", "foreground-notified", &more)
         + &unit("heard", "foreground-notified", &format!("notify-access: all\n{more}"))
-        + &all_of(&["vain", "heard"]);
+        + &unit("after-all", "foreground-notified", &after_all)
+        + &all_of(&["vain", "heard", "after-all"]);
     let stand = Stand::new(&stanzas, "all").await;
-    stand.running("heard").await;
-    assert_eq!(stand.unit("heard").await.problem, None);
+    for name in ["heard", "after-all"] {
+        stand.running(name).await;
+        assert_eq!(stand.unit(name).await.problem, None, "{name}");
+    }
     let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
     let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
     let told = " said READY=1, and only the main process may: see notify-access";

@@ -149,12 +149,19 @@ async fn of_a_circle_the_last_that_came_is_refused() {
 #[tokio::test]
 async fn who_needs_a_unit_that_failed_is_told_so() {
     let bench = Bench::new().await;
-    bench.load("bad.service", "Type=oneshot\nExecStart=/bin/false\n").await;
+    let mended = bench.path("mended");
+    let service = format!(
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/test -e {}\n",
+        mended.display()
+    );
+    bench.load("bad.service", &service).await;
     load(&bench, "a.service", "Requires=bad.service\nAfter=bad.service").await;
     let error = bench.start("a.service").await.expect_err("it cannot start").to_string();
     assert!(error.contains("it needs bad.service, which has failed"), "{error}");
     let state = bench.state("a.service").await;
     assert_eq!((state.sub.as_str(), state.result.as_deref()), ("dead", Some("dependency")));
+    std::fs::write(mended, "").expect("it can be made");
+    bench.start("a.service").await.expect("what it needs is tried again with it");
     bench.clean_up().await;
 }
 

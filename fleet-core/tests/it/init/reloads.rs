@@ -1,11 +1,14 @@
 //! What reading the units again changes, and what it leaves alone.
 
+use std::num::NonZeroU32;
+
+use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
-use fleet_core::graph::{EdgeKind, Graph, Settings, Unit};
+use fleet_core::graph::{EdgeKind, Graph, Name, Observed, Settings, System, Unit};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::config::cases;
+use super::config::{cases, target, units as units_of};
 use super::script::moves;
 use super::world::World;
 
@@ -17,13 +20,52 @@ fn read_again(world: &mut World, change: impl Fn(usize, &mut Unit)) {
     world.system.reload(graph, world.now).expect("the goal is still there");
 }
 
+/// What is known of the units that are needed. How one ended that is not is forgotten as soon as
+/// anything is read.
+fn needed(world: &World) -> Vec<(Name, Observed)> {
+    let seen = world.system.observation().units.into_iter();
+    let is_needed = |name: &Name| world.system.state(name).is_some_and(|it| it.needed);
+    seen.filter(|(name, _)| is_needed(name)).collect()
+}
+
+#[test]
+fn settings_that_are_refused_change_nothing() {
+    let all = units_of("a wf:b wf:c\nb supervised\nc supervised");
+    let (goal, now) = (Some(target("a")), Timestamp::from_millis(0));
+    let settings = Settings { goal: goal.clone(), ..Settings::default() };
+    let graph = Graph::strict(all, &settings).unwrap();
+    let mut system = System::new(graph.clone(), &settings).unwrap();
+    let (mask, max_starting) = ([target("b")].into(), NonZeroU32::new(1));
+    let refused = Settings { goal: Some(target("nobody")), mask, max_starting, ..settings };
+    system.reload_with(graph, &refused, now).unwrap_err();
+    system.set_goal(goal, [target("c")].into(), now).unwrap();
+    let actions = system.next_actions(now);
+    let started: Vec<&str> = actions.iter().map(|it| it.unit.as_str()).collect();
+    assert_eq!(started, ["b", "c"], "neither is masked, and there is room for both");
+}
+
+/// What provides it now could be up at once, and would make good what was lost.
+#[test]
+fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
+    let settings = Settings { goal: Some(target("goal")), ..Settings::default() };
+    let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
+    let before = graph("goal wf:x\np supervised also:t\nx supervised on:t");
+    let now = Timestamp::from_millis(0);
+    let mut system = System::new(before, &settings).unwrap().foresee(now).after;
+    system.reload(graph("goal wf:x\nv virtual also:t\nx supervised on:t"), now).unwrap();
+    let actions = system.next_actions(now);
+    assert_eq!(actions[0].to_string(), "stop x: it depends on t, which is lost", "{actions:?}");
+}
+
 proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
     fn the_same_units_again_change_nothing(units in units(7), moves in moves(14)) {
         let mut world = World::after(&units, &moves);
+        let before = needed(&world);
         read_again(&mut world, |_, _| {});
+        prop_assert_eq!(needed(&world), before);
         let actions = world.system.next_actions(world.now);
         prop_assert_eq!(actions, []);
     }

@@ -133,6 +133,7 @@ fn what_fails_at_its_end_has_failed() {
             &[exits(1), SCRIPT, LATE, GONE],
             "failed: its main process ended with status 1",
         ),
+        ("a passing", &[Happening::Skipped, SCRIPT, GONE], "ended"),
         (
             "a notified",
             &[Happening::Failed(Cause::Assertion), GONE],
@@ -237,7 +238,8 @@ fn a_kill_that_works_is_a_failed_stop() {
 #[test]
 fn more_time_is_given_where_it_is_asked_for() {
     let mut one = One::new(&unit("a notified"));
-    one.now = Timestamp::from_millis(80_000);
+    assert!(one.tell(Happening::Extend(Duration::from_secs(1))));
+    assert_eq!(one.pass(80), "", "no time is taken away");
     assert!(one.tell(Happening::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
     assert_eq!(one.pass(1), "stop a: it was not up in time");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::text::{Code, read_central, read_stanzas};
+use fleet_core::graph::text::{Code, Diagnostic, read_central, read_stanzas};
 use fleet_core::graph::{Settings, TimeOuts};
 
 use super::broken::{BROKEN, ODD, whole};
@@ -68,6 +68,24 @@ fn what_stands_before_the_first_unit_belongs_to_none() {
       |       ^
     help: write `provides: …` below this line
     ");
+}
+
+/// Each place is behind something that has more bytes, or stands elsewhere, than one might think.
+#[test]
+fn places_are_counted_in_characters_and_in_the_line_that_goes_on() {
+    let text = "\u{feff}type: virtual\n\
+                unit: a\ntype: virtual\nprovides: a\nwaits-for: b,\n  c,, d e\n\
+                unit: b\ntype: oneshot\nprovides: b\nexec-start: /a \u{e4} $A $B\n";
+    let found = read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics;
+    let place = |it: &Diagnostic| (it.code.as_str(), it.location.line, it.location.column);
+    let expected = [("E03", 1, 1), ("E05", 6, 4), ("E06", 6, 7), ("E11", 10, 18), ("E11", 10, 21)];
+    assert_eq!(found.iter().map(place).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_signal_that_is_misspelt_in_small_letters_is_found_too() {
+    let told = of_stanza(&whole("ONESHOTsuccess-exit: sigtrem\n").replace("NAME", "web"));
+    assert!(told.contains("help: did you mean SIGTERM?"), "{told}");
 }
 
 #[test]

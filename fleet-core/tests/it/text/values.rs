@@ -227,6 +227,14 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     description: "two\nlines" (it has a control character)
     exec-reload: "/r" (it is not for units of type oneshot)
     "#);
+    for blank in [" one", "one "] {
+        unit.description = blank.to_owned();
+        let printed = print(&unit, &TimeOuts::default());
+        let loss = printed.losses.iter().find(|it| it.key == "description");
+        let why = "a value does not begin or end with a blank, and is not empty";
+        assert_eq!(loss.map(|it| it.why.as_str()), Some(why), "{blank:?}");
+        assert!(!printed.text.contains("description"), "{}", printed.text);
+    }
 }
 
 #[test]

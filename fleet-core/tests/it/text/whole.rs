@@ -192,6 +192,9 @@ fn nothing_is_said_to_be_missing_while_it_is_not_known_what_each_stanza_provides
         assert!(told.contains("E0") || told.contains("E1") || told.contains("E2"), "{text}{told}");
         assert!(!told.contains("no unit provides"), "{text}{told}");
     }
+    let chosen = [("0.unit", flawed[2]), ("init.conf", "alternatives: db=b\n")];
+    let told = check(&chosen);
+    assert!(told.contains("E06") && !told.contains("does not provide"), "{told}");
     // A list that names a target twice is known all the same.
     let twice = "unit: b\ntype: virtual\nprovides: x, x\n";
     assert!(check(&[("0.unit", twice), ("a.unit", &a)]).contains("no unit provides `db`"));
