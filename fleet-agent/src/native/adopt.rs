@@ -54,17 +54,17 @@ pub(crate) fn resume(
     directory: &UnitDirectory,
     log: Arc<Log>,
     spec: Arc<Unit>,
-    run: Run,
+    mut run: Run,
 ) -> io::Result<Driver> {
     let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
-    let (service, running) = take_back(machine, spec, &run)?;
+    let (service, running) = take_back(machine, spec, &mut run)?;
     driver.adopt(service, run, running);
     Ok(driver)
 }
 
 type Running = Vec<(ProcessId, Watched)>;
 
-fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Service, Running)> {
+fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(Service, Running)> {
     let now = machine.now();
     let mut service = Service::restore(spec, run.memory.clone(), now);
     let mut running = Vec::new();
@@ -83,6 +83,8 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &Run) -> io::Result<(Servi
         {
             Some((process, Some(watched))) => {
                 running.push((process, watched));
+                // What it leaves in its process group may be known by nothing else.
+                run.leaders.push(process);
                 service.on_spawned(process, now);
             }
             _ => service.on_spawn_failed(End::Unseen, now),

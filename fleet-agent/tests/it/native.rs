@@ -2,6 +2,7 @@
 
 mod adoption;
 mod background;
+mod chosen;
 mod conforms;
 mod crash;
 mod edges;
@@ -19,9 +20,11 @@ mod limits;
 mod lines;
 mod manager_crash;
 mod output;
+mod owed;
 mod refusals;
 mod rest;
 mod retries;
+mod returns;
 mod settings;
 mod stanzas;
 mod talking;
