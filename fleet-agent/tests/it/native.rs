@@ -10,6 +10,7 @@ mod endings;
 mod given;
 mod graph;
 mod graph_crash;
+mod graph_returns;
 pub(crate) mod helper;
 mod histories;
 mod home;
