@@ -2,6 +2,7 @@
 
 mod adoption;
 mod background;
+mod chosen;
 mod conforms;
 mod crash;
 mod edges;
@@ -9,6 +10,7 @@ mod endings;
 mod given;
 mod graph;
 mod graph_crash;
+mod graph_returns;
 pub(crate) mod helper;
 mod histories;
 mod home;
@@ -19,9 +21,11 @@ mod limits;
 mod lines;
 mod manager_crash;
 mod output;
+mod owed;
 mod refusals;
 mod rest;
 mod retries;
+mod returns;
 mod settings;
 mod shutdown;
 mod stanzas;

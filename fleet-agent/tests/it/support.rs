@@ -261,6 +261,22 @@ impl Dead {
         Bench { manager, config, directory }
     }
 
+    /// The same, set up otherwise.
+    pub(crate) fn with(mut self, set_up: impl FnOnce(&mut NativeConfig)) -> Self {
+        set_up(&mut self.config);
+        self
+    }
+
+    /// Whether the next daemon could begin, with another set-up.
+    pub(crate) async fn try_to_open(
+        &self,
+        set_up: impl FnOnce(&mut NativeConfig),
+    ) -> Result<(), ServiceError> {
+        let mut config = self.config.clone();
+        set_up(&mut config);
+        NativeManager::open(config).await.map(drop)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.0.path().join(name)
     }
@@ -273,6 +289,13 @@ impl Dead {
 
 /// The control groups of the units of the machine at that place, if it has any for them.
 pub(crate) fn groups_below(home: &Path) -> Option<Vec<String>> {
+    let entries = std::fs::read_dir(base_of_groups(home)?).ok()?;
+    let groups = entries.flatten().filter(|entry| entry.path().is_dir());
+    Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// The control group in which those of the units of the machine at that place are, if it has one.
+pub(crate) fn base_of_groups(home: &Path) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
     let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mut points = mounts.filter(|mount| mount[2] == "cgroup2").map(|mount| mount[1].to_owned());
@@ -280,9 +303,7 @@ pub(crate) fn groups_below(home: &Path) -> Option<Vec<String>> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
     let native = std::fs::metadata(home.join("native")).ok()?;
     let base = format!("fleet-{:x}-{:x}", native.dev(), native.ino());
-    let entries = std::fs::read_dir(Path::new(&points.next_back()?).join(own).join(base)).ok()?;
-    let groups = entries.flatten().filter(|entry| entry.path().is_dir());
-    Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
+    Some(Path::new(&points.next_back()?).join(own).join(base))
 }
 
 /// The processes of the units of the machine at that place.

@@ -63,7 +63,7 @@ impl Stand {
         Self::open_with(home, graph, settings, |_| {}).await
     }
 
-    async fn open_with(
+    pub(super) async fn open_with(
         home: &Home,
         graph: Graph,
         settings: &Settings,
@@ -184,6 +184,8 @@ async fn what_was_wanted_last_holds_for_the_next_runner() {
     stand.runner.set_mask(beside).await.expect("it is no goal");
     stand.wait_for("b", |unit| unit.state.what == Shown::Masked).await;
     assert!(!runs(other));
+    let stand = stand.again(&stanzas).await;
+    assert_eq!(stand.unit("b").await.state.what, Shown::Masked);
     stand.clean_up().await;
 }
 

@@ -1,4 +1,5 @@
-//! A daemon in a process of its own, which is killed again and again at moments that nobody chose.
+//! A daemon in a process of its own, which is killed: again and again at moments that nobody chose,
+//! or when a test has it where it wants it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,8 @@ pub(super) async fn kill_again_and_again(test: &str, home: &Path, plain: bool) {
     }
 }
 
-fn begin(test: &str, told: &Victim) -> Daemon {
+/// Lets that test of this program be a daemon.
+pub(super) fn begin(test: &str, told: &Victim) -> Daemon {
     let mut command = Command::new(std::env::current_exe().expect("it has a path"));
     command
         .args(["--exact", "--nocapture", test])
@@ -85,11 +87,31 @@ fn begin(test: &str, told: &Victim) -> Daemon {
 }
 
 /// The process, which is killed whatever becomes of the test.
-struct Daemon(Child);
+pub(super) struct Daemon(Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.0.kill().and_then(|()| self.0.wait()).expect("it can be killed");
+    }
+}
+
+impl Daemon {
+    /// Waits until something is so, as long as it lives.
+    pub(super) async fn wait_until(&mut self, what: &str, mut so: impl AsyncFnMut() -> bool) {
+        wait_until(what, async || {
+            // It may end right after it was so.
+            let ended = self.0.try_wait().expect("it is a child");
+            let is_so = so().await;
+            assert!(is_so || ended.is_none(), "it has ended before {what}: what it found is above");
+            is_so
+        })
+        .await;
+    }
+
+    /// Waits for it to end by itself.
+    pub(super) async fn wait_for_end(&mut self) {
+        wait_until("the daemon ends", async || self.0.try_wait().expect("it is a child").is_some())
+            .await;
     }
 }
 
@@ -98,12 +120,7 @@ impl Drop for Daemon {
 async fn wait_for_a_moment(daemon: &mut Daemon, home: &Path, seed: u64) {
     let (what, most) = if seed.is_multiple_of(3) { ("begins", 30_000) } else { ("open", 60_000) };
     let path = home.join(format!("{what}-{seed}"));
-    wait_until("the daemon is there", async || {
-        let ended = daemon.0.try_wait().expect("it is a child");
-        assert!(ended.is_none(), "after {seed} kills: what it found is above");
-        path.exists()
-    })
-    .await;
+    daemon.wait_until(&format!("{seed} kills are done"), async || path.exists()).await;
     // Nothing is waited for: this is the choice of the moment in which it is killed.
     tokio::time::sleep(Duration::from_micros(Dice(seed).below(most))).await;
 }

@@ -3,7 +3,8 @@
 use fleet_agent::ServiceManager;
 use fleet_core::ActiveState;
 
-use crate::support::{Bench, name};
+use super::chosen::Chosen;
+use crate::support::{Bench, hasty, name};
 
 #[tokio::test]
 async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
@@ -42,5 +43,23 @@ async fn a_task_that_is_done_and_counts_as_up_reloads_by_its_commands() {
     assert!(trace.exists());
     let state = bench.state("a.service").await;
     assert_eq!((state.active, state.sub.as_str()), (ActiveState::Active, "exited"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
+    let chosen = Chosen::new(false).await;
+    let (begun, good) = (chosen.path("begun"), chosen.path("good"));
+    let (begun, good) = (begun.display(), good.display());
+    let script = format!("echo 1 >>{begun}; test -e {good} && exec sleep 1000; exit 1");
+    let again = "Restart=on-failure\nRestartSec=100s\n";
+    chosen.unit("a.service", &format!("[Service]\n{again}ExecStart=/bin/sh -c '{script}'\n"));
+    let mut living = chosen.begin(&["begin start a.service"]).await;
+    living.wait_for_phase("a.service", "failed").await;
+    living.make("good");
+    let bench = living.strike().with(|config| config.clock = hasty()).revive().await;
+    let state = bench.wait_for_sub("a.service", "running").await;
+    assert_eq!(state.restarts, 1);
+    assert_eq!(bench.wait_for_lines("begun", 2).await.len(), 2);
     bench.clean_up().await;
 }

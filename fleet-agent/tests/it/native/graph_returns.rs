@@ -1,0 +1,194 @@
+//! What a runner has begun and not ended when it ends, and what the next one does about it.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+use fleet_agent::{RunnerConfig, UnitStatus};
+use fleet_core::graph::{Settings, Shown};
+
+use super::graph::{Stand, graph, supervised, target};
+use super::helper::stanza_that_does;
+use crate::support::{Home, hasty, runs, signal_group, wait_until};
+
+const STOPS: &str = "\"phase\":\"stop-sigterm\"";
+
+/// A unit that tells when it begins and when it is over, by a line each. It minds no `SIGTERM`, its
+/// end is a failure, and it is not tried again after one.
+fn stubborn(place: &Home) -> String {
+    let (begun, over) = (place.path("begun"), place.path("over"));
+    let (begun, over) = (begun.display(), over.display());
+    supervised(
+        "a",
+        &format!(
+            "stop-timeout: 1h\nrestart: never\n\
+             exec-start: /bin/sh -c 'trap \"\" TERM; echo $$$$ >>{begun}; \
+             while :; do sleep 1000; done'\n\
+             exec-stop-post: /bin/sh -c 'echo over >>{over}; exit 1'"
+        ),
+    )
+}
+
+/// A runner for the goal `a`, with control groups or without.
+async fn open(home: Home, stanzas: &str, plain: bool) -> Stand {
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    let set_up = |config: &mut RunnerConfig| config.control_groups = !plain;
+    let runner = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
+    Stand { runner, home, settings }
+}
+
+/// The next runner, once this one has written down that text last.
+async fn after(stand: Stand, stanzas: &str, plain: bool, text: &str) -> Stand {
+    let record = stand.home.path("native/runs");
+    let read = || std::fs::read_to_string(&record).unwrap_or_default();
+    let is_last = async || read().lines().next_back().is_some_and(|line| line.contains(text));
+    wait_until(&format!("{text} is written down"), is_last).await;
+    let Stand { runner, home, .. } = stand;
+    drop(runner);
+    open(home, stanzas, plain).await
+}
+
+async fn wait_for_lines(path: &Path, many: usize) -> Vec<String> {
+    let read = || std::fs::read_to_string(path).unwrap_or_default();
+    wait_until(&format!("{many} lines"), async || read().matches('\n').count() >= many).await;
+    read().lines().map(str::to_owned).collect()
+}
+
+fn stops(unit: &UnitStatus) -> bool {
+    matches!(unit.state.what, Shown::Stopping(_))
+}
+
+async fn a_renewal_is_finished_once(plain: bool) {
+    let home = Home::new();
+    let stanzas = stubborn(&home);
+    let stand = open(home, &stanzas, plain).await;
+    let path = |name: &str| stand.home.path(name);
+    let (begun, over) = (path("begun"), path("over"));
+    wait_for_lines(&begun, 1).await;
+    let before = stand.running("a").await;
+    assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+    let stand = after(stand, &stanzas, plain, STOPS).await;
+    assert!(stops(&stand.unit("a").await) && runs(before), "it stops first");
+    signal_group(before, "KILL");
+    let lines = wait_for_lines(&begun, 2).await;
+    let pid = stand.running("a").await;
+    assert_eq!((lines.len(), lines.last()), (2, Some(&pid.to_string())));
+    assert_eq!(wait_for_lines(&over, 1).await.len(), 1);
+    stand.runner.kill_all().await.expect("it answers");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_an_end_came_into_before_its_start_is_finished_once() {
+    a_renewal_is_finished_once(false).await;
+    a_renewal_is_finished_once(true).await;
+}
+
+async fn a_stop_is_finished_once(plain: bool) {
+    let home = Home::new();
+    let stanzas = stubborn(&home);
+    let stand = open(home, &stanzas, plain).await;
+    let path = |name: &str| stand.home.path(name);
+    let (begun, over) = (path("begun"), path("over"));
+    wait_for_lines(&begun, 1).await;
+    let pid = stand.running("a").await;
+    stand.runner.set_goal(None, BTreeSet::new()).await.expect("nothing is wrong with it");
+    let stand = after(stand, &stanzas, plain, STOPS).await;
+    assert!(stops(&stand.unit("a").await) && runs(pid), "it stops");
+    signal_group(pid, "KILL");
+    stand.wait_for("a", |unit| unit.state.what == Shown::Disabled).await;
+    assert_eq!(wait_for_lines(&over, 1).await.len(), 1);
+    assert_eq!(wait_for_lines(&begun, 1).await.len(), 1, "it was started again");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_stop_that_an_end_came_into_is_finished_once() {
+    a_stop_is_finished_once(false).await;
+    a_stop_is_finished_once(true).await;
+}
+
+async fn a_daemon_is_awaited_on(plain: bool) {
+    let home = Home::new();
+    let path = |name: &str| home.path(name).display().to_string();
+    let (pid, gate, launched) = (path("pid"), path("gate"), home.path("launched"));
+    let stanzas = format!(
+        "unit: a\ntype: background-pidfile\nprovides: a\npidfile: {pid}\nrestart: never\n\
+         exec-start-pre: /bin/sh -c 'echo 1 >>{}'\n{}\n",
+        launched.display(),
+        stanza_that_does(&format!("leave 0|await {gate}|pidfile {pid}|sleep")),
+    );
+    let stand = open(home, &stanzas, plain).await;
+    let stand = after(stand, &stanzas, plain, "\"awaits_main\":true").await;
+    assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+    std::fs::write(&gate, "").expect("it can be made");
+    let main = stand.running("a").await;
+    assert_eq!(wait_for_lines(Path::new(&pid), 1).await, [main.to_string()]);
+    assert_eq!(wait_for_lines(&launched, 1).await.len(), 1, "it was launched twice");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_daemon_whose_file_had_not_come_at_the_end_is_awaited_on() {
+    a_daemon_is_awaited_on(false).await;
+    a_daemon_is_awaited_on(true).await;
+}
+
+/// A unit that says that it is ready when the gate is opened for this run.
+fn that_says_so(home: &Home) -> String {
+    let (begun, gate) = (home.path("begun"), home.path("gate"));
+    let script = format!(
+        "echo 1 >>{begun}; gate={gate}$(wc -l <{begun}); \
+         until test -e $gate; do sleep 0.01; done; echo ready; exec sleep 1000",
+        begun = begun.display(),
+        gate = gate.display()
+    );
+    let script = script.replace('$', "$$");
+    supervised("a", &format!("ready-grep: ^ready$\nexec-start: /bin/sh -c '{script}'"))
+}
+
+#[tokio::test]
+async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
+    let home = Home::new();
+    let other = supervised("b", "exec-start: /bin/sleep 1000") + "waits-for: a\n";
+    let stanzas = that_says_so(&home) + &other;
+    std::fs::write(home.path("gate1"), "").expect("it can be made");
+    let stand = open(home, &stanzas, false).await;
+    stand.running("a").await;
+    assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+    wait_for_lines(&stand.home.path("begun"), 2).await;
+    let stand = after(stand, &stanzas, false, "\"phase\":\"start\"").await;
+    // What it said in an earlier run does not count, and time for that is now.
+    stand.runner.set_goal(Some(target("a")), BTreeSet::from([target("b")])).await.expect("both");
+    wait_until("the other is starting", async || {
+        stand.unit("b").await.state.what != Shown::Disabled
+    })
+    .await;
+    assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+    std::fs::write(stand.home.path("gate2"), "").expect("it can be made");
+    stand.running("b").await;
+    stand.running("a").await;
+    assert_eq!(wait_for_lines(&stand.home.path("begun"), 2).await.len(), 2);
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn who_is_ready_after_a_while_is_so_for_the_next_runner() {
+    let stanzas =
+        supervised("a", "ready-wait: 60s\nstart-timeout: 1h\nexec-start: /bin/sleep 1000");
+    let stand = open(Home::new(), &stanzas, false).await;
+    stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
+    let before = stand.unit("a").await;
+    assert_eq!(before.state.what, Shown::Starting);
+    let Stand { runner, home, settings } = stand;
+    drop(runner);
+    // The next one has no patience, as a second is a hundred for it.
+    let lock = File::open(home.path("native/lock")).expect("it is there");
+    wait_until("it has let go", async || lock.try_lock().is_ok()).await;
+    drop(lock);
+    let set_up = |config: &mut RunnerConfig| config.clock = hasty();
+    let runner = Stand::open_with(&home, graph(&stanzas, &settings), &settings, set_up).await;
+    let stand = Stand { runner, home, settings };
+    assert_eq!(Some(stand.running("a").await), before.main_pid);
+    stand.clean_up().await;
+}
