@@ -177,7 +177,7 @@ impl Runner {
     /// # Errors
     ///
     /// [`RunnerError::Wanted`] when no unit provides one of the targets, or the goal is masked, and
-    /// [`RunnerError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun; then nothing has
+    /// [`RunnerError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun; then nothing is
     /// changed.
     pub async fn set_goal(
         &self,
