@@ -68,6 +68,9 @@ pub enum RunnerError {
     /// It cannot be there for that.
     #[error("it cannot be wanted")]
     Wanted(#[source] Flaw),
+    /// A shutdown has begun.
+    #[error("all units are being ended: choose a goal once they are run again")]
+    ShuttingDown,
     /// A unit cannot read its configuration again.
     #[error("{target} cannot be reloaded")]
     NotReloadable {
@@ -140,6 +143,7 @@ impl Runner {
             logs: Arc::clone(&logs),
             record,
             changes: changed,
+            ends: false,
             until_rest: Vec::new(),
             running: 0,
             unbegun: VecDeque::new(),
@@ -172,13 +176,18 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// [`RunnerError::Wanted`] when no unit provides one of the targets, or the goal is masked.
+    /// [`RunnerError::Wanted`] when no unit provides one of the targets, or the goal is masked, and
+    /// [`RunnerError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun; then nothing is
+    /// changed.
     pub async fn set_goal(
         &self,
         goal: Option<Target>,
         beside: BTreeSet<Target>,
     ) -> Result<(), RunnerError> {
         self.ask(move |lead| {
+            if lead.ends {
+                return Err(RunnerError::ShuttingDown);
+            }
             let now = lead.machine.now();
             lead.system.set_goal(goal.clone(), beside.clone(), now).map_err(RunnerError::Wanted)?;
             (lead.choice.wanted.goal, lead.choice.wanted.beside) = (goal, beside);
@@ -215,7 +224,7 @@ impl Runner {
     /// Takes another graph and other settings, all at once: units that would be run otherwise are
     /// started anew, units that are gone are stopped, and all else stays as it is. The goal and the
     /// masks become those of the settings, unless others were chosen than the settings said before.
-    /// While a [`shutdown`](Self::shutdown) goes on, nothing is started by that.
+    /// Once a [`shutdown`](Self::shutdown) has begun, nothing is started by that.
     ///
     /// # Errors
     ///
@@ -227,7 +236,7 @@ impl Runner {
             let (settings, now) = (choice.wanted.within(&settings), lead.machine.now());
             lead.system.reload_with(graph, &settings, now).map_err(RunnerError::Wanted)?;
             lead.choice = choice;
-            if !lead.until_rest.is_empty() {
+            if lead.ends {
                 // What ends is not begun again.
                 lead.want_nothing();
             }
@@ -301,8 +310,9 @@ impl Runner {
         self.machine.tracking()
     }
 
-    /// Stops all units in order, and returns when none runs but those that nothing can end. That
-    /// nothing is wanted is not written down: the next runner begins with what was.
+    /// Stops all units in order, and returns when none runs but those that nothing can end. From
+    /// then on this runner starts nothing any more. That nothing is wanted is not written down: the
+    /// next runner begins with what was.
     ///
     /// # Errors
     ///
@@ -310,6 +320,7 @@ impl Runner {
     pub async fn shutdown(&self) -> Result<(), RunnerError> {
         let (waiter, rest) = oneshot::channel();
         self.ask(move |lead| {
+            lead.ends = true;
             lead.want_nothing();
             lead.until_rest.push(waiter);
         })

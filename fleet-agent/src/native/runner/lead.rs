@@ -48,6 +48,8 @@ pub(in crate::native) struct Lead {
     /// Where it is written down what is wanted.
     pub(super) record: PathBuf,
     pub(super) changes: watch::Sender<u64>,
+    /// Whether a shutdown has begun, so that nothing is started any more.
+    pub(super) ends: bool,
     /// Who waits for all runs to be over.
     pub(super) until_rest: Vec<oneshot::Sender<()>>,
     /// How many runs there are that are not over, but for those that nothing can end.

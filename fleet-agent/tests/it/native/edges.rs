@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use fleet_agent::UnitStatus;
+use fleet_agent::{RunnerError, UnitStatus};
 use fleet_core::graph::{Activity, Obstacle, Settings, Shown, Waiting};
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
@@ -196,4 +196,29 @@ async fn units_that_are_read_again_while_all_ends_start_nothing() {
     assert_eq!(stand.home.processes(), [0; 0], "something was started");
     let goal = stand.runner.snapshot().await.expect("it answers").wanted.goal;
     assert_eq!(goal, Some(target("all")), "the next runner begins with it");
+}
+
+#[tokio::test]
+async fn no_goal_that_is_chosen_once_all_is_to_end_starts_anything() {
+    let home = Home::new();
+    let slow = unit("slow", "foreground-supervised", &does("trap TERM|hold a|hear|hold b", &home));
+    let stand = Stand::new(&(slow + &supervised("new", SLEEP)), "slow").await;
+    meet(&home, "a").await;
+    tell(&home, "a", "go");
+    let choose = async || {
+        let chosen = stand.runner.set_goal(Some(target("new")), BTreeSet::new()).await;
+        assert!(matches!(chosen, Err(RunnerError::ShuttingDown)), "{chosen:?}");
+    };
+    let chosen_meanwhile = async {
+        meet(&home, "b").await;
+        choose().await;
+        tell(&home, "b", "0");
+    };
+    let (ended, ()) = tokio::join!(stand.runner.shutdown(), chosen_meanwhile);
+    ended.expect("all units stop");
+    choose().await;
+    assert_eq!(stand.unit("new").await.main_pid, None);
+    assert_eq!(stand.home.processes(), [0; 0], "something was started");
+    let goal = stand.runner.snapshot().await.expect("it answers").wanted.goal;
+    assert_eq!(goal, Some(target("slow")), "the next runner begins with it");
 }

@@ -91,6 +91,7 @@ pub(in crate::native) async fn open_services(
         logs: Logs::new(Mutex::default()),
         record,
         changes: watch::channel(0).0,
+        ends: false,
         until_rest: Vec::new(),
         running: 0,
         reports,
