@@ -89,14 +89,30 @@ impl Publisher {
                     Ok(()) => self.beat.turn(self.begin_anew(&mut ledger)).await,
                     Err(_) => return,
                 },
-                units = problems.next() => ledger.dirty.extend(units),
-                units = states.next() => ledger.dirty.extend(units),
+                units = problems.next() => self.beat.turn(self.note(&mut ledger, units)).await,
+                units = states.next() => self.beat.turn(self.note(&mut ledger, units)).await,
                 () = wait_until(&*self.clock, next) => {}
             }
             if self.next(&ledger).is_some_and(|next| next <= self.clock.now()) {
                 self.publish_and_rest(&mut ledger).await;
             }
         }
+    }
+
+    /// Has units published that have changed. Which of them is up, though its start had failed, is
+    /// looked at now: it may not be for as long as a publication rests.
+    async fn note(&self, ledger: &mut Ledger, units: BTreeSet<UnitName>) {
+        for unit in &units {
+            let has_failed = |problem: Problem| problem.start_failed;
+            if !self.problems.get(unit).is_some_and(has_failed) {
+                continue;
+            }
+            // What cannot be seen now is tried again with its publication.
+            if let Ok(Some(managed)) = self.manager.get(unit).await {
+                drop(self.problems.told(unit, managed.state.active));
+            }
+        }
+        ledger.dirty.extend(units);
     }
 
     async fn publish_and_rest(&self, ledger: &mut Ledger) {
@@ -257,5 +273,58 @@ mod tests {
         let late = ledger.due.after(REST.0);
         ledger.rest(late, late.after(Duration::from_millis(60)));
         assert_eq!(ledger.rest.as_millis(), 60, "the store has enough to do");
+    }
+
+    /// A publisher that has nobody to publish to, so that each publication is yet to come.
+    #[cfg(feature = "testing")]
+    fn publisher(
+        manager: Arc<dyn ServiceManager>,
+        problems: &Arc<Problems>,
+    ) -> (watch::Sender<Option<Arc<Presence>>>, Publisher) {
+        let (nobody, presence) = watch::channel(None);
+        let publisher = Publisher {
+            machine: "0123456789abcdef0123456789abcdef".parse().expect("it is an id"),
+            manager,
+            problems: Arc::clone(problems),
+            presence,
+            clock: Arc::new(crate::SystemClock::start()),
+            written: watch::channel(Revision::default()).0,
+            beat: Beat::new("publishing"),
+        };
+        (nobody, publisher)
+    }
+
+    #[cfg(feature = "testing")]
+    #[tokio::test]
+    async fn why_a_start_failed_is_forgotten_by_however_short_a_life_after_it() {
+        use super::super::problems::Order;
+
+        let (machine, problems) = (crate::testing::FakeManager::new(), Arc::<Problems>::default());
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        let file = fleet_unitfile::UnitFile::parse("[Service]\nExecStart=/a\n").expect("it is fit");
+        let (epoch, generation) = (fleet_core::Epoch(1), fleet_core::Generation(1));
+        machine.load(&unit, &file, epoch).await.expect("it loads");
+        machine.fail_start(&unit, "no such program");
+        let error = machine.start(&unit, generation).await.expect_err("it fails");
+        let (hash, desired) = (file.hash(), TargetState::Launched);
+        let order = Order { hash, epoch, generation, desired };
+        problems.set(&unit, Problem::new(order, &error));
+        let (trigger, shutdown) = crate::ShutdownTrigger::new();
+        let (_nobody, publisher) = publisher(machine.clone(), &problems);
+        let task = tokio::spawn(publisher.run(shutdown));
+        machine.mend(&unit);
+        for _ in 0..10_000 {
+            if problems.get(&unit).is_none() {
+                break;
+            }
+            // It is up, and that is told again until the publisher has begun to listen.
+            machine.start(&unit, generation).await.expect("it starts");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(problems.get(&unit), None, "it is kept");
+        machine.crash(&unit);
+        assert_eq!(problems.told(&unit, ActiveState::Failed), None, "it is not why that ended");
+        trigger.fire();
+        task.await.expect("it ends");
     }
 }
