@@ -24,6 +24,11 @@ use crate::{Clock, StateFeed};
 const RECORDS: &str = "runs";
 const LOGS: &str = "logs";
 
+/// The file that tells what is wanted, and the one that tells when the first daemon of the boot
+/// began.
+pub(super) const WANTED: &str = "wanted.json";
+pub(super) const STARTUP: &str = "timers.json";
+
 /// The file that tells which boot all of these are of.
 const BOOT: &str = "boot";
 
@@ -130,22 +135,24 @@ impl Machine {
 }
 
 /// After the machine was booted, or its container started again, nothing runs, so every unit is
-/// forgotten, to be loaded anew. Tells whether it was.
-pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<bool> {
+/// forgotten, to be loaded anew, and so is what was wanted.
+pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join(BOOT), Boot::present()?);
     std::fs::create_dir_all(units)?;
     let memory = Boot::read(&file)?;
-    let is_new = memory.as_ref().is_some_and(|memory| memory.is_other_than(&boot));
-    if is_new {
+    if memory.as_ref().is_some_and(|memory| memory.is_other_than(&boot)) {
         std::fs::remove_dir_all(units)?;
         std::fs::create_dir_all(units)?;
         gone(std::fs::remove_dir_all(directory.join(LOGS)))?;
-        gone(std::fs::remove_file(directory.join(RECORDS)))?;
+        for file in [RECORDS, WANTED, STARTUP] {
+            gone(std::fs::remove_file(directory.join(file)))?;
+        }
     }
+    // Last of all: whoever is killed before has left nothing that would be taken for this boot's.
     if memory.as_ref() != Some(&boot) {
         write_whole(&file, boot.text().as_bytes(), false)?;
     }
-    Ok(is_new)
+    Ok(())
 }
 
 /// Whether somebody has run units from a directory since the boot. As it may be in use, it is left
@@ -178,5 +185,45 @@ impl Drop for Machine {
         if let Ok(groups) = &self.groups {
             groups.tidy();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as a daemon of an earlier boot has left it.
+    fn of_an_earlier_boot() -> tempfile::TempDir {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        for directory in ["units/a.service", LOGS] {
+            std::fs::create_dir_all(home.path().join(directory)).expect("it can be made");
+        }
+        for file in [RECORDS, WANTED, STARTUP, BOOT] {
+            std::fs::write(home.path().join(file), "earlier").expect("it can be written");
+        }
+        home
+    }
+
+    fn left(home: &Path) -> Vec<&str> {
+        let all = ["units/a.service", LOGS, RECORDS, WANTED, STARTUP];
+        all.into_iter().filter(|name| home.join(name).exists()).collect()
+    }
+
+    #[test]
+    fn what_was_wanted_before_a_boot_is_forgotten_wherever_a_daemon_is_killed() {
+        let home = of_an_earlier_boot();
+        let forget = || forget_old_boot(home.path(), &home.path().join("units"));
+        // Nothing can be written aside, as if it were killed right before.
+        let aside = home.path().join("boot.new");
+        std::fs::create_dir(&aside).expect("it can be made");
+        forget().expect_err("the boot cannot be written down");
+        assert_eq!(left(home.path()), [""; 0], "nothing is left once the boot is written");
+        assert!(!is_of_this_boot(home.path()).expect("it can be read"));
+        std::fs::remove_dir(&aside).expect("it is there");
+        forget().expect("it is done");
+        assert!(is_of_this_boot(home.path()).expect("it can be read"));
+        std::fs::write(home.path().join(WANTED), "{}").expect("it can be written");
+        forget().expect("there is nothing to do");
+        assert_eq!(left(home.path()), [WANTED], "what is of this boot stays");
     }
 }

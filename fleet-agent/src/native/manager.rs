@@ -103,11 +103,11 @@ impl NativeManager {
         let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
         let directory = runner.directory.clone();
         let services = ServicesConfig { accept, external, max_starting };
-        let Opened { machine, requests, showcase, host, lead, is_new_boot } =
+        let Opened { machine, requests, showcase, host, lead } =
             open_services(runner, services).await?;
         let calls = Arc::new(Calls::new(requests, showcase));
         let triggered = Arc::new(Triggered::new(&machine, &calls));
-        let timers = Timers::open(&machine, triggered, &host, &directory, is_new_boot);
+        let timers = Timers::open(&machine, triggered, &host, &directory);
         let timers = timers.map_err(|source| {
             lead.abort();
             ServiceError::Io { action: "read the records of timers".to_owned(), source }

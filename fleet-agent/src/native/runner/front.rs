@@ -17,7 +17,7 @@ use crate::lock::acquire_private;
 use crate::native::cgroup::Groups;
 use crate::native::identity::host;
 use crate::native::journal;
-use crate::native::machine::{Machine, forget_old_boot};
+use crate::native::machine::{Machine, WANTED, forget_old_boot};
 use crate::native::tracking::Tracking;
 use crate::{Clock, Journal, JournalQuery, ServiceError, SystemClock};
 
@@ -124,8 +124,8 @@ impl Runner {
         settings: &Settings,
     ) -> Result<Self, RunnerError> {
         let config = speaking(config, std::env::var(LANGUAGE).ok());
-        let (machine, _) = open(&config).await?;
-        let record = config.directory.join("wanted.json");
+        let machine = open(&config).await?;
+        let record = config.directory.join(WANTED);
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
         let written = Choice::read(&record).map_err(io_error("read what was wanted"))?;
         let Recalled { seen, members, runs } = recalled;
@@ -385,19 +385,12 @@ fn speaking(mut config: RunnerConfig, language: Option<String>) -> RunnerConfig 
     config
 }
 
-/// Prepares a directory for one who runs units there. Tells whether the machine was booted since
-/// somebody last did.
-pub(super) async fn open(config: &RunnerConfig) -> Result<(Arc<Machine>, bool), ServiceError> {
+/// Prepares a directory for one who runs units there.
+pub(super) async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
     let lock = acquire_private(&config.directory, &*config.clock).await?;
     let units = config.directory.join("units");
-    let prepared = forget_old_boot(&config.directory, &units).and_then(|is_new| {
-        let wanted = config.directory.join("wanted.json");
-        if is_new && wanted.exists() {
-            std::fs::remove_file(wanted)?;
-        }
-        Ok(is_new)
-    });
-    let is_new_boot = prepared.map_err(io_error("read the boot that this machine is in"))?;
+    let prepared = forget_old_boot(&config.directory, &units);
+    prepared.map_err(io_error("read the boot that this machine is in"))?;
     let groups = if config.control_groups {
         Groups::find(&config.directory)
     } else {
@@ -411,7 +404,7 @@ pub(super) async fn open(config: &RunnerConfig) -> Result<(Arc<Machine>, bool), 
         groups,
         lock,
     );
-    Ok((Arc::new(machine), is_new_boot))
+    Ok(Arc::new(machine))
 }
 
 /// What decides, as it was, or as the settings say where that cannot be any more.

@@ -21,7 +21,7 @@ use super::{Ask, Request, Seen, Shown, Units, is_timer};
 use crate::clock::wait_until;
 use crate::native::calls::write;
 use crate::native::identity::Host;
-use crate::native::machine::{Machine, file_name};
+use crate::native::machine::{Machine, STARTUP, file_name};
 use crate::native::record::{Asked, UnitDirectory};
 use crate::{ServiceError, StateChanges, wall_time};
 
@@ -49,7 +49,6 @@ impl Keeper {
         machine: &Arc<Machine>,
         units: Arc<dyn Units>,
         directory: &Path,
-        is_new_boot: bool,
         shown: &Shown,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -57,7 +56,7 @@ impl Keeper {
             units,
             zones: KnownZones::new(),
             stamps: Stamps::open(directory.join("timers"))?,
-            startup: startup(&directory.join("timers.json"), is_new_boot, machine.now())?,
+            startup: startup(&directory.join(STARTUP), machine.now())?,
             entries: BTreeMap::new(),
             by_unit: BTreeMap::new(),
             queue: Queue::default(),

@@ -104,12 +104,11 @@ impl Timers {
         units: Arc<dyn Units>,
         host: &Host,
         directory: &Path,
-        is_new_boot: bool,
     ) -> io::Result<Self> {
         let shown = Shown::default();
         // Before the first look at a unit, so that nothing it does after that is missed.
         let changes = units.changes();
-        let mut keeper = Keeper::open(machine, units, directory, is_new_boot, &shown)?;
+        let mut keeper = Keeper::open(machine, units, directory, &shown)?;
         keeper.take_back(host)?;
         let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
         let task = tokio::spawn(keeper.run(inbox, changes)).abort_handle();

@@ -27,7 +27,7 @@ use crate::native::drive::Driver;
 use crate::native::external::External;
 use crate::native::identity::{Host, host};
 use crate::native::life::{Memory, Phase};
-use crate::native::machine::Machine;
+use crate::native::machine::{Machine, WANTED};
 use crate::native::outcome::Outcome;
 use crate::native::record::{Owed, Run};
 use crate::native::timer::is_timer;
@@ -46,8 +46,6 @@ pub(in crate::native) struct Opened {
     pub(in crate::native) showcase: Showcase,
     pub(in crate::native) host: Host,
     pub(in crate::native) lead: AbortHandle,
-    /// Whether the machine was booted since the directory was last in use.
-    pub(in crate::native) is_new_boot: bool,
 }
 
 /// What is found of one unit.
@@ -67,9 +65,9 @@ pub(in crate::native) async fn open_services(
     services: ServicesConfig,
 ) -> Result<Opened, ServiceError> {
     let ServicesConfig { accept, external, max_starting } = services;
-    let (machine, is_new_boot) = open(&config).await?;
+    let machine = open(&config).await?;
     let host = host(accept, machine.controllers());
-    let record = config.directory.join("wanted.json");
+    let record = config.directory.join(WANTED);
     let choice = Choice::read(&record).unwrap_or_else(|error| {
         tracing::error!(%error, "cannot read which units were stopped");
         None
@@ -104,7 +102,7 @@ pub(in crate::native) async fn open_services(
     let showcase = lead.services.as_ref().map(Services::showcase).unwrap_or_default();
     let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
     let lead = tokio::spawn(lead.run(inbox)).abort_handle();
-    Ok(Opened { machine, requests, showcase, host, lead, is_new_boot })
+    Ok(Opened { machine, requests, showcase, host, lead })
 }
 
 fn take_back(
