@@ -21,6 +21,8 @@ pub struct Central {
     pub goal: Option<Span>,
     /// Where units are chosen for targets.
     pub alternatives: Option<Span>,
+    /// Whether more units may be chosen than that, which could not be read.
+    pub chooses_more: bool,
     /// What is masked, and where.
     pub mask: Vec<(Target, Span)>,
     /// All that is wrong or odd, in the order of the file.
@@ -72,6 +74,15 @@ struct Reader {
 
 impl Reader {
     fn field(&mut self, field: &Field) {
+        let before = self.problems.errors();
+        self.read(field);
+        let has_errors = !field.sound || self.problems.errors() > before;
+        // What was meant for one cannot be read either.
+        self.central.chooses_more |=
+            has_errors && nearest(&field.key, KEYS.into_iter()) == Some("alternatives");
+    }
+
+    fn read(&mut self, field: &Field) {
         if !field.sound {
             return;
         }

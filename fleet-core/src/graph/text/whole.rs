@@ -115,6 +115,10 @@ impl<'a> Whole<'a> {
     }
 
     fn repeated_provider(&mut self, target: &Target, units: &[Name]) {
+        // One may be chosen where it could not be read.
+        if self.sources.central.1.chooses_more {
+            return;
+        }
         let Some((first, others)) = units.split_first() else { return };
         let Some((file, stanza)) = self.stanza(first) else { return };
         let place = format!("{}:{}", self.sources.files[file].name, stanza.line);

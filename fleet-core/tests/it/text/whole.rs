@@ -67,6 +67,35 @@ fn names_and_targets_are_there_once() {
 }
 
 #[test]
+fn a_choice_that_cannot_be_read_is_all_that_is_told_of_it() {
+    let text = unit("a", "") + "unit: b\ntype: virtual\nprovides: b, a\n";
+    let codes = |central: &str| {
+        let told = check(&[("a.unit", &text), ("init.conf", central)]);
+        let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        let codes = told.lines().map(first).filter(|it| it.len() == 3 && it.starts_with('E'));
+        codes.collect::<Vec<_>>()
+    };
+    for central in [
+        "alternatives: a\n",
+        "alternatives: a=b c\n",
+        "alternatives: =b\n",
+        "alternatives:\n",
+        "alternatives: x=\n",
+        "alternatives: a=b\x01\n",
+        "alternative: a=b\n",
+    ] {
+        assert!(!["", "E13"].contains(&&*codes(central).join(" ")), "{central:?}");
+        assert_eq!(codes(central).iter().filter(|it| *it == "E13").count(), 0, "{central:?}");
+    }
+    // The second line would choose, if it were read.
+    let twice = codes("alternatives: b=b\nalternatives: a=b\n");
+    assert_eq!(twice.len(), 1, "{twice:?}");
+    for central in ["", "goal a\n", "max-starting: x\n"] {
+        assert!(codes(central).contains(&"E13".to_owned()), "{central:?}");
+    }
+}
+
+#[test]
 fn what_a_unit_depends_on_is_provided_by_another_and_in_no_circle() {
     let text = unit("db", "depends-on: wbe\nwaits-for: db, xyz\n")
         + &unit("web", "waits-for: cache\n")
