@@ -167,12 +167,20 @@ impl Driver {
         }
     }
 
+    /// Has the log keep all that a process may write before anybody looks for a line of it.
+    pub(super) fn keep_output(&mut self) {
+        if let Kind::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
+            self.unread = Some(self.log.reading(self.log_from));
+        }
+    }
+
     /// Looks for a line of the output of this run that says that the unit is ready.
     pub(super) fn await_line(&mut self) {
         if let Kind::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
             let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
             let clock = Arc::clone(&self.machine.clock);
-            self.line = Some(Box::pin(line_that_matches(log, self.log_from, pattern, clock)));
+            let reading = self.unread.take().unwrap_or_else(|| log.reading(self.log_from));
+            self.line = Some(Box::pin(line_that_matches(log, reading, pattern, clock)));
         }
     }
 
