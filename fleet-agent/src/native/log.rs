@@ -199,6 +199,11 @@ impl Log {
         reading
     }
 
+    /// Whether it has grown past its limit, and somebody has yet to read what is to be given up.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_over() && self.lock().unread.strong_count() > 0
+    }
+
     /// Looks at the log, and keeps its newer half alone if it has grown past its limit; with what
     /// somebody has yet to read of the older one.
     pub(crate) fn trim(&self) -> io::Result<()> {
