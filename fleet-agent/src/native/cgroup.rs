@@ -154,6 +154,17 @@ impl Group {
         Ok(members)
     }
 
+    /// Whether a process is in it, or in one below, or was until it ended: the list of processes
+    /// leaves out those that have ended and were not waited for.
+    pub(crate) fn had(&self, pid: u32) -> io::Result<bool> {
+        let group = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+            Err(error) if is_no_process(&error) => return Ok(false),
+            group => group?,
+        };
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        Ok(directory_of(&group, &mounts).is_some_and(|group| group.starts_with(&self.0)))
+    }
+
     /// Ends every process in it at once, also those that are being started.
     pub(crate) fn kill(&self) -> io::Result<()> {
         fs::write(self.0.join("cgroup.kill"), "1")
@@ -269,6 +280,12 @@ fn is_populated(events: &[u8]) -> bool {
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+/// A process that is gone while it is read answers in either way.
+fn is_no_process(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 fn unless(kind: io::ErrorKind) -> impl FnOnce(io::Error) -> io::Result<()> {

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId};
-use super::log::Log;
+use super::log::{Log, Reading};
 use super::machine::Machine;
 use super::notify::NotifySocket;
 use super::outcome::End;
@@ -51,6 +51,8 @@ pub(crate) struct Driver {
     arrival: Option<Arrival>,
     /// Comes when a line of the output says that the unit is ready.
     line: Option<BoxFuture<'static, io::Result<()>>>,
+    /// What was written and nobody looks at yet, if that is to be looked for a line.
+    unread: Option<Reading>,
     /// The place at which the log ended when the run began.
     log_from: u64,
     /// The user that the unit runs as.
@@ -90,6 +92,7 @@ impl Driver {
             notify: None,
             arrival: None,
             line: None,
+            unread: None,
             log_from: 0,
             owner: 0,
             processes: FuturesUnordered::new(),
@@ -118,6 +121,9 @@ impl Driver {
         }
         if !self.service.is_at_rest() {
             self.listen();
+        }
+        if self.service.memory().phase == Phase::Start {
+            self.keep_output();
         }
     }
 
@@ -228,7 +234,7 @@ impl Driver {
             self.arrival = None;
         }
         if memory.phase != Phase::Start {
-            self.line = None;
+            (self.line, self.unread) = (None, None);
         }
         if let Err(error) = self.save() {
             self.warn(&error, "cannot record what runs");

@@ -18,6 +18,7 @@
 mod keeper;
 mod origin;
 mod pace;
+mod reading;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -26,13 +27,15 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
 pub(crate) use self::keeper::Keeper;
 use self::origin::{Origin, beside, is_nowhere};
+pub(crate) use self::reading::Reading;
+use self::reading::Unread;
 use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
 use super::process::append;
@@ -62,6 +65,8 @@ struct Kept {
     moments: Moments,
     /// Tells the file from one that comes after it.
     inode: u64,
+    /// What somebody has to read before it is given up.
+    unread: Weak<Unread>,
 }
 
 impl Kept {
@@ -82,6 +87,16 @@ impl Kept {
         let end = self.origin.base + file.len();
         self.moments.on_look(end, written, wall_time());
         Ok(end)
+    }
+
+    /// Where in the file begins what has to be kept, where that should be at `from`: not after the
+    /// line that somebody has yet to read.
+    fn unread_from(&self, file: &mut File, from: u64) -> io::Result<u64> {
+        let unread = self.unread.upgrade().map(|unread| unread.place());
+        match unread.map(|place| place.saturating_sub(self.origin.base)) {
+            Some(place) if place < from => start_of_line(file, place),
+            _ => Ok(from),
+        }
     }
 
     /// The file is not there: what comes to be in its place is another one, whatever its number.
@@ -105,7 +120,8 @@ impl Log {
         let left = first_kept(&mut File::open(&path)?)?;
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
-        let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode };
+        let unread = Weak::new();
+        let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode, unread };
         kept.on_look(&path, &metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
@@ -175,7 +191,21 @@ impl Log {
             || end - kept.origin.base.min(end) > kept.longest
     }
 
-    /// Looks at the log, and keeps its newer half alone if it has grown past its limit.
+    /// Begins to read all that is written from a place on: until this is dropped, nothing of it is
+    /// given up that was not read. One reader at a time may ask for that.
+    pub(crate) fn reading(&self, place: u64) -> Reading {
+        let reading = Reading::from(place);
+        self.lock().unread = reading.unread();
+        reading
+    }
+
+    /// Whether it has grown past its limit, and somebody has yet to read what is to be given up.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_over() && self.lock().unread.strong_count() > 0
+    }
+
+    /// Looks at the log, and keeps its newer half alone if it has grown past its limit; with what
+    /// somebody has yet to read of the older one.
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut kept = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
@@ -187,9 +217,17 @@ impl Log {
         let mut reader = File::open(&self.path)?;
         let room = kept.room(self.limit);
         let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
-        let from = from.max(kept.floor - kept.origin.base);
+        let floor = kept.floor - kept.origin.base;
+        let from = kept.unread_from(&mut reader, from)?.max(floor);
+        if from == floor && !is_too_long {
+            return Ok(());
+        }
         let file = append(&self.path)?;
         if is_too_long || !give_back(&file, from)? {
+            if length - from > room {
+                // There is more to be read than can be moved. Who reads it comes back for the rest.
+                return Ok(());
+            }
             reader.seek(SeekFrom::Start(from))?;
             // Bounded, for a unit may write faster than this reads.
             let mut half = Vec::new();
@@ -244,7 +282,7 @@ impl Log {
         let mut kept = self.lock();
         let mut file = File::open(&self.path)?;
         let end = kept.on_look(&self.path, &file.metadata()?)?;
-        // What was given back before it was read is skipped.
+        // What was given back before it was read is skipped: see [`Self::reading`].
         let start = place.max(kept.floor);
         file.seek(SeekFrom::Start(start - kept.origin.base))?;
         let mut text = Vec::new();

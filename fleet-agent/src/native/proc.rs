@@ -43,7 +43,7 @@ pub(crate) fn started(pid: u32) -> io::Result<Option<ProcessId>> {
     Ok(stat(pid)?.filter(|(_, runs)| *runs).map(|(process, _)| process.id))
 }
 
-/// The child of that number, also when it has ended and was not waited for.
+/// The process of that number, also when it has ended and was not waited for.
 pub(crate) fn child(pid: u32) -> io::Result<Option<ProcessId>> {
     Ok(stat(pid)?.map(|(process, _)| process.id))
 }

@@ -155,3 +155,17 @@ async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
     stage.wait_for(Phase::Failed).await;
     assert_eq!(stage.driver.service.memory().outcome, Some(Outcome::Timeout));
 }
+
+/// The limit is a megabyte, and many times that stands before the line and after it.
+#[tokio::test]
+async fn a_line_is_seen_however_fast_others_are_written() {
+    let flood = format!("yes {} | head -c 30000000", "x".repeat(499));
+    let service = format!("ExecStart=/bin/sh -c '{flood}; echo ready; {flood}; exec sleep 1000'\n");
+    let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
+    let keeping = tokio::spawn(Arc::clone(&stage.machine).keep_logs_small());
+    stage.start();
+    stage.wait_for(Phase::Running).await;
+    keeping.abort();
+    stage.stop();
+    stage.wait_for(Phase::Dead).await;
+}

@@ -1,7 +1,8 @@
 //! Waits for a line of a unit's output that says that the unit is ready.
 //!
 //! A unit writes to its log itself, so the log is read as it grows, and only until the line has
-//! come: nobody looks at what a unit writes once it is up.
+//! come: nobody looks at what a unit writes once it is up. However fast it writes, nothing of its
+//! log is given up before it was looked at; what was looked at is given up in the same pass.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use rustix::io::Errno;
 
 use super::changes::Changes;
-use super::log::Log;
+use super::log::{Log, Reading};
 use crate::Clock;
 
 /// The shortest and the longest pause between two looks where the kernel does not tell.
@@ -22,30 +23,41 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// A longer line is looked at in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Returns when a line that was written after that place of the log matches. May be dropped at any
-/// time.
+/// How often the log is read, a block each time, before it is seen whether it has grown too large.
+const BLOCKS_AT_ONCE: usize = 16;
+
+/// Returns when a line of what is yet to be read matches. May be dropped at any time.
 pub(crate) async fn line_that_matches(
     log: Arc<Log>,
-    mut place: u64,
+    reading: Reading,
     pattern: Pattern,
     clock: Arc<dyn Clock>,
 ) -> io::Result<()> {
-    let regex = compiled(&pattern)?;
     // The watch begins before the first look, so that nothing falls between the two.
     let mut growth = Growth::of(Changes::of(log.path()), clock)?;
-    let mut search = Search { regex, begun: Vec::new() };
+    let mut search = Search::new(compiled(&pattern)?);
+    let reading = Arc::new(reading);
     loop {
-        let reader = Arc::clone(&log);
-        let read = tokio::task::spawn_blocking(move || reader.read_from(place)).await;
-        let (text, end) = read.map_err(io::Error::other)??;
-        if search.finds_in(&text) {
-            return Ok(());
-        }
-        place = end;
-        if text.is_empty() {
-            growth.next().await?;
+        let (log, reading) = (Arc::clone(&log), Arc::clone(&reading));
+        let go_on = move || search.go_on(&log, &reading).map(|step| (search, step));
+        let went_on = tokio::task::spawn_blocking(go_on).await;
+        let (back, step) = went_on.map_err(io::Error::other)??;
+        search = back;
+        match step {
+            Step::Found => return Ok(()),
+            Step::Further => {}
+            Step::End => growth.next().await?,
         }
     }
+}
+
+/// How far a search has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Found,
+    Further,
+    /// It has seen all that there is.
+    End,
 }
 
 /// Says when to look again.
@@ -95,6 +107,28 @@ struct Search {
 }
 
 impl Search {
+    fn new(regex: Regex) -> Self {
+        Self { regex, begun: Vec::new() }
+    }
+
+    /// Looks at some of what is yet to be read, and lets the log give it up.
+    fn go_on(&mut self, log: &Log, reading: &Reading) -> io::Result<Step> {
+        for _ in 0..BLOCKS_AT_ONCE {
+            let (text, end) = log.read_from(reading.place())?;
+            if text.is_empty() {
+                return Ok(Step::End);
+            }
+            if self.finds_in(&text) {
+                return Ok(Step::Found);
+            }
+            reading.go_on(end);
+        }
+        if log.is_over() {
+            log.trim()?;
+        }
+        Ok(Step::Further)
+    }
+
     fn finds_in(&mut self, text: &[u8]) -> bool {
         let mut rest = text;
         while !rest.is_empty() {
@@ -138,7 +172,7 @@ mod tests {
 
     fn search(pattern: &str) -> Search {
         let pattern = Pattern::new(pattern).expect("it is well formed");
-        Search { regex: compiled(&pattern).expect("it is not large"), begun: Vec::new() }
+        Search::new(compiled(&pattern).expect("it is not large"))
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use fleet_core::graph::{Kind, NotifyAccess, Readiness};
 
 use super::Driver;
+use crate::native::cgroup::Group;
 use crate::native::life::{Phase, ProcessId};
 use crate::native::notify::{NotifySocket, Said};
 use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
-use crate::native::proc::{Watched, belongs, started};
+use crate::native::proc::{Watched, belongs, child, started};
 use crate::native::ready::line_that_matches;
 
 /// How many messages are taken at once. The kernel keeps no more than this of those who wait.
@@ -74,8 +75,8 @@ impl Driver {
         let who = match self.spec.run.notify_access {
             NotifyAccess::Main => "the main process may",
             NotifyAccess::Exec => "the main process and those of its other commands may",
-            // Nobody is listened to, or whoever it is has ended or is a stranger.
-            NotifyAccess::None | NotifyAccess::All => return,
+            NotifyAccess::All => "the unit's own processes may, until they were waited for",
+            NotifyAccess::None => return,
         };
         if said.notice.is_ready && awaits {
             let option = self.called("NotifyAccess=", "notify-access");
@@ -99,7 +100,7 @@ impl Driver {
             NotifyAccess::None => false,
             NotifyAccess::Main => main,
             NotifyAccess::Exec => main || control,
-            NotifyAccess::All => main || control || self.own(sender).is_some(),
+            NotifyAccess::All => main || control || self.was_own(sender),
         }
     }
 
@@ -109,10 +110,25 @@ impl Driver {
             let Some(process) = started(pid)? else { return Ok(None) };
             Ok(self.is_own(process)?.then_some(process))
         };
-        find().unwrap_or_else(|error| {
-            tracing::warn!(%error, pid, unit = %self.unit, "cannot tell whose process it is");
-            None
-        })
+        find().unwrap_or_else(|error| self.cannot_tell(pid, &error))
+    }
+
+    /// Whether the process of that number is one of the run's, or was and has ended since: who says
+    /// something last of all may have ended before it is heard.
+    fn was_own(&self, pid: u32) -> bool {
+        let find = || -> io::Result<bool> {
+            let Some(process) = child(pid)? else { return Ok(false) };
+            let had = |group: &Group| group.had(pid);
+            let is_own = self.is_own(process)? || self.group.as_ref().map_or(Ok(false), had)?;
+            // Else the number was given to another one meanwhile.
+            Ok(is_own && child(pid)? == Some(process))
+        };
+        find().unwrap_or_else(|error| self.cannot_tell(pid, &error))
+    }
+
+    fn cannot_tell<T: Default>(&self, pid: u32, error: &io::Error) -> T {
+        tracing::warn!(%error, pid, unit = %self.unit, "cannot tell whose process it is");
+        T::default()
     }
 
     fn is_own(&self, process: ProcessId) -> io::Result<bool> {
@@ -159,12 +175,20 @@ impl Driver {
         }
     }
 
+    /// Has the log keep all that a process may write before anybody looks for a line of it.
+    pub(super) fn keep_output(&mut self) {
+        if let Kind::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
+            self.unread = Some(self.log.reading(self.log_from));
+        }
+    }
+
     /// Looks for a line of the output of this run that says that the unit is ready.
     pub(super) fn await_line(&mut self) {
         if let Kind::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
             let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
             let clock = Arc::clone(&self.machine.clock);
-            self.line = Some(Box::pin(line_that_matches(log, self.log_from, pattern, clock)));
+            let reading = self.unread.take().unwrap_or_else(|| log.reading(self.log_from));
+            self.line = Some(Box::pin(line_that_matches(log, reading, pattern, clock)));
         }
     }
 

@@ -21,6 +21,9 @@ impl Driver {
         if let Err(error) = self.log.look() {
             self.warn(&error, "cannot look at the log");
         }
+        if role == Role::Main {
+            self.keep_output();
+        }
         let started = self.save().map_err(|error| SpawnProblem {
             words: format!("cannot record that it runs: {error}"),
             end: End::NeverWas,

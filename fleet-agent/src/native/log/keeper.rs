@@ -1,9 +1,11 @@
 //! Looks at logs when they are written, and keeps them within their limits.
 //!
 //! The kernel tells of the first writing to a log, and then of no other: the log is looked at, and
-//! looked at again a while later, for as long as it grows. When it has not grown in between the
+//! looked at again a moment later, for as long as it grows. When it has not grown in between the
 //! kernel is asked to tell of the next writing. So a unit that writes without a pause wakes the
-//! daemon now and then, however much it writes, and one that writes nothing does not.
+//! daemon ten times a second, and more often only while it writes much; all that write so together
+//! wake it no more often, and one that writes nothing does not. Nobody writes for longer than that
+//! unseen, and that is by how much a log can outgrow its limit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,10 +20,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use super::Log;
-use super::pace::{LONGEST, Pace};
+use super::pace::Pace;
 use crate::Clock;
 use crate::clock::wait_until;
 use crate::readable::readable;
+
+/// How long after a look the next one comes of what the kernel does not tell of.
+const SELDOM: Duration = Duration::from_secs(5);
 
 /// Keeps all logs of a service manager within their limits.
 #[derive(Debug)]
@@ -31,7 +36,7 @@ pub(crate) struct Keeper {
     logs: Mutex<Logs>,
     /// Says that there is something to be looked at that was not there before.
     woken: Notify,
-    /// How long after a look the next one comes of what the kernel does not tell of.
+    /// [`SELDOM`], but for tests.
     seldom: Duration,
 }
 
@@ -78,7 +83,7 @@ impl Keeper {
             tracing::warn!(%error, "logs are looked at now and then, as nobody tells of them");
         });
         let (logs, woken) = (Mutex::default(), Notify::new());
-        Self { told: told.ok(), logs, woken, seldom: LONGEST }
+        Self { told: told.ok(), logs, woken, seldom: SELDOM }
     }
 
     /// Sees to a log from now on.
@@ -119,27 +124,24 @@ impl Keeper {
         if let Ok(end) = look(&kept.log).await {
             kept.end = end;
         }
-        let due = now.after(kept.pace.pause());
+        let due = kept.pace.due(now);
         self.look_again(kept, due);
     }
 
     async fn on_time(&self, now: Timestamp) {
         while let Some(mut kept) = self.take_due(now) {
-            let (before, limit) = (kept.end, kept.log.upgrade().map_or(0, |log| log.room()));
-            if kept.log.strong_count() == 0 {
-                continue;
-            }
+            let (before, Some(log)) = (kept.end, kept.log.upgrade()) else { continue };
             let Ok(end) = look(&kept.log).await else {
                 kept.on_missed();
                 self.look_again(kept, now.after(self.seldom));
                 continue;
             };
             (kept.end, kept.missed) = (end, 0);
-            if end == before {
+            if end == before && !log.is_held() {
                 self.rest(kept, now);
             } else {
-                kept.pace.on_growth(end.saturating_sub(before), limit);
-                let due = now.after(kept.pace.pause());
+                kept.pace.on_growth(end.saturating_sub(before), log.room());
+                let due = kept.pace.due(now);
                 self.look_again(kept, due);
             }
         }
@@ -243,97 +245,4 @@ async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-    use crate::SystemClock;
-    use crate::native::process::append;
-
-    /// Waits until nobody has to look at the log any more, but to be told.
-    async fn wait_for_rest(keeper: &Keeper, log: &Log) {
-        let clock = SystemClock::start();
-        let deadline = clock.now().after(Duration::from_secs(60));
-        while log.is_over() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
-            assert!(clock.now() < deadline, "it does not come to rest");
-            clock.sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Waits until nothing is kept before that place.
-    async fn wait_for_floor(log: &Log, place: u64) {
-        let clock = SystemClock::start();
-        let deadline = clock.now().after(Duration::from_secs(60));
-        while log.floor() < place {
-            assert!(clock.now() < deadline, "what is too old is still there");
-            clock.sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
-        let directory = tempfile::tempdir().expect("a directory can be made");
-        let open = || Log::open(directory.path().join("log"), 1000).map(Arc::new);
-        let log = open().expect("a file can be made");
-        let write = |bytes: usize| {
-            let text = b"sixteen letters\n".repeat(bytes / 16);
-            append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
-        };
-        // It has grown while nobody looked.
-        write(4000);
-        let (keeper, clock) = (Arc::new(Keeper::new()), SystemClock::start());
-        let log = open().expect("it is there");
-        keeper.keep(&log, clock.now());
-        let running = Arc::clone(&keeper);
-        let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
-        wait_for_rest(&keeper, &log).await;
-        let floor = log.floor();
-        assert!((3500..4000).contains(&floor), "{floor}");
-        for round in 1..4 {
-            write(4000);
-            wait_for_floor(&log, 3400 + round * 4000).await;
-            wait_for_rest(&keeper, &log).await;
-        }
-        running.abort();
-    }
-
-    /// As `logrotate` does it, and who cleans up.
-    #[tokio::test]
-    async fn a_log_that_somebody_moved_is_bounded_again_once_it_is_back() {
-        let directory = tempfile::tempdir().expect("a directory can be made");
-        let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
-        let log = log.expect("a file can be made");
-        let write = || {
-            let text = b"sixteen letters\n".repeat(250);
-            append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
-        };
-        let keeper = Keeper { seldom: Duration::from_millis(5), ..Keeper::new() };
-        let (keeper, clock) = (Arc::new(keeper), SystemClock::start());
-        keeper.keep(&log, clock.now());
-        let running = Arc::clone(&keeper);
-        let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
-        write();
-        wait_for_floor(&log, 3400).await;
-        wait_for_rest(&keeper, &log).await;
-        for round in 1..3 {
-            std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
-            // Looked at in vain.
-            let looks = || keeper.lock().count;
-            let before = looks();
-            wait_until_looked(&looks, before + 3).await;
-            write();
-            wait_for_floor(&log, 3400 + round * 4000).await;
-            wait_for_rest(&keeper, &log).await;
-        }
-        running.abort();
-    }
-
-    async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
-        let clock = SystemClock::start();
-        let deadline = clock.now().after(Duration::from_secs(60));
-        while looks() < enough {
-            assert!(clock.now() < deadline, "nobody looks at it");
-            clock.sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
+mod tests;

@@ -282,3 +282,28 @@ fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     let next = Log::open(log.path().clone(), 1 << 20).expect("it is there");
     assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
 }
+
+/// One that reads all has all, however much was written since, and what it has read is given up.
+#[test]
+fn nothing_is_given_up_that_somebody_has_yet_to_read() {
+    for is_cut in [false, true] {
+        let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
+        let (_directory, log) = log(400, b"");
+        log.keep_below(is_cut.then_some(800)).expect("it can be done");
+        let reading = log.reading(0);
+        append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
+        log.trim().expect("it can be done");
+        assert_eq!(log.read_from(0).expect("it is read").0, lines.as_bytes(), "cut: {is_cut}");
+        // It is in the middle of a line, and that is kept as a whole.
+        reading.go_on(500);
+        log.trim().expect("it can be done");
+        assert_eq!((log.floor(), all(&log)), (496, lines[496..].to_owned()), "cut: {is_cut}");
+        reading.go_on(800);
+        log.trim().expect("it can be done");
+        assert_eq!(log.floor(), 496, "it is short enough by now");
+        drop(log.reading(0));
+        append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
+        log.trim().expect("it can be done");
+        assert_eq!(log.floor(), 1408, "nobody reads it any more");
+    }
+}

@@ -6,6 +6,7 @@
 //! | step | what it does |
 //! |---|---|
 //! | `say A=1,B=2` | says these lines by `sd_notify` |
+//! | `last A=1,B=2` | has a child say these lines and end, and leaves it to be waited for |
 //! | `barrier` | waits until all that it said was received |
 //! | `pidfile PATH` | writes its number there; `pidfile PATH NUMBER` another one |
 //! | `print TEXT` | writes a line |
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use nix::sys::ptrace;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{PTracer, set_ptracer};
+use rustix::process::{PTracer, Pid, WaitId, WaitIdOptions, set_ptracer, waitid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The lines of a `[Service]` section for a unit that does these steps.
@@ -104,6 +105,7 @@ async fn as_it_is_told() {
 fn at_once(verb: &str, rest: &str) {
     match verb {
         "say" => say(&rest.replace(',', "\n")),
+        "last" => last(rest),
         "barrier" => barrier(),
         "pidfile" => {
             let (path, pid) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -188,6 +190,14 @@ fn address_of(name: &str) -> SocketAddr {
 
 fn say(text: &str) {
     say_to(&address(), text);
+}
+
+/// Returns when the child has ended, and leaves it to be waited for.
+fn last(text: &str) {
+    let child = hand_over(&format!("say {text}|exit 0"));
+    let pid = Pid::from_child(&child);
+    let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    ended.expect("it is a child");
 }
 
 /// Says something to whoever listens there.

@@ -183,6 +183,19 @@ async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
 }
 
 #[tokio::test]
+async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
+    let home = Home::new();
+    let kid = home.path("kid");
+    let leaves = format!("/bin/sh -c 'setsid sleep 1000 & echo $$! >{}'", kid.display());
+    let stanzas = unit("a", "oneshot", &format!("remain: no\nexec-start: {leaves}"));
+    let stand = Stand::new(&stanzas, "a").await;
+    stand.wait_for("a", is(Shown::Ended(Retry::Not))).await;
+    let kid = std::fs::read_to_string(kid).expect("it was written");
+    assert!(!runs(kid.trim().parse().expect("a number")));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
 async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
     let home = Home::new();
     let more = does("trap TERM|hold a|hear|hold b", &home);

@@ -2,13 +2,15 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::{ActiveState, ExitStatus, Generation};
 
 use super::helper::{does, say_to};
-use crate::support::{Bench, name, runs, signal, wait_until};
+use crate::support::{Bench, DEADLINE, name, runs, signal, wait_until};
 
 #[tokio::test]
 async fn a_service_is_up_when_it_says_so() {
@@ -81,6 +83,38 @@ async fn who_may_speak_for_a_service_without_control_groups() {
     let unit = format!("Type=notify\nNotifyAccess=all\n{}", does("child|say READY=1|sleep"));
     bench.run("a.service", &unit).await;
     bench.clean_up().await;
+}
+
+/// Waits for a file while the daemon hears nothing: it is of this thread, too.
+fn wait_unheard(file: &Path) {
+    let deadline = Instant::now() + DEADLINE;
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "it does not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What is said last of all is heard, too: nobody waits for the child, and the daemon hears it only
+/// once the child has ended.
+async fn one_that_has_ended_is_heard(bench: Bench) {
+    let (gate, said) = (bench.path("gate"), bench.path("said"));
+    let steps = format!("await {}|last READY=1|make {}|sleep", gate.display(), said.display());
+    bench.begin(&format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
+    bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
+    std::fs::write(gate, "").expect("it can be made");
+    wait_unheard(&said);
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_process_said_that_has_ended_since_is_heard() {
+    one_that_has_ended_is_heard(Bench::new().await).await;
+}
+
+#[tokio::test]
+async fn what_a_process_said_that_has_ended_since_is_heard_without_control_groups() {
+    one_that_has_ended_is_heard(Bench::with(|config| config.control_groups = false).await).await;
 }
 
 #[tokio::test]
