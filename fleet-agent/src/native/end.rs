@@ -1,6 +1,6 @@
 //! That all units are to end, as one word for all of them.
 //!
-//! It is on the disk before the first unit is told, and the records of units follow while they end:
+//! It is written down before the first unit is told, and the records of units follow while they end:
 //! five hundred of them must not keep five hundred units waiting. A daemon that is killed meanwhile
 //! leaves the word, so that the next one takes none of them for one that is to run.
 //!

@@ -157,13 +157,14 @@ pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> 
         std::fs::remove_dir_all(units)?;
         std::fs::create_dir_all(units)?;
         gone(std::fs::remove_dir_all(directory.join(LOGS)))?;
-        for file in [RECORDS, WANTED, STARTUP] {
+        for file in [RECORDS, WANTED, STARTUP, END] {
             gone(std::fs::remove_file(directory.join(file)))?;
         }
     }
     // Last of all: whoever is killed before has left nothing that would be taken for this boot's.
+    // It alone is synced: what else is written is of no use after the machine's end, which it tells.
     if memory.as_ref() != Some(&boot) {
-        write_whole(&file, boot.text().as_bytes(), false)?;
+        write_whole(&file, boot.text().as_bytes(), true)?;
     }
     Ok(())
 }

@@ -12,11 +12,10 @@
 //! | `log` | what the unit writes |
 //! | `timer.json` | for a timer, in place of the last three: its state |
 //!
-//! The first two are synced to the disk when something is asked, and replaced as a whole by
-//! renaming. That all units are to end is one file for all, [`End`](super::end::End). `run.json` is
-//! written before and after each start of a process, and whenever the phase changes. It means
-//! nothing after the machine was booted again, so it need not be synced: the daemon's death loses
-//! no write that the kernel has taken.
+//! The first two are replaced as a whole by renaming. That all units are to end is one file for
+//! all, [`End`](super::end::End). `run.json` is written before and after each start of a process,
+//! and whenever the phase changes. None of it means anything after the machine was booted again, so
+//! that nothing of it is synced: the daemon's death loses no write that the kernel has taken.
 //!
 //! Each of its lines is a record, and the last whole line counts. To add a line costs a fraction of
 //! a new file, for which file systems look for room. A daemon that is killed while it writes leaves
@@ -162,7 +161,7 @@ impl UnitDirectory {
     /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
     pub(crate) fn write_unit(&self, source: &[u8], asked: Asked) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
-        write_whole(&self.path.join("unit"), source, true)?;
+        write_whole(&self.path.join("unit"), source, false)?;
         self.write_asked(asked)
     }
 
@@ -192,7 +191,7 @@ impl UnitDirectory {
 
     /// Writes what was asked.
     pub(crate) fn write_asked(&self, asked: Asked) -> io::Result<()> {
-        write_whole(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, true)
+        write_whole(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, false)
     }
 
     /// Writes that the unit is not to run any more, as the end of all says, if it was to. Where
