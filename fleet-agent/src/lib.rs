@@ -45,8 +45,8 @@ pub use native::{
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{
-    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    StateChanges, StateFeed,
+    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, Particulars, ServiceError,
+    ServiceManager, StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]
