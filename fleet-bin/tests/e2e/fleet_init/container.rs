@@ -1,7 +1,8 @@
 //! `fleet-init run` as the first process of a container.
 
+use std::cell::RefCell;
 use std::io::Write as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -88,4 +89,29 @@ fn orphans_in_a_container_do_not_stay_as_zombies() {
     std::fs::write(gate, "").unwrap();
     wait_for("all orphans are reaped", || (children(first).len() == 1).then_some(()));
     end(&init);
+}
+
+/// What it reads there of its processes would be about others, and it could not be ended.
+#[test]
+fn one_with_the_proc_of_another_namespace_refuses_and_says_what_to_do() {
+    if !is_allowed() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-fp", "--kill-child", env!("CARGO_BIN_EXE_fleet-init"), "run", "--fleet"]);
+    command.arg("--socket").arg(home.path().join("s"));
+    command.arg("--state-dir").arg(home.path().join("state"));
+    let program = RefCell::new(command.stderr(Stdio::piped()).spawn().unwrap());
+    let ended = wait_for("it has ended, or listens", || {
+        let ended = program.borrow_mut().try_wait().unwrap().map(Some);
+        ended.or_else(|| home.path().join("s").exists().then_some(None))
+    });
+    // One that listens is to be gone with the test.
+    let mut program = program.into_inner();
+    program.kill().unwrap();
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{told}");
+    assert!(told.contains("mount -t proc proc /proc"), "{told}");
 }
