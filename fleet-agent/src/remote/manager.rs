@@ -63,7 +63,7 @@ impl RemoteManager {
             Some(directory) => Some(acquire(directory, &*config.clock).await?),
             None => None,
         };
-        let keeper = Arc::new(Keeper::new(config.socket, config.program, config.clock));
+        let keeper = Arc::new(Keeper::new(config));
         let (link, watch) = keeper.connect().await.map_err(ServiceError::Unavailable)?;
         let task = tokio::spawn(Arc::clone(&keeper).run(link, watch)).abort_handle();
         Ok(Arc::new(Self { keeper, task, _lock: lock }))
