@@ -29,8 +29,12 @@ pub(super) fn first(init: &Init) -> Pid {
 }
 
 pub(super) fn end(init: &Init) {
+    end_by(init, Signal::TERM);
+}
+
+fn end_by(init: &Init, signal: Signal) {
     let first = first(init);
-    kill_process(first, Signal::TERM).unwrap();
+    kill_process(first, signal).unwrap();
     wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
     wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
 }
@@ -89,6 +93,18 @@ fn orphans_in_a_container_do_not_stay_as_zombies() {
     std::fs::write(gate, "").unwrap();
     wait_for("all orphans are reaped", || (children(first).len() == 1).then_some(()));
     end(&init);
+}
+
+#[test]
+fn each_signal_that_asks_for_the_end_reaches_the_units_of_a_container() {
+    if !is_allowed() {
+        return;
+    }
+    for signal in [Signal::QUIT, Signal::INT] {
+        let init = Init::start_with(THROUGH, &["--fleet"]);
+        init.run("unit.service", "ExecStart=/bin/sleep infinity");
+        end_by(&init, signal);
+    }
 }
 
 /// What it reads there of its processes would be about others, and it could not be ended.
