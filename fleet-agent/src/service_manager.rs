@@ -226,7 +226,11 @@ pub enum ServiceError {
     },
     /// The unit is there to start another, which is not loaded yet. It counts as not started: start
     /// it again when the other one has come.
-    #[error("{unit} did not start: {missing}, which it is to start, is not loaded on its machine")]
+    #[error(
+        "{unit} did not start: {missing}, which it is to start, is not loaded on its machine: \
+         start it as well, and keep it there by MachineOf={missing} in the [X-Fleet] section of \
+         {unit}"
+    )]
     NothingToTrigger {
         /// The unit: a timer, socket or path.
         unit: UnitName,
