@@ -41,12 +41,12 @@ pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
     BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
-    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, hand_down_no_descriptors,
+    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, hand_down_no_descriptors, machine_facts,
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{
-    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    StateChanges, StateFeed,
+    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, Particulars, ServiceError,
+    ServiceManager, StateChanges, StateFeed,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]

@@ -2,6 +2,7 @@
 
 mod changes;
 mod journal;
+mod particulars;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 pub use changes::{StateChanges, StateFeed};
 pub use journal::{Journal, JournalLine, JournalQuery};
+pub use particulars::Particulars;
 
 /// Runs units on one machine.
 ///
@@ -111,6 +113,16 @@ pub trait ServiceManager: Send + Sync + 'static {
     async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let _ = unit;
         Ok(None)
+    }
+
+    /// What there is to tell of a known unit beyond its state; nothing is provided.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
+    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+        let _ = unit;
+        Ok(Particulars::default())
     }
 
     /// Reports which units change from now on.
@@ -214,7 +226,11 @@ pub enum ServiceError {
     },
     /// The unit is there to start another, which is not loaded yet. It counts as not started: start
     /// it again when the other one has come.
-    #[error("{unit} did not start: {missing}, which it is to start, is not loaded on its machine")]
+    #[error(
+        "{unit} did not start: {missing}, which it is to start, is not loaded on its machine: \
+         start it as well, and keep it there by MachineOf={missing} in the [X-Fleet] section of \
+         {unit}"
+    )]
     NothingToTrigger {
         /// The unit: a timer, socket or path.
         unit: UnitName,

@@ -20,7 +20,7 @@ use super::record::{Asked, UnitDirectory};
 use super::runner::Snapshot;
 use super::runner::lead::{Lead, Request, lock};
 use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase, Wanted};
-use crate::{ManagedUnit, ServiceError};
+use crate::{ManagedUnit, Particulars, ServiceError};
 
 /// What may be asked of a unit that is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +100,12 @@ impl Calls {
     /// How all units of the graph are.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, ServiceError> {
         self.lead(|lead| lead.snapshot()).await
+    }
+
+    /// What there is to tell of a unit beyond its state.
+    pub(super) async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+        let unit = unit.clone();
+        self.lead(move |lead| lead.particulars(&unit)).await?
     }
 
     /// Hands in what a unit is run by.

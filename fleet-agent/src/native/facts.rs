@@ -5,6 +5,22 @@ use std::fs;
 use fleet_unitfile::{Fact, Facts};
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
+/// What specifiers of system units stand for on this machine as long as it is the same, whoever
+/// asks: nothing of a user or a boot. What cannot be read is unknown.
+#[must_use]
+pub fn machine_facts() -> Facts {
+    lasting().fold(Facts::system_manager(), |facts, (fact, text)| facts.with(fact, text))
+}
+
+fn lasting() -> impl Iterator<Item = (Fact, String)> {
+    let known = [
+        (Fact::HostName, first_line("/proc/sys/kernel/hostname")),
+        (Fact::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
+        (Fact::MachineId, first_line("/etc/machine-id")),
+    ];
+    known.into_iter().filter_map(|(fact, text)| Some((fact, text?)))
+}
+
 /// All that is known, as it is now. What cannot be read is unknown, and a unit that asks for it is
 /// refused.
 pub(crate) fn facts() -> Facts {
@@ -19,15 +35,12 @@ pub(crate) fn facts() -> Facts {
         (Fact::GroupId, Some(gid.to_string())),
         (Fact::GroupName, group),
         (Fact::HomeDirectory, home),
-        (Fact::HostName, first_line("/proc/sys/kernel/hostname")),
-        (Fact::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
-        (Fact::MachineId, first_line("/etc/machine-id")),
         (Fact::Shell, user.as_ref().map(|user| user.shell.to_string_lossy().into_owned())),
         (Fact::UserId, Some(uid.to_string())),
         (Fact::UserName, user.map(|user| user.name)),
     ];
     let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
-    known.fold(base, |facts, (fact, text)| facts.with(fact, text))
+    known.chain(lasting()).fold(base, |facts, (fact, text)| facts.with(fact, text))
 }
 
 /// The directories that the service manager of a user has, who is not root.

@@ -26,7 +26,9 @@ use super::runner::services::{Opened, ServicesConfig, open_services};
 use super::timer::{Timers, is_timer};
 use super::tracking::Tracking;
 use super::triggered::Triggered;
-use crate::{Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges};
+use crate::{
+    Journal, JournalQuery, ManagedUnit, Particulars, ServiceError, ServiceManager, StateChanges,
+};
 
 /// Runs `.service` units as processes of its own, `.target` units and `.timer` units, without
 /// systemd.
@@ -308,6 +310,13 @@ impl ServiceManager for NativeManager {
         all.extend(self.timers.list());
         all.sort_by(|one, other| one.unit.cmp(&other.unit));
         Ok(all)
+    }
+
+    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+        match self.timers.get(unit) {
+            Some(_) => Ok(Particulars::default()),
+            None => self.calls.particulars(unit).await,
+        }
     }
 
     fn changes(&self) -> StateChanges {

@@ -75,6 +75,7 @@ mod vfork;
 mod words;
 
 pub use external::{BadExternal, External};
+pub use facts::machine_facts;
 pub use inherited::hand_down_no_descriptors;
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;

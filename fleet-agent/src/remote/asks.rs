@@ -6,7 +6,7 @@ use fleet_core::Timestamp;
 use fleet_unitfile::{ParseError, UnitFile};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, JournalLine, JournalQuery};
+use crate::{Drift, JournalLine, JournalQuery, Particulars};
 
 /// What tells an ask of a service manager from others on the same socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub(super) enum Ask {
         unit: String,
     },
     StopTimeOut {
+        unit: String,
+    },
+    Particulars {
         unit: String,
     },
     /// Answered with [`Told`] for ever: first of all units, then of those that change.
@@ -211,6 +214,28 @@ impl From<Duration> for TimeWire {
 impl From<TimeWire> for Duration {
     fn from(TimeWire(nanos): TimeWire) -> Self {
         if nanos == u64::MAX { Self::MAX } else { Self::from_nanos(nanos) }
+    }
+}
+
+/// What there is to tell of a unit beyond its state.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ParticularsWire {
+    retry_in: Option<TimeWire>,
+    degraded_by: Vec<String>,
+    tracking: Option<String>,
+}
+
+impl From<Particulars> for ParticularsWire {
+    fn from(told: Particulars) -> Self {
+        let Particulars { retry_in, degraded_by, tracking } = told;
+        Self { retry_in: retry_in.map(TimeWire::from), degraded_by, tracking }
+    }
+}
+
+impl From<ParticularsWire> for Particulars {
+    fn from(told: ParticularsWire) -> Self {
+        let ParticularsWire { retry_in, degraded_by, tracking } = told;
+        Self { retry_in: retry_in.map(Duration::from), degraded_by, tracking }
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::asks::{Ask, OfUnits, Told};
 use super::link::{Answer, AskError, Link, LinkError};
+use super::manager::RemoteConfig;
 use crate::backoff::Pace;
 use crate::{Clock, StateChanges, StateFeed};
 
@@ -30,6 +31,8 @@ pub(super) enum Standing {
 pub(super) struct Keeper {
     socket: PathBuf,
     program: String,
+    /// Whether it is only looked at, and nothing is made of it.
+    looks: bool,
     clock: Arc<dyn Clock>,
     standing: Mutex<Standing>,
     feed: StateFeed,
@@ -38,10 +41,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(socket: PathBuf, program: String, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(config: RemoteConfig) -> Self {
+        let RemoteConfig { socket, program, clock, directory } = config;
         let standing = Mutex::new(Standing::Away("it was not reached yet".to_owned()));
         let (feed, known) = (StateFeed::default(), Mutex::default());
-        Self { socket, program, clock, standing, feed, known }
+        Self { socket, program, looks: directory.is_none(), clock, standing, feed, known }
     }
 
     pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -63,7 +67,10 @@ impl Keeper {
     /// Why that cannot be, in words for a person.
     pub(super) async fn connect(&self) -> Result<(Arc<Link>, Answer), String> {
         let attempt = async {
-            let link = Link::connect(&self.socket, &self.program).await;
+            let link = match self.looks {
+                true => Link::connect_to_ask(&self.socket, &self.program).await,
+                false => Link::connect(&self.socket, &self.program).await,
+            };
             let link = link.map_err(|error| chain(&error))?;
             let mut watch = link.ask(&OfUnits { units: Ask::Watch }).map_err(in_words)?;
             let told = watch.next().await.map_err(in_words)?;

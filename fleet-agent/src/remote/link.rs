@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::frame::{Frame, Frames, Hello, How, MOST_OPEN, Sink, VERSION, WINDOW};
-use super::peer::stranger;
+use super::peer::{stranger, stranger_to_ask};
 
 /// A connection to a program that serves a socket by [`serve_with`](super::serve_with). Dropping it
 /// gives up all that is asked on it.
@@ -78,12 +78,31 @@ enum Part {
 }
 
 impl Link {
-    /// Connects to the socket at that path. `program` is who asks, for people.
+    /// Connects to the socket at that path, of a program of root's or of the own user, which may
+    /// be relied on. `program` is who asks, for people.
     ///
     /// # Errors
     ///
     /// Nobody listens there, or somebody who is not to be asked.
     pub async fn connect(path: &Path, program: &str) -> Result<Self, LinkError> {
+        Self::connect_unless(stranger, path, program).await
+    }
+
+    /// The same, only that root may ask a program of any user, whose word it takes for no more
+    /// than that.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect).
+    pub async fn connect_to_ask(path: &Path, program: &str) -> Result<Self, LinkError> {
+        Self::connect_unless(stranger_to_ask, path, program).await
+    }
+
+    async fn connect_unless(
+        stranger: impl Fn(&UnixStream) -> io::Result<Option<String>>,
+        path: &Path,
+        program: &str,
+    ) -> Result<Self, LinkError> {
         let place = path.display().to_string();
         let failed = |source| LinkError::Connect { place: place.clone(), source };
         let stream = UnixStream::connect(path).await.map_err(failed)?;

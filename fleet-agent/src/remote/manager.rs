@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use super::asks::{Ask, DriftWire, FileWire, LineWire, OfUnits, TimeWire};
+use super::asks::{Ask, DriftWire, FileWire, LineWire, OfUnits, ParticularsWire, TimeWire};
 use super::errors::ErrorWire;
 use super::keeper::{Keeper, Standing};
 use super::link::{Answer, AskError};
@@ -20,7 +20,8 @@ use super::states::UnitWire;
 use super::units::NOT_UNDERSTOOD;
 use crate::lock::acquire;
 use crate::{
-    Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    Clock, Drift, Journal, JournalQuery, ManagedUnit, Particulars, ServiceError, ServiceManager,
+    StateChanges,
 };
 
 /// How a [`RemoteManager`] is set up.
@@ -62,7 +63,7 @@ impl RemoteManager {
             Some(directory) => Some(acquire(directory, &*config.clock).await?),
             None => None,
         };
-        let keeper = Arc::new(Keeper::new(config.socket, config.program, config.clock));
+        let keeper = Arc::new(Keeper::new(config));
         let (link, watch) = keeper.connect().await.map_err(ServiceError::Unavailable)?;
         let task = tokio::spawn(Arc::clone(&keeper).run(link, watch)).abort_handle();
         Ok(Arc::new(Self { keeper, task, _lock: lock }))
@@ -163,6 +164,18 @@ impl ServiceManager for RemoteManager {
         let time: Option<TimeWire> =
             self.question(Ask::StopTimeOut { unit: unit.to_string() }).await?;
         Ok(time.map(Duration::from))
+    }
+
+    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+        let ask = Ask::Particulars { unit: unit.to_string() };
+        match self.question::<ParticularsWire>(ask).await {
+            Ok(told) => Ok(told.into()),
+            // An earlier version, which does not tell.
+            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD) => {
+                Ok(Particulars::default())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn changes(&self) -> StateChanges {

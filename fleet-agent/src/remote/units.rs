@@ -8,7 +8,7 @@ use fleet_unitfile::UnitName;
 use serde_json::Value;
 use tokio::net::UnixListener;
 
-use super::asks::{Ask, DriftWire, FileWire, OfUnits, TimeWire, Told};
+use super::asks::{Ask, DriftWire, FileWire, OfUnits, ParticularsWire, TimeWire, Told};
 use super::errors::ErrorWire;
 use super::replies::Replies;
 use super::server::{Service, serve_with};
@@ -71,6 +71,10 @@ impl Units {
             Ask::StopTimeOut { unit } => {
                 let time_out = self.manager.stop_time_out(&name(&unit)?).await?;
                 replies.send(&time_out.map(TimeWire::from)).await;
+            }
+            Ask::Particulars { unit } => {
+                let told = self.manager.particulars(&name(&unit)?).await?;
+                replies.send(&ParticularsWire::from(told)).await;
             }
             Ask::List => {
                 let mut units = self.manager.list().await?.into_iter().map(UnitWire::from);

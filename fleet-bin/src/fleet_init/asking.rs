@@ -40,7 +40,7 @@ pub(super) fn ask<T>(
 ) -> Result<T, CliError> {
     in_runtime(async {
         let socket = places::socket(args.socket.as_deref());
-        let link = in_time(&socket, Link::connect(&socket, PROGRAM)).await?;
+        let link = in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await?;
         question(&Asking { link: link.map_err(unreachable)?, socket }).await
     })
 }
@@ -52,7 +52,7 @@ pub(super) fn ask_if_there<T>(
 ) -> Result<Option<T>, CliError> {
     in_runtime(async {
         let socket = places::socket(args.socket.as_deref());
-        match in_time(&socket, Link::connect(&socket, PROGRAM)).await? {
+        match in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await? {
             Ok(link) => question(&Asking { link, socket }).await.map(Some),
             Err(error) if is_nobody(&error) => Ok(None),
             Err(error) => Err(unreachable(error)),
@@ -167,7 +167,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("s");
         let _stopped = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let said = in_time(&socket, Link::connect(&socket, PROGRAM)).await;
+        let said = in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await;
         let told = said.map(|_| "something").map_err(|error| error.parts().0);
         let expected = format!("the fleet-init at {} does not answer", socket.display());
         assert_eq!(told, Err(expected));

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::convert::{Converted, Loss, Origin, Source, Stanza, Weight, convert};
+use fleet_agent::machine_facts;
+use fleet_core::graph::convert::{Converted, Loss, Origin, Source, Stanza, Weight, convert_on};
 use fleet_core::graph::text::LARGEST_FILE;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
@@ -31,7 +32,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         From::Openrc => Origin::Openrc,
         From::Sysv => Origin::Sysv,
     };
-    let mut converted = convert(origin, sources);
+    let mut converted = convert_on(origin, sources, &machine_facts());
     converted.losses.extend(found.drop_ins.iter().map(|path| drop_in(path)));
     tell(&converted, &found.others, args.output)?;
     let losses = converted.losses.iter().filter(|it| it.weight == Weight::Loss).count();

@@ -27,12 +27,14 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Ends {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+    quit: unix::Signal,
 }
 
 impl Ends {
     pub(super) fn listen() -> Result<Self, CliError> {
         let interrupt = listen(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: listen(SignalKind::terminate())? })
+        let (terminate, quit) = (listen(SignalKind::terminate())?, listen(SignalKind::quit())?);
+        Ok(Self { interrupt, terminate, quit })
     }
 
     /// Waits for the next of them.
@@ -40,6 +42,7 @@ impl Ends {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.quit.recv() => {}
         }
     }
 }

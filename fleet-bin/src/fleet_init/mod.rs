@@ -40,6 +40,8 @@ mod tree;
 mod verbs;
 mod warden;
 
+pub(crate) use shown::brief;
+
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;

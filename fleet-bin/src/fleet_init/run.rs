@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
-    if let Err(error) = check(args) {
+    if let Err(error) = check(args).and_then(|()| own_processes()) {
         return settle(Err(error));
     }
     if warden::is_needed(args.reap) {
@@ -67,6 +67,19 @@ fn check(args: &RunArgs) -> Result<(), CliError> {
             let error = CliError::usage(format!("{option} says nothing of units of files"));
             Err(error.help(help).help("with --fleet it is for those of a fleetd"))
         }
+    }
+}
+
+/// Refuses a /proc in which processes have other numbers than here: what is read there would be
+/// about others.
+fn own_processes() -> Result<(), CliError> {
+    let own = rustix::process::getpid().as_raw_nonzero().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(shown) if shown.as_os_str() != own.as_str() => {
+            let error = CliError::failed("/proc shows the processes of another namespace");
+            Err(error.help("mount its own: `unshare --mount-proc`, or `mount -t proc proc /proc`"))
+        }
+        _ => Ok(()),
     }
 }
 

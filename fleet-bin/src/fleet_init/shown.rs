@@ -118,7 +118,7 @@ fn waits(waiting: &Waiting) -> Option<String> {
 }
 
 /// A time as people say it, by its largest part or two.
-pub(super) fn brief(millis: u64) -> String {
+pub(crate) fn brief(millis: u64) -> String {
     let seconds = millis / 1000;
     match (seconds / 86400, seconds / 3600, seconds / 60) {
         (0, 0, 0) if millis < 10_000 && !millis.is_multiple_of(1000) => {

@@ -28,8 +28,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What is handed on to the one that runs the units.
-const PASSED_ON: [(SignalKind, Signal); 3] = [
+const PASSED_ON: [(SignalKind, Signal); 4] = [
     (SignalKind::interrupt(), Signal::INT),
+    (SignalKind::quit(), Signal::QUIT),
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::hangup(), Signal::HUP),
 ];

@@ -1,4 +1,5 @@
-//! Serves the output of units that run on this daemon's own machines.
+//! Serves the output of units that run on this daemon's own machines, and what else is asked
+//! there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::{Journal, JournalQuery, ServiceError, ServiceManager, wall_time};
 use fleet_core::{MachineId, Timestamp};
+use fleet_http::wire::Particulars;
 use fleet_http::{JournalError, JournalLine, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
@@ -21,6 +23,12 @@ impl LocalJournals {
     ) -> Self {
         Self { managers: managers.into_iter().collect() }
     }
+
+    fn manager(&self, machine: &MachineId) -> Result<&dyn ServiceManager, JournalError> {
+        let manager = self.managers.get(machine);
+        let not_here = || JournalError::NotHere { machine: machine.clone() };
+        manager.map(|manager| &**manager).ok_or_else(not_here)
+    }
 }
 
 #[async_trait]
@@ -31,14 +39,31 @@ impl Journals for LocalJournals {
         unit: &UnitName,
         query: &fleet_http::JournalQuery,
     ) -> Result<JournalStream, JournalError> {
-        let manager = self.managers.get(machine);
-        let manager = manager.ok_or_else(|| JournalError::NotHere { machine: machine.clone() })?;
+        let manager = self.manager(machine)?;
         let journal = match &query.after {
             Some(position) => manager.journal_after(unit, position, query.follow).await,
             None => manager.journal(unit, read(query)).await,
         };
         let journal = journal.map_err(|error| failed(machine, error))?;
         Ok(stream::unfold(Some(journal), next).boxed())
+    }
+
+    async fn particulars(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+    ) -> Result<Option<Particulars>, JournalError> {
+        let told = self.manager(machine)?.particulars(unit).await;
+        let told = told.map_err(|error| failed(machine, error))?;
+        let is_nothing = told == fleet_agent::Particulars::default();
+        let fleet_agent::Particulars { retry_in, degraded_by, tracking } = told;
+        let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let tracking = tracking.unwrap_or_default();
+        Ok((!is_nothing).then_some(Particulars {
+            degraded_by,
+            retry_in_milliseconds: retry,
+            tracking,
+        }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fleet_agent::{
     Agent, AgentConfig, Beat, Engine, EngineConfig, NativeManager, NotesOnDisk, Pulse,
-    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
+    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager, Tracking,
 };
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Limits, Listener, Metrics, Peers, serve_within};
@@ -98,7 +98,12 @@ impl Wiring {
 
     async fn open_managers(&self) -> Result<Vec<Manager>, StartError> {
         let opened = join_all(self.machines.iter().map(|setup| self.open_manager(setup)));
-        opened.await.into_iter().collect()
+        let opened: Vec<Manager> = opened.await.into_iter().collect::<Result<_, _>>()?;
+        // All machines of a daemon are one in this, so it is said once.
+        if let Some(tracking) = opened.iter().find_map(Manager::tracking) {
+            tracing::info!("processes of units are found {tracking}");
+        }
+        Ok(opened)
     }
 
     async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
@@ -214,6 +219,14 @@ impl Manager {
         match self {
             Self::Native(manager) => manager.clone(),
             Self::Other(manager) => manager.clone(),
+        }
+    }
+
+    /// How this daemon finds processes, if it runs the units itself.
+    fn tracking(&self) -> Option<Tracking> {
+        match self {
+            Self::Native(manager) => Some(manager.tracking()),
+            Self::Other(_) => None,
         }
     }
 

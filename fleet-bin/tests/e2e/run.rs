@@ -185,3 +185,22 @@ fn fleetd(args: &[&Path]) -> Output {
     let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
     fleetd.args(args).stdin(Stdio::null()).output().unwrap()
 }
+
+#[test]
+fn it_is_said_how_processes_are_found_and_when_a_unit_is_tried_again() {
+    let mut machine = Machine::new();
+    machine.start();
+    let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+    let found = log.lines().find_map(|line| line.split_once("processes of units are found "));
+    let tracking = found.unwrap_or_else(|| panic!("it is not said at the start:\n{log}")).1;
+    let unit = machine.path(UNIT);
+    let text = "[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=1h\n";
+    std::fs::write(&unit, text).unwrap();
+    machine.fleetctl(&["start", "--no-block", unit.to_str().unwrap()]);
+    let told = wait_for("it waits for its retry", || {
+        let told = told(&machine.fleetctl(&["status", UNIT]));
+        told.contains("Retry: in 59min").then_some(told)
+    });
+    assert!(told.contains(&format!("Tracking: {tracking}\n")), "{told}\n{tracking}");
+    machine.end();
+}

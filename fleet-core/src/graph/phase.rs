@@ -49,7 +49,7 @@ pub enum Exit {
 /// Why a unit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// A program could not be executed.
+    /// A process of it could not be started, for example because its program cannot be executed.
     Spawn,
     /// Its main process ended without being asked to, and not as a success; with status 0, too,
     /// where that is none.
@@ -155,7 +155,7 @@ impl fmt::Display for Exit {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spawn => f.write_str("its program could not be executed"),
+            Self::Spawn => f.write_str("a process of it could not be started"),
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
             Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
             Self::Assertion => f.write_str("an assertion of it does not hold"),

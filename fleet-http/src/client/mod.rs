@@ -20,15 +20,15 @@ mod upload;
 
 use std::time::Duration;
 
-use fleet_core::{Generation, TargetState};
+use fleet_core::{Generation, MachineId, TargetState};
 use fleet_store::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
 use crate::wire::{
-    Machine, MachinePage, MetadataOp, PutUnit, Restarted, Unit, UnitPage, UnitState, UnitStatePage,
-    UnitStatus, Version,
+    Machine, MachinePage, MachineStatus, MetadataOp, Particulars, PutUnit, Restarted, Unit,
+    UnitPage, UnitState, UnitStatePage, UnitStatus, Version,
 };
 use crate::{ClientTls, Token};
 use call::Caller;
@@ -303,6 +303,19 @@ impl Client {
         let path = format!("{}/status", unit_path(name));
         let lines = lines.map(|lines| lines.to_string());
         found(self.caller.get(&path, &Query::new().with("lines", lines.as_deref())).await)
+    }
+
+    /// What the daemon of a machine tells of a unit there beyond its state.
+    pub(crate) async fn particulars(
+        &self,
+        name: &UnitName,
+        machine: &MachineId,
+    ) -> Result<Option<Particulars>, ClientError> {
+        let path = format!("{}/status", unit_path(name));
+        let query = Query::new().with("lines", Some("0")).with("machine", Some(machine.as_str()));
+        let status: UnitStatus = self.caller.get(&path, &query).await?;
+        let own = |on: &MachineStatus| on.machine_id == machine.as_str();
+        Ok(status.machines.into_iter().find(own).and_then(|on| on.particulars))
     }
 
     /// Follows what changes in the cluster, from now on or from an event on that was seen.

@@ -1,4 +1,4 @@
-//! Where the server gets the log lines of units from.
+//! Where the server gets from what machines alone can tell of units, such as their log lines.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use fleet_core::{MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use futures_core::Stream;
+
+use crate::wire::Particulars;
 
 /// Opens the journals of units.
 ///
@@ -27,6 +29,20 @@ pub trait Journals: Send + Sync {
         unit: &UnitName,
         query: &JournalQuery,
     ) -> Result<JournalStream, JournalError>;
+
+    /// What there is to tell of `unit` on `machine` beyond its state; nothing is provided.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    async fn particulars(
+        &self,
+        machine: &MachineId,
+        unit: &UnitName,
+    ) -> Result<Option<Particulars>, JournalError> {
+        let _ = (machine, unit);
+        Ok(None)
+    }
 }
 
 /// Lines of a journal, oldest first. Dropping it closes the journal; an error ends it.

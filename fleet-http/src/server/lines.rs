@@ -1,4 +1,4 @@
-//! Lines of a unit's journal, from whichever machine they are on.
+//! Lines of a unit's journal, and what else a machine alone can tell, from whichever it is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream, is
 use super::merge::merged;
 use crate::client::{JournalLines, JournalOptions};
 use crate::told::Told;
+use crate::wire::Particulars;
 use crate::{ClientError, PROXIED};
 
 /// How long a machine may take to answer, and over lines that are there already.
@@ -159,6 +160,21 @@ impl Source {
             last.push(line.text);
         }
         Ok(())
+    }
+
+    /// What a machine tells of the unit beyond its state, if it does in time. A status is whole
+    /// without it.
+    pub(super) async fn particulars(&self, machine: &MachineId) -> Option<Particulars> {
+        let told = async {
+            match self.api.journals.particulars(machine, &self.unit).await {
+                Err(JournalError::NotHere { .. }) if !self.is_proxied => {
+                    let client = self.api.peers.client(&self.url(machine)?).ok()?;
+                    client.particulars(&self.unit, machine).await.ok()?
+                }
+                told => told.ok()?,
+            }
+        };
+        timeout(PATIENCE, told).await.ok()?
     }
 
     fn url(&self, machine: &MachineId) -> Option<String> {

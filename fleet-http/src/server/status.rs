@@ -39,6 +39,7 @@ const MOST_LINES: u32 = 1000;
             "since" = Option<String>, Query,
             description = "Only lines of that time up to now, such as 5min",
         ),
+        ("machine" = Option<String>, Query, description = "The machine that alone is wanted"),
     ),
     responses(
         (status = 200, body = UnitStatus, description = "The unit on each of its machines"),
@@ -65,19 +66,29 @@ pub(super) async fn status(
         return Ok(Json(UnitStatus { machines: Vec::new(), unit }));
     };
     let source = Source::new(&api, &known.name, query, &request);
-    let on = machines_of(&snapshot, known).into_iter().enumerate().map(|(at, machine)| {
+    let mut on = machines_of(&snapshot, known);
+    if let Some(only) = params.given("machine") {
+        on.retain(|machine| machine.as_str() == only);
+    }
+    let on = on.into_iter().enumerate().map(|(at, machine)| {
         let (source, snapshot) = (source.clone(), snapshot.clone());
         async move {
-            let (lines, missing) = match lines {
-                0 => (Vec::new(), None),
-                _ if at >= MOST_MACHINES => (Vec::new(), Some(too_many(&machine))),
-                _ => source.last(&machine).await,
+            let is_asked = at < MOST_MACHINES;
+            let told = async { if is_asked { source.particulars(&machine).await } else { None } };
+            let last = async {
+                match lines {
+                    0 => (Vec::new(), None),
+                    _ if is_asked => source.last(&machine).await,
+                    _ => (Vec::new(), Some(too_many(&machine))),
+                }
             };
+            let (particulars, (lines, missing)) = tokio::join!(told, last);
             let state = snapshot.state(source.unit().as_str(), machine.as_str());
             MachineStatus {
                 lines,
                 machine_id: machine.to_string(),
                 missing: missing.map_or_else(String::new, |error| chain(&error)),
+                particulars,
                 state: state.map(|state| wire::state(state)),
             }
         }

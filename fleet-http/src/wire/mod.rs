@@ -28,7 +28,7 @@ pub use plan::{Explanation, Plan, PlanStep, Unplaced, Verdict};
 pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
 pub use rebalance::{BalanceMove, MachineLoad, RebalanceOrder, RebalanceReport, UnderWay};
 pub use request::{HandOver, MachineIntent, MetadataOp, PlanRequest, PutUnit};
-pub use status::{MachineStatus, UnitStatus};
+pub use status::{MachineStatus, Particulars, UnitStatus};
 
 pub(crate) use convert::{
     broken_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{MachineId, Timestamp};
+use fleet_http::wire::Particulars;
 use fleet_http::{
     Client, ClientError, Credentials, Guard, JournalError, JournalLine, JournalOptions,
     JournalQuery, JournalStream, Journals, Peers, Tokens,
@@ -60,6 +61,18 @@ impl Journals for Desk {
         });
         Ok(there.chain(to_come).boxed())
     }
+
+    async fn particulars(
+        &self,
+        machine: &MachineId,
+        _: &UnitName,
+    ) -> Result<Option<Particulars>, JournalError> {
+        if machine.as_str() != self.machine {
+            return Err(JournalError::NotHere { machine: machine.clone() });
+        }
+        let tracking = format!("by {machine}");
+        Ok(Some(Particulars { tracking, retry_in_milliseconds: Some(7), ..Particulars::default() }))
+    }
 }
 
 /// A machine that says where its API is reached.
@@ -107,6 +120,8 @@ async fn lines_of_another_machine_are_had_from_its_daemon() {
     let [on] = &status.machines[..] else { panic!("it is on one machine: {status:?}") };
     assert_eq!((on.machine_id.as_str(), &on.lines[..]), ("m2", &["1 of m2".to_owned()][..]));
     assert_eq!(on.missing, "");
+    let told = on.particulars.clone().expect("its daemon was asked");
+    assert_eq!((told.tracking.as_str(), told.retry_in_milliseconds), ("by m2", Some(7)));
     assert_eq!(first.get("/fleet/v1/units/x.service/status").await.status, 404);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?lines=1001").await.status, 400);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?follow=1").await.status, 400);
@@ -283,4 +298,18 @@ async fn lines_come_by_tls_over_two_daemons_in_their_order() {
     for number in 0..500 {
         assert_eq!(next(&mut journal).await, format!("line {number}"));
     }
+}
+
+#[tokio::test]
+async fn a_status_is_told_of_one_machine_alone_where_that_is_asked_for() {
+    let (first, second, _) = two().await;
+    let api = second.at.to_string();
+    global(&first, &[("m1", ""), ("m2", &api)]).await;
+    let status = first.client().status(&name("a.service"), Some(0)).await.unwrap().unwrap();
+    let told = status.machines.iter().map(|on| on.particulars.clone().unwrap().tracking);
+    assert_eq!(told.collect::<Vec<_>>(), ["by m1", "by m2"]);
+    let answer = first.get("/fleet/v1/units/a.service/status?lines=0&machine=m2").await;
+    let status: fleet_http::wire::UnitStatus = serde_json::from_str(&answer.body).unwrap();
+    let on: Vec<_> = status.machines.iter().map(|on| on.machine_id.as_str()).collect();
+    assert_eq!(on, ["m2"]);
 }

@@ -1,11 +1,13 @@
 //! How all units are at one moment.
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Name, State, System, Target};
+use fleet_core::graph::{Name, Retry, Shown, State, System, Target};
+use fleet_unitfile::UnitName;
 
 use super::Wanted;
 use super::lead::Lead;
-use crate::Tracking;
+use super::services::name_of;
+use crate::{Particulars, ServiceError, Tracking};
 
 /// How all units are at one moment.
 #[derive(Debug, Clone)]
@@ -57,6 +59,29 @@ impl Lead {
             units,
             system: self.system.clone(),
         }
+    }
+
+    /// What there is to tell of a unit that fleet has loaded.
+    pub(in crate::native) fn particulars(
+        &self,
+        unit: &UnitName,
+    ) -> Result<Particulars, ServiceError> {
+        let name = name_of(unit);
+        if !self.services.as_ref().is_some_and(|services| services.keeps(&name)) {
+            return Err(ServiceError::NotLoaded { unit: unit.clone() });
+        }
+        let retry = match self.system.state(&name).map(|state| state.what) {
+            Some(Shown::Failed { retry: Retry::At(at), .. } | Shown::Ended(Retry::At(at))) => {
+                Some(at.since(self.machine.now()))
+            }
+            _ => None,
+        };
+        let degraded_by = self.system.degraded_by(&name);
+        Ok(Particulars {
+            retry_in: retry,
+            degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
+            tracking: Some(self.machine.tracking().to_string()),
+        })
     }
 
     fn status(&self, name: &Name) -> Option<UnitStatus> {

@@ -253,7 +253,7 @@ fn one_that_says_when_it_is_ready() {
         stanza,
         &[
             ("start", "starting"),
-            ("absent, start", "failed: its program could not be executed"),
+            ("absent, start", "failed: a process of it could not be started"),
             ("unmet condition, start", "ended"),
             ("unmet assertion, start", "failed: an assertion of it does not hold"),
             ("start, says READY=1", "running"),

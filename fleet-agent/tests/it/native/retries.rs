@@ -1,6 +1,8 @@
 //! What a unit's own restart policy makes of its ends, and what of that outlives a daemon.
 
-use fleet_agent::ServiceManager;
+use std::time::Duration;
+
+use fleet_agent::{Particulars, ServiceManager};
 use fleet_core::ActiveState;
 
 use super::chosen::Chosen;
@@ -61,5 +63,26 @@ async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
     let state = bench.wait_for_sub("a.service", "running").await;
     assert_eq!(state.restarts, 1);
     assert_eq!(bench.wait_for_lines("begun", 2).await.len(), 2);
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn it_is_told_when_a_unit_is_tried_again_and_what_keeps_another_degraded() {
+    let bench = Bench::new().await;
+    bench.load("db.service", "ExecStart=/bin/false\nRestart=always\nRestartSec=1h\n").await;
+    let web = "[Unit]\nWants=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/sleep 1000\n";
+    bench.try_load("web.service", web).await.expect("it can be loaded");
+    bench.start("web.service").await.expect("it waits for nothing that is lost");
+    bench.wait_for_sub("db.service", "auto-restart").await;
+    let tracking = Some(bench.manager.tracking().to_string());
+    let told = bench.manager.particulars(&name("web.service")).await.expect("it is loaded");
+    let degraded_by = vec!["db.service".to_owned()];
+    let expected = Particulars { degraded_by, tracking: tracking.clone(), retry_in: None };
+    assert_eq!(told, expected);
+    let told = bench.manager.particulars(&name("db.service")).await.expect("it is loaded");
+    let left = told.retry_in.expect("it is tried again");
+    assert!(left > Duration::ZERO && left <= Duration::from_secs(3600), "{left:?}");
+    assert_eq!((told.degraded_by.len(), told.tracking), (0, tracking));
+    bench.manager.particulars(&name("no.service")).await.expect_err("nobody knows it");
     bench.clean_up().await;
 }

@@ -110,6 +110,8 @@ async fn without_its_unit_a_timer_is_not_started() {
     bench.load_timer_alone("OnActiveSec=50ms\nUnit=b.service").await;
     let refused = bench.start("a.timer").await.expect_err("there is nothing to start");
     assert!(matches!(refused, ServiceError::NothingToTrigger { .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("MachineOf=b.service in the [X-Fleet] section of a.timer"), "{told}");
     assert_eq!(bench.get("a.timer").await.known.asked, TargetState::Loaded);
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.start("a.timer").await.expect("it starts");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::remote::{Link, Replies, Service, Units, serve_with};
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{JournalLine, JournalQuery, ServiceManager, SystemClock};
+use fleet_agent::{JournalLine, JournalQuery, Particulars, ServiceManager, SystemClock};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
@@ -55,6 +55,8 @@ async fn the_journals_of_an_earlier_version_are_read() {
     for line in [JournalLine::gap()].iter().chain(&lines) {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
+    let told = manager.particulars(&unit).await.expect("it has none to tell");
+    assert_eq!(told, Particulars::default());
     server.abort();
 }
 

@@ -9,6 +9,7 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::list_unit_files::description;
+use crate::fleet_init::brief;
 use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::context::Context;
@@ -46,6 +47,7 @@ struct Status {
 
 /// How a unit is on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct OnMachine {
     machine: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -62,6 +64,14 @@ struct OnMachine {
     restarts: u32,
     #[serde(skip_serializing_if = "String::is_empty")]
     problem: String,
+    /// In how long it is started again by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_in_milliseconds: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    degraded_by: Vec<String>,
+    /// How its processes are found.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    tracking: String,
     /// Why it stays for now, though its machine is drained.
     #[serde(skip_serializing_if = "String::is_empty")]
     held: String,
@@ -96,6 +106,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
         drains.met.meet(&context.session, on.chain([known.machine_id.as_str()])).await?;
         let mut status = Status::new(&known, &sight, &drains.met.words());
         drains.tell(context, &mut status).await?;
+        status.add_particulars(&told);
         if lines > 0 {
             add_journals(context, &unit.name, &mut status, told, lines).await;
         }
@@ -204,6 +215,16 @@ impl Status {
         }
     }
 
+    /// Adds what the service managers tell beyond the states.
+    fn add_particulars(&mut self, told: &[wire::MachineStatus]) {
+        for on in &mut self.machines {
+            let told = told.iter().find(|told| told.machine_id == on.machine);
+            let Some(told) = told.and_then(|told| told.particulars.clone()) else { continue };
+            on.retry_in_milliseconds = told.retry_in_milliseconds;
+            (on.degraded_by, on.tracking) = (told.degraded_by, told.tracking);
+        }
+    }
+
     fn is_active(&self) -> bool {
         let is_up = |on: &OnMachine| matches!(on.active.as_str(), "active" | "reloading");
         !self.machines.is_empty() && self.machines.iter().all(is_up)
@@ -248,8 +269,7 @@ impl OnMachine {
             main_pid: state.main_pid,
             restarts: state.restarts,
             problem: state.problem,
-            held: String::new(),
-            journal: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -273,6 +293,10 @@ impl OnMachine {
         if self.restarts > 0 {
             line(text, "Restarts", &self.restarts.to_string());
         }
+        let retry = self.retry_in_milliseconds.map(|millis| format!("in {}", brief(millis)));
+        line(text, "Retry", &retry.unwrap_or_default());
+        line(text, "Degraded", &clean(&self.degraded_by.join(", ")));
+        line(text, "Tracking", &clean(&self.tracking));
         line(text, "Problem", without_name(&self.problem, unit));
         line(text, "Held back", &self.held);
         if !self.journal.is_empty() {

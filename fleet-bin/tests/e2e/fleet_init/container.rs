@@ -1,7 +1,8 @@
 //! `fleet-init run` as the first process of a container.
 
+use std::cell::RefCell;
 use std::io::Write as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -28,8 +29,12 @@ pub(super) fn first(init: &Init) -> Pid {
 }
 
 pub(super) fn end(init: &Init) {
+    end_by(init, Signal::TERM);
+}
+
+fn end_by(init: &Init, signal: Signal) {
     let first = first(init);
-    kill_process(first, Signal::TERM).unwrap();
+    kill_process(first, signal).unwrap();
     wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
     wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
 }
@@ -104,4 +109,41 @@ fn what_units_leave_behind_ends_with_the_init_that_adopts_it() {
     init.signal(Signal::TERM);
     assert!(init.wait().success());
     assert!(!is_alive(left), "the stop of the unit leaves it, and the end does not");
+}
+
+#[test]
+fn each_signal_that_asks_for_the_end_reaches_the_units_of_a_container() {
+    if !is_allowed() {
+        return;
+    }
+    for signal in [Signal::QUIT, Signal::INT] {
+        let init = Init::start_with(THROUGH, &["--fleet"]);
+        init.run("unit.service", "ExecStart=/bin/sleep infinity");
+        end_by(&init, signal);
+    }
+}
+
+/// What it reads there of its processes would be about others, and it could not be ended.
+#[test]
+fn one_with_the_proc_of_another_namespace_refuses_and_says_what_to_do() {
+    if !is_allowed() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-fp", "--kill-child", env!("CARGO_BIN_EXE_fleet-init"), "run", "--fleet"]);
+    command.arg("--socket").arg(home.path().join("s"));
+    command.arg("--state-dir").arg(home.path().join("state"));
+    let program = RefCell::new(command.stderr(Stdio::piped()).spawn().unwrap());
+    let ended = wait_for("it has ended, or listens", || {
+        let ended = program.borrow_mut().try_wait().unwrap().map(Some);
+        ended.or_else(|| home.path().join("s").exists().then_some(None))
+    });
+    // One that listens is to be gone with the test.
+    let mut program = program.into_inner();
+    program.kill().unwrap();
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{told}");
+    assert!(told.contains("mount -t proc proc /proc"), "{told}");
 }

@@ -17,6 +17,8 @@ mod systemd;
 mod sysv;
 mod whole;
 
+use fleet_unitfile::Facts;
+
 use super::text::{LARGEST_FILE, MOST_UNITS};
 use super::{TimeOuts, Unit, text};
 use draft::Draft;
@@ -75,12 +77,19 @@ pub struct Stanza {
 /// assert_eq!((converted.losses[0].line, converted.is_exact()), (3, false));
 /// ```
 #[must_use]
-pub fn convert(origin: Origin, mut sources: Vec<Source>) -> Converted {
+pub fn convert(origin: Origin, sources: Vec<Source>) -> Converted {
+    convert_on(origin, sources, &Facts::system_manager())
+}
+
+/// The same for a machine: what specifiers stand for there is what they become. What of it may be
+/// otherwise elsewhere is remarked.
+#[must_use]
+pub fn convert_on(origin: Origin, mut sources: Vec<Source>, facts: &Facts) -> Converted {
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     let mut report = Report::new(&sources);
     let readable = readable(&sources, &mut report);
     let drafts = match origin {
-        Origin::Systemd => systemd::drafts(&readable, &mut report),
+        Origin::Systemd => systemd::drafts(&readable, facts, &mut report),
         Origin::Openrc => openrc::drafts(&readable, &mut report),
         Origin::Sysv => sysv::drafts(&readable, &mut report),
     };

@@ -13,14 +13,38 @@ use crate::graph::systemd::{
 /// What to do about what has no words of its own for that.
 const BY_HAND: &str = "write what does the same into the stanza, if it is needed";
 
+/// Specifiers that another machine has another answer to.
+const OF_MACHINE: [char; 4] = ['H', 'l', 'm', 'v'];
+
+/// Options that say what is run, as whom and where. With a value of theirs that cannot be had a
+/// unit would be another one; systemd itself passes over most others that it cannot read.
+const ESSENTIAL: [&str; 12] = [
+    "ExecCondition",
+    "ExecStart",
+    "ExecStartPost",
+    "ExecStartPre",
+    "ExecStop",
+    "ExecStopPost",
+    "Group",
+    "PIDFile",
+    "SupplementaryGroups",
+    "Type",
+    "User",
+    "WorkingDirectory",
+];
+
 /// A unit of a file.
 type Unit = (usize, Compiled);
 
 /// The units with their edges.
-pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
+pub(super) fn drafts(
+    files: &[(usize, &str)],
+    facts: &Facts,
+    report: &mut Report<'_>,
+) -> Vec<Draft> {
     let mut units: Vec<Unit> = Vec::new();
     for (file, text) in files {
-        units.extend(one(*file, text, &units, report).map(|unit| (*file, unit)));
+        units.extend(one(*file, text, facts, &units, report).map(|unit| (*file, unit)));
     }
     drop_outside(&mut units, report);
     loop {
@@ -60,7 +84,13 @@ fn finish(
 }
 
 /// One file by itself.
-fn one(file: usize, text: &str, others: &[Unit], report: &mut Report<'_>) -> Option<Compiled> {
+fn one(
+    file: usize,
+    text: &str,
+    facts: &Facts,
+    others: &[Unit],
+    report: &mut Report<'_>,
+) -> Option<Compiled> {
     let path = report.path(file);
     let base = path.rsplit('/').next().unwrap_or_default();
     let name = match base.parse::<UnitName>() {
@@ -80,7 +110,7 @@ fn one(file: usize, text: &str, others: &[Unit], report: &mut Report<'_>) -> Opt
         report.left_out(file, 1, why, "hand in the file alone that counts");
         return None;
     }
-    let mut compiled = accepted(file, &name, &parsed, report)?;
+    let mut compiled = accepted(file, &name, &parsed, facts, report)?;
     if compiled.timer.is_some() {
         let why = "units of this format are not started by the calendar or the clock";
         report.left_out(file, 1, why, "let another program start what the timer does");
@@ -93,7 +123,43 @@ fn one(file: usize, text: &str, others: &[Unit], report: &mut Report<'_>) -> Opt
     };
     let unit = as_stanza(&compiled.unit, file, report, places)?;
     compiled.unit = unit;
+    let known = |letter: char| facts.expand(&format!("%{letter}"), &name).is_ok();
+    let of_machine: Vec<char> = OF_MACHINE.into_iter().filter(|it| known(*it)).collect();
+    remark_facts(file, &parsed, &compiled, &of_machine, report);
     Some(compiled)
+}
+
+/// Tells where a value has become what it is on this machine.
+fn remark_facts(
+    file: usize,
+    parsed: &UnitFile,
+    compiled: &Compiled,
+    letters: &[char],
+    report: &mut Report<'_>,
+) {
+    for option in parsed.options() {
+        let (section, name) = (option.section(), option.name());
+        let is_read = compiled.place_of(section, name).is_some();
+        for letter in letters.iter().filter(|_| is_read) {
+            if has_specifier(option.value(), *letter) {
+                let place = parsed.location(option.span().start);
+                let message = format!("{section}.{name} has %{letter} as it is on this machine");
+                let help = "convert it on the machine that is to run it";
+                report.remark((file, place.line, place.column), message, help);
+            }
+        }
+    }
+}
+
+/// Whether a value has that specifier; `%%` is a percent sign.
+fn has_specifier(value: &str, letter: char) -> bool {
+    let mut chars = value.chars();
+    while let Some(char) = chars.next() {
+        if char == '%' && chars.next() == Some(letter) {
+            return true;
+        }
+    }
+    false
 }
 
 fn capital(word: &str) -> String {
@@ -101,40 +167,45 @@ fn capital(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// The unit without the options that cannot be honoured. One with a value that cannot be read, or
-/// that lacks something as a whole, is left out: anything else would be a guess.
+/// The unit without the options that cannot be honoured, and the values that cannot be had. One
+/// where such a value says what is run, or that lacks something as a whole, is left out: anything
+/// else would be a guess.
 fn accepted(
     file: usize,
     name: &UnitName,
     parsed: &UnitFile,
+    facts: &Facts,
     report: &mut Report<'_>,
 ) -> Option<Compiled> {
-    let mut site = Site { facts: Facts::system_manager(), accept: BTreeSet::new() };
+    let mut site = Site { facts: facts.clone(), accept: BTreeSet::new() };
+    let mut gone: Vec<Refusal> = Vec::new();
     loop {
         let refusals = match compile(name, parsed, &site) {
             Ok(mut compiled) => {
                 // What was accepted is told as a loss already.
                 compiled.remarks.retain(|it| !site.accept.contains(it.place.name()));
+                gone.iter().for_each(|refusal| lose(file, refusal, report));
                 return Some(compiled);
             }
             Err(refusals) => refusals.all,
         };
-        let known = site.accept.len();
-        let can_go = refusals.iter().all(can_do_without);
-        for refusal in &refusals {
-            match &refusal.place {
-                Some(place) if can_do_without(refusal) => {
-                    let (what, help) = in_two(&refusal.problem);
-                    let message = format!("{} {what}", place.option);
-                    report.loss(at(file, place), message, help);
-                    site.accept.insert(place.name().to_owned());
-                }
-                _ => refuse(file, refusal, report),
+        // One that stays though it was passed over is about what several options say together.
+        let stays = |it: &Refusal| {
+            let is_accepted = |place: &Position| site.accept.contains(place.name());
+            !can_do_without(it) || it.place.as_ref().is_none_or(is_accepted)
+        };
+        if refusals.is_empty() || refusals.iter().any(stays) {
+            gone.retain(|refusal| !refusals.contains(refusal));
+            gone.iter().for_each(|refusal| lose(file, refusal, report));
+            for refusal in &refusals {
+                let tell = if stays(refusal) { refuse } else { lose };
+                tell(file, refusal, report);
             }
-        }
-        if !can_go || site.accept.len() == known {
             return None;
         }
+        let places = refusals.iter().filter_map(|refusal| refusal.place.as_ref());
+        site.accept.extend(places.map(|place| place.name().to_owned()));
+        gone.extend(refusals);
     }
 }
 
@@ -142,7 +213,17 @@ fn accepted(
 fn can_do_without(refusal: &Refusal) -> bool {
     let Some(place) = &refusal.place else { return false };
     let (section, name) = place.option.split_once('.').unwrap_or_default();
-    !matches!(standing(section, name), Some(Standing::Honoured | Standing::Aside))
+    match standing(section, name) {
+        Some(Standing::Honoured | Standing::Aside) => !ESSENTIAL.contains(&name),
+        _ => true,
+    }
+}
+
+/// Tells that the unit is printed without an option.
+fn lose(file: usize, refusal: &Refusal, report: &mut Report<'_>) {
+    let Some(place) = &refusal.place else { return };
+    let (what, help) = in_two(&refusal.problem);
+    report.loss(at(file, place), format!("{} {what}", place.option), help);
 }
 
 fn refuse(file: usize, refusal: &Refusal, report: &mut Report<'_>) {

@@ -34,7 +34,10 @@ fn graph(text: &str) -> Graph {
 
 /// The stanzas, and a line for each loss (`-`) and remark (`+`).
 fn told(origin: Origin, files: &[(&str, &str)]) -> String {
-    let converted = converted(origin, sources(files));
+    words(&converted(origin, sources(files)))
+}
+
+fn words(converted: &Converted) -> String {
     let losses = converted.losses.iter().map(|loss| {
         let mark = if loss.weight == Weight::Loss { '-' } else { '+' };
         let line = format!("{}:{}:{} {}", loss.file, loss.line, loss.column, loss.message);

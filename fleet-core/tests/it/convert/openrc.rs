@@ -87,6 +87,43 @@ fn supervised_daemons_are_started_again() {
 }
 
 #[test]
+fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
+    let body = "supervisor=supervise-daemon\ncommand=/bin/web\n";
+    insta::assert_snapshot!(script(&format!("{body}respawn_max=5\n")), @"
+    type: foreground-supervised
+    exec-start: /bin/web
+    restart: always
+    restart-limit: 5
+    ---
+    + 4:1 without `respawn_period` each failure counts for ever; here those count
+        that come in a row
+    ");
+    insta::assert_snapshot!(script(&format!("{body}respawn_max=5\nrespawn_period=0\n")), @"
+    type: foreground-supervised
+    exec-start: /bin/web
+    restart: always
+    restart-limit: 5
+    ---
+    + 4:1 without `respawn_period` each failure counts for ever; here those count
+        that come in a row
+    ");
+    insta::assert_snapshot!(script(&format!("{body}respawn_period=60\n")), @"
+    type: foreground-supervised
+    exec-start: /bin/web
+    restart: always
+    restart-limit: 10 in 1min
+    ---
+    + 4:1 without `respawn_max` it is 10 starts in that time, as OpenRC has it
+    ");
+    insta::assert_snapshot!(script(&format!("{body}respawn_max=0\n")), @"
+    type: foreground-supervised
+    exec-start: /bin/web
+    restart: always
+    ---
+    ");
+}
+
+#[test]
 fn what_conf_d_says_is_read_from_there() {
     let body = r#"
 : ${WEB_USER:=www}

@@ -1,8 +1,9 @@
 //! Unit files of systemd.
 
-use fleet_core::graph::convert::{Origin, Source, convert};
+use fleet_core::graph::convert::{Origin, Source, convert, convert_on};
+use fleet_unitfile::{Fact, Facts};
 
-use super::told;
+use super::{sources, told, words};
 
 #[test]
 fn services_that_stanzas_can_say_are_exact() {
@@ -125,7 +126,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
 #[test]
 fn what_would_be_a_guess_is_left_out() {
     let bad = "[Service]\nType=forking\nExecStart=/bin/x\n";
-    let value = "[Service]\nExecStart=/bin/x\nRestart=often\nProtectHome=yes\n";
+    let value = "[Service]\nExecStart=/bin/x\nType=forging\nProtectHome=yes\n";
     let needs = "[Unit]\nBindsTo=bad.service\nAfter=bad.service\n[Service]\nExecStart=/bin/n\n";
     let home = "[Service]\nExecStart=/bin/x $HOME\n";
     let bound = "[Unit]\nBindsTo=late.service\n[Service]\nExecStart=/bin/b\n";
@@ -187,7 +188,7 @@ fn what_would_be_a_guess_is_left_out() {
     + late.service:2:1 Unit.After names bound.service, which is not among the files
     - needs.service:2:1 Unit.BindsTo names bad.service, which is not among the files
     + needs.service:3:1 Unit.After names bad.service, which is not among the files
-    - value.service:3:1 the unit is left out: Service.Restart is "often"
+    - value.service:3:1 the unit is left out: Service.Type is "forging"
     - value.service:4:1 Service.ProtectHome is not possible: the native supervisor
         cannot confine processes in this way
     - y.service:2:1 the unit is left out: missing "=" in "ExecStart"
@@ -231,4 +232,75 @@ fn what_is_no_text_is_left_out() {
         (1, "the unit is left out: the file has more than 1048576 bytes"),
     ];
     assert_eq!((converted.stanzas.len(), losses.as_slice()), (0, &expected[..]));
+}
+
+#[test]
+fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
+    let web = "[Unit]\nConflicts=other.service\nConflicts=shutdown.target\n[Service]\n\
+               ExecStart=/bin/web\nMemoryMax=10%\nMemoryMax=1G\nRestart=often\nNice=none\n\
+               Environment=A=%H B=2\n";
+    let whom = "[Service]\nExecStart=/bin/x\nUser=%b\nNice=none\n";
+    let files = [("web.service", web), ("whom.service", whom)];
+    insta::assert_snapshot!(told(Origin::Systemd, &files), @r#"
+    # from web.service
+    unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    exec-start: /bin/web
+    after-exit: rests
+    reload-timeout: 1min 30s
+    notify-access: none
+    restart: never
+    restart-delay: 100ms
+    restart-max-delay: 100ms
+    restart-factor: 1
+    restart-limit: 5 in 10s
+    memory-max: 1G
+    ---
+    - web.service:2:1 Unit.Conflicts names other.service: no unit is stopped here
+        because another starts
+    - web.service:6:1 Service.MemoryMax is "10%", a share of the machine
+    - web.service:8:1 Service.Restart is "often"
+    - web.service:9:1 Service.Nice is "none"
+    - web.service:10:1 Service.Environment cannot be read
+    - whom.service:3:1 the unit is left out: Service.User cannot be read
+    - whom.service:4:1 Service.Nice is "none"
+    "#);
+}
+
+/// A flaw of several options together does not go with one of them.
+#[test]
+fn what_several_options_say_together_is_not_passed_over() {
+    let both = "[Service]\nType=oneshot\nExecStart=/bin/x\nRestart=always\n";
+    insta::assert_snapshot!(told(Origin::Systemd, &[("both.service", both)]), @"
+    ---
+    - both.service:4:1 the unit is left out: Service.Restart cannot be used with
+        Type=oneshot, which would be started again after a success
+    ");
+}
+
+#[test]
+fn specifiers_become_what_they_are_on_the_machine() {
+    let web = "[Service]\nExecStart=/bin/web --name %H --share 5%%H\nEnvironment=A=%l\n";
+    let facts = Facts::system_manager().with(Fact::HostName, "here.example");
+    let converted = convert_on(Origin::Systemd, sources(&[("web.service", web)]), &facts);
+    insta::assert_snapshot!(words(&converted), @"
+    # from web.service
+    unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    exec-start: /bin/web --name here.example --share 5%H
+    after-exit: rests
+    reload-timeout: 1min 30s
+    notify-access: none
+    restart: never
+    restart-delay: 100ms
+    restart-max-delay: 100ms
+    restart-factor: 1
+    restart-limit: 5 in 10s
+    env: A=here
+    ---
+    + web.service:2:1 Service.ExecStart has %H as it is on this machine
+    + web.service:3:1 Service.Environment has %l as it is on this machine
+    ");
 }

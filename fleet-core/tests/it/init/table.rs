@@ -77,7 +77,7 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         (
             "a notified",
             &[Happening::Failed(Cause::Spawn), GONE],
-            "failed: its program could not be executed",
+            "failed: a process of it could not be started",
         ),
         ("a notified", &[exits(0)], "stopping: its main process ended with status 0"),
         ("a notified", &[exits(0), GONE], "failed: its main process ended with status 0"),

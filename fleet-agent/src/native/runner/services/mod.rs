@@ -12,6 +12,7 @@ mod shown;
 mod timers;
 mod waiters;
 
+pub(in crate::native) use self::calls::name_of;
 pub(in crate::native) use self::recall::{Opened, ServicesConfig, open_services};
 pub(in crate::native) use self::timers::Wanted;
 

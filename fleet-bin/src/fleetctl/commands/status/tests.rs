@@ -145,3 +145,36 @@ fn a_global_unit_is_shown_on_every_machine() {
     }
     "#);
 }
+
+#[test]
+fn what_the_service_manager_tells_beside_is_shown() {
+    let waits = state("282f949fc0de", "activating", "auto-restart");
+    let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
+    let particulars = wire::Particulars {
+        degraded_by: vec!["db.service".into(), "cache.service".into()],
+        retry_in_milliseconds: Some(2500),
+        tracking: "by control groups".into(),
+    };
+    let told = wire::MachineStatus {
+        machine_id: "282f949fc0de".into(),
+        particulars: Some(particulars),
+        ..wire::MachineStatus::default()
+    };
+    status.add_particulars(&[told]);
+    insta::assert_snapshot!(status.text(Colour::Off), @r"
+    web.service - The web
+          Hash: 0123456
+       Desired: launched
+       Current: launched
+       Machine: 282f949f.../10.10.20.1
+        Loaded: loaded
+        Active: activating (auto-restart)
+         Retry: in 2.5s
+      Degraded: db.service, cache.service
+      Tracking: by control groups
+    ");
+    let shown = serde_json::to_value(&status.machines[0]).unwrap();
+    assert_eq!(shown["retryInMilliseconds"], 2500);
+    assert_eq!(shown["degradedBy"][0], "db.service");
+    assert_eq!(shown["tracking"], "by control groups");
+}

@@ -41,6 +41,9 @@ const UNKNOWN: [&str; 24] = [
     "supervise_daemon_args",
 ];
 
+/// The `respawn_max` of who gives none.
+const RESPAWN_MAX: u32 = 10;
+
 /// Why what a script runs cannot be known: the line, and what is there.
 type Why = (usize, String);
 
@@ -195,26 +198,49 @@ impl Own<'_, '_> {
             return Ok(());
         }
         self.unit.restart = Restart { when: RestartWhen::Always, ..Restart::default() };
-        let delay = self.number("respawn_delay")?;
-        let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
-        let restart = &mut self.unit.restart;
-        if let Some(delay) = delay {
+        if let Some(delay) = self.number("respawn_delay")? {
             let delay = Duration::from_secs(delay);
+            let restart = &mut self.unit.restart;
             (restart.delay, restart.max_delay, restart.growth) = (delay, delay, Growth::Factor(1));
         }
-        match (most, period) {
-            (Some(most), Some(period)) if most > 0 => {
-                let burst = u32::try_from(most).unwrap_or(u32::MAX);
-                restart.limit = Limit::Starts { burst, interval: Duration::from_secs(period) };
-            }
-            (Some(0), _) => {}
-            _ => {
-                let message = "how often supervise-daemon would start it again is its own matter";
-                let help = "write restart-delay and restart-limit into the stanza";
-                self.report.remark((self.file, 1), message, help);
-            }
-        }
+        self.unit.restart.limit = self.limit()?;
         Ok(())
+    }
+
+    /// When supervise-daemon gives up. Without a period it counts all failures that there ever
+    /// were; of the most it has a default, which old versions had not.
+    fn limit(&mut self) -> Result<Limit, Why> {
+        let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
+        let within = period.filter(|period| *period > 0).map(Duration::from_secs);
+        let burst = |most| u32::try_from(most).unwrap_or(u32::MAX);
+        let (name, message, help, limit) = match (most, within) {
+            (Some(0), _) => return Ok(Limit::None),
+            (Some(most), Some(interval)) => {
+                return Ok(Limit::Starts { burst: burst(most), interval });
+            }
+            (Some(most), None) => (
+                "respawn_max",
+                "without `respawn_period` each failure counts for ever; here those count that \
+                 come in a row",
+                "write a restart-reset into the stanza, after which they are forgotten",
+                Limit::Failures(burst(most)),
+            ),
+            (None, Some(interval)) => (
+                "respawn_period",
+                "without `respawn_max` it is 10 starts in that time, as OpenRC has it",
+                "write another restart-limit into the stanza, if it is not to be that",
+                Limit::Starts { burst: RESPAWN_MAX, interval },
+            ),
+            (None, None) => (
+                "",
+                "how often supervise-daemon would start it again is its own matter",
+                "write restart-delay and restart-limit into the stanza",
+                Limit::None,
+            ),
+        };
+        let line = self.script.value(name).map_or(1, |(line, _)| line);
+        self.report.remark((self.file, line), message, help);
+        Ok(limit)
     }
 
     /// What has to be there before it starts.
