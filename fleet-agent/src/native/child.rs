@@ -103,11 +103,14 @@ impl Rights {
     }
 }
 
-/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both.
-pub(crate) fn limits(limits: &Limits) -> Vec<(Resource, Rlimit)> {
+/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both. Where it
+/// says nothing of files, that is its limit of them.
+pub(crate) fn limits(limits: &Limits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
-    limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value)))).collect()
+    let said = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));
+    let files = files.filter(|_| !limits.contains_key("nofile"));
+    files.map(|files| (Resource::Nofile, files)).into_iter().chain(said).collect()
 }
 
 const RESOURCES: [(&str, Resource); 16] = [

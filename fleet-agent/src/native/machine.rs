@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     pub(crate) census: Census,
     /// That what runs cannot be written down, or a log not be written.
     pub(crate) unwritten: Seldom,
+    /// That a process cannot be ended.
+    pub(crate) unended: Seldom,
     /// Why there are none, otherwise.
     groups: Result<Groups, String>,
     units: PathBuf,
@@ -60,6 +62,7 @@ impl Machine {
             feed: StateFeed::default(),
             census: Census::default(),
             unwritten: Seldom::default(),
+            unended: Seldom::default(),
             groups,
             records: Arc::new(Records::new(units.with_file_name(RECORDS))),
             units,

@@ -27,6 +27,7 @@ mod changes;
 mod child;
 mod compile;
 mod conditions;
+mod descriptors;
 mod drive;
 mod environment;
 mod exit;
@@ -73,6 +74,7 @@ mod triggered;
 mod vfork;
 mod words;
 
+pub use descriptors::raise_file_limit;
 pub use external::{BadExternal, External};
 pub use inherited::hand_down_no_descriptors;
 pub use manager::{NativeConfig, NativeManager};

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use fleet_core::graph::{Command, Output, Place, Surroundings};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use super::birth::Child;
 use super::cgroup::Group;
 use super::child::{Preparation, Rights, limits};
+use super::descriptors::{is_want, limit_of_units};
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, look_up, own_home};
 use super::opening::open_at_once;
@@ -74,7 +76,7 @@ pub(crate) fn spawn(
     let started = match group.zip(settings) {
         Some((group, settings)) => {
             let inside = open(group, settings).map_err(|error| {
-                SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
+                SpawnProblem::of(CGROUP, format!("cannot make a control group: {error}"), &error)
             })?;
             plan.start_inside(&inside, || group.list())
         }
@@ -106,7 +108,7 @@ fn preparation(surroundings: &Surroundings) -> Preparation {
         group: None,
         oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
         nice: surroundings.nice,
-        limits: limits(&surroundings.limits),
+        limits: limits(&surroundings.limits, limit_of_units()),
         umask: surroundings.umask,
         identity: None,
     }
@@ -182,7 +184,7 @@ fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2],
             .as_ref()
             .map(File::try_clone)
             .transpose()
-            .map_err(|error| SpawnProblem::new(STDOUT, error.to_string()))?,
+            .map_err(|error| SpawnProblem::of(STDOUT, error.to_string(), &error))?,
     };
     Ok([opened, second])
 }
@@ -209,7 +211,8 @@ fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> SpawnProblem {
-    SpawnProblem::new(STDOUT, format!("cannot open {} to write: {error}", path.display()))
+    let words = format!("cannot open {} to write: {error}", path.display());
+    SpawnProblem::of(STDOUT, words, error)
 }
 
 /// Opens a log so that every write goes to its end, wherever that is.
@@ -224,14 +227,14 @@ impl SpawnProblem {
 
     fn exec(command: &Command, error: &io::Error) -> Self {
         let program = OsStr::new(&command.program).display();
-        Self::new(EXEC, format!("cannot run {program}: {error}"))
+        Self::of(EXEC, format!("cannot run {program}: {error}"), error)
     }
 
     /// What the kernel refuses for want of room is not the program's fault.
     fn spawn(command: &Command, surroundings: &Surroundings, why: &NotBegun) -> Self {
         let error = &why.error;
         let problem = match before_the_program(why.step, surroundings) {
-            Some((code, what)) => Self::new(code, format!("cannot {what}: {error}")),
+            Some((code, what)) => Self::of(code, format!("cannot {what}: {error}"), error),
             None => Self::exec(command, error),
         };
         let scarce = matches!(
@@ -239,6 +242,12 @@ impl SpawnProblem {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::QuotaExceeded
         );
         if scarce { Self { end: End::NeverWas, ..problem } } else { problem }
+    }
+
+    /// Such a problem, unless it is only that no more files may be open.
+    fn of(code: i32, words: String, error: &io::Error) -> Self {
+        let is_want = Errno::from_io_error(error).is_some_and(is_want);
+        Self { words, end: if is_want { End::NeverWas } else { End::Code(code) } }
     }
 }
 
