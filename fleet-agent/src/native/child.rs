@@ -9,11 +9,15 @@ use std::ffi::CString;
 use std::fs::File;
 
 use fleet_core::graph::Limits;
+use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
 use super::step::{Failed, Step};
+
+/// The last signal that the kernel has.
+const LAST_SIGNAL: libc::c_int = 64;
 
 /// What the child does for itself, in this order: what needs rights comes before they are given up.
 #[derive(Debug, Default)]
@@ -56,6 +60,7 @@ impl Preparation {
 
     /// Runs in the child.
     pub(crate) fn enter(&self) -> Result<(), Failed> {
+        heed_signals();
         // With a process group of its own, and without a terminal that it could be stopped by.
         rustix::process::setsid().map_err(Failed::at(Step::Session))?;
         if let Some(group) = &self.group {
@@ -76,6 +81,22 @@ impl Preparation {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }
         self.identity.as_ref().map_or(Ok(()), Rights::take)
+    }
+}
+
+/// Has each signal do what it does to a program that says nothing of it. What is ignored would stay
+/// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves.
+fn heed_signals() {
+    // The kernel's `struct sigaction`, which is all zeros for what is usual.
+    let (usual, none) = ([0_u64; 4], std::ptr::null_mut::<u64>());
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: nothing of ours is to be run by the signal from then on, and the structure says
+        // so. Those that nobody can change are refused, which changes nothing. The C library would
+        // leave out the two that it has for itself.
+        #[expect(unsafe_code, reason = "no library that we use says what a signal does")]
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), none, size_of::<u64>());
+        }
     }
 }
 
