@@ -108,19 +108,18 @@ fn write_score(score: &str) -> rustix::io::Result<()> {
 
 impl Rights {
     fn take(&self) -> Result<(), Failed> {
-        self.change().map_err(Failed::at(Step::Identity))?;
+        self.change_groups().map_err(Failed::at(Step::Groups))?;
+        let change = |uid| rustix::thread::set_thread_res_uid(uid, uid, uid);
+        self.uid.map_or(Ok(()), change).map_err(Failed::at(Step::Identity))?;
         rustix::process::chdir(self.directory.as_c_str()).map_err(Failed::at(Step::Directory))
     }
 
-    fn change(&self) -> rustix::io::Result<()> {
+    fn change_groups(&self) -> rustix::io::Result<()> {
         // The child has this one thread, so what is said of a thread holds for the process.
         if let Some(groups) = &self.groups {
             rustix::thread::set_thread_groups(groups)?;
         }
-        if let Some(gid) = self.gid {
-            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-        }
-        self.uid.map_or(Ok(()), |uid| rustix::thread::set_thread_res_uid(uid, uid, uid))
+        self.gid.map_or(Ok(()), |gid| rustix::thread::set_thread_res_gid(gid, gid, gid))
     }
 }
 

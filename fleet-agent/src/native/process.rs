@@ -17,7 +17,7 @@ use super::cgroup::Group;
 use super::child::{Preparation, Rights, limits};
 use super::descriptors::{is_want, limit_of_units};
 use super::environment::{SEARCH_PATH, collect};
-use super::identity::{Identity, look_up, own_home};
+use super::identity::{Identity, Unknown, look_up, own_home};
 use super::opening::open_at_once;
 use super::outcome::End;
 use super::plan::Plan;
@@ -35,10 +35,10 @@ pub(crate) struct SpawnProblem {
 const CHDIR: i32 = 200;
 const NICE: i32 = 201;
 const EXEC: i32 = 203;
-const ENVIRONMENT: i32 = 205;
 const LIMITS: i32 = 205;
 const OOM_ADJUST: i32 = 206;
 const STDOUT: i32 = 209;
+const GROUP: i32 = 216;
 const USER: i32 = 217;
 const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
@@ -57,9 +57,10 @@ pub(crate) fn spawn(
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnProblem> {
     let (group, settings) = group.unzip();
-    let identity = look_up(surroundings).map_err(|words| SpawnProblem::new(USER, words))?;
+    let identity = look_up(surroundings).map_err(SpawnProblem::unknown)?;
+    // systemd looks for the variables before there is a process that could have an exit code.
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
-        .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
+        .map_err(|words| SpawnProblem { words, end: End::NeverWas })?;
     let directory = working_directory(surroundings, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
     let rights = rights(&identity, &directory)?;
@@ -225,6 +226,13 @@ impl SpawnProblem {
         Self { words, end: End::Code(code) }
     }
 
+    fn unknown(who: Unknown) -> Self {
+        match who {
+            Unknown::User(words) => Self::new(USER, words),
+            Unknown::Group(words) => Self::new(GROUP, words),
+        }
+    }
+
     fn exec(command: &Command, error: &io::Error) -> Self {
         let program = OsStr::new(&command.program).display();
         Self::of(EXEC, format!("cannot run {program}: {error}"), error)
@@ -261,7 +269,8 @@ fn before_the_program(step: Step, surroundings: &Surroundings) -> Option<(i32, S
         Step::Group => (CGROUP, "move it into its control group"),
         Step::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
         Step::Limits => (LIMITS, "set its limits"),
-        Step::Identity => (USER, "change to its user and groups"),
+        Step::Groups => (GROUP, "change to its groups"),
+        Step::Identity => (USER, "change to its user"),
         Step::Nice => {
             let level = surroundings.nice.unwrap_or_default();
             return Some((NICE, format!("set its nice level to {level}")));
