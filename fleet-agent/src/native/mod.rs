@@ -47,6 +47,7 @@ mod notice;
 mod notify;
 mod opening;
 mod outcome;
+mod patience;
 mod pidfile;
 mod plan;
 mod position;
