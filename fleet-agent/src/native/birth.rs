@@ -301,10 +301,6 @@ impl Birth<'_> {
         unsafe {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
-            // As the standard library has it: our program ignores the signal, others need not.
-            let mut usual: libc::sigaction = std::mem::zeroed();
-            usual.sa_sigaction = libc::SIG_DFL;
-            libc::sigaction(libc::SIGPIPE, &raw const usual, ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
             libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }

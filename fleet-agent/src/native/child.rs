@@ -9,11 +9,15 @@ use std::ffi::CString;
 use std::fs::File;
 
 use fleet_core::graph::Limits;
+use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
 use super::step::{Failed, Step};
+
+/// The last signal that the kernel has.
+const LAST_SIGNAL: libc::c_int = 64;
 
 /// What the child does for itself, in this order: what needs rights comes before they are given up.
 #[derive(Debug, Default)]
@@ -56,6 +60,7 @@ impl Preparation {
 
     /// Runs in the child.
     pub(crate) fn enter(&self) -> Result<(), Failed> {
+        heed_signals();
         // With a process group of its own, and without a terminal that it could be stopped by.
         rustix::process::setsid().map_err(Failed::at(Step::Session))?;
         if let Some(group) = &self.group {
@@ -79,6 +84,22 @@ impl Preparation {
     }
 }
 
+/// Has each signal do what it does to a program that says nothing of it. What is ignored would stay
+/// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves.
+fn heed_signals() {
+    // The kernel's `struct sigaction`, which is all zeros for what is usual.
+    let (usual, none) = ([0_u64; 4], std::ptr::null_mut::<u64>());
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: nothing of ours is to be run by the signal from then on, and the structure says
+        // so. Those that nobody can change are refused, which changes nothing. The C library would
+        // leave out the two that it has for itself.
+        #[expect(unsafe_code, reason = "no library that we use says what a signal does")]
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), none, size_of::<u64>());
+        }
+    }
+}
+
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
@@ -87,27 +108,29 @@ fn write_score(score: &str) -> rustix::io::Result<()> {
 
 impl Rights {
     fn take(&self) -> Result<(), Failed> {
-        self.change().map_err(Failed::at(Step::Identity))?;
+        self.change_groups().map_err(Failed::at(Step::Groups))?;
+        let change = |uid| rustix::thread::set_thread_res_uid(uid, uid, uid);
+        self.uid.map_or(Ok(()), change).map_err(Failed::at(Step::Identity))?;
         rustix::process::chdir(self.directory.as_c_str()).map_err(Failed::at(Step::Directory))
     }
 
-    fn change(&self) -> rustix::io::Result<()> {
+    fn change_groups(&self) -> rustix::io::Result<()> {
         // The child has this one thread, so what is said of a thread holds for the process.
         if let Some(groups) = &self.groups {
             rustix::thread::set_thread_groups(groups)?;
         }
-        if let Some(gid) = self.gid {
-            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-        }
-        self.uid.map_or(Ok(()), |uid| rustix::thread::set_thread_res_uid(uid, uid, uid))
+        self.gid.map_or(Ok(()), |gid| rustix::thread::set_thread_res_gid(gid, gid, gid))
     }
 }
 
-/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both.
-pub(crate) fn limits(limits: &Limits) -> Vec<(Resource, Rlimit)> {
+/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both. Where it
+/// says nothing of files, that is its limit of them.
+pub(crate) fn limits(limits: &Limits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
-    limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value)))).collect()
+    let said = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));
+    let files = files.filter(|_| !limits.contains_key("nofile"));
+    files.map(|files| (Resource::Nofile, files)).into_iter().chain(said).collect()
 }
 
 const RESOURCES: [(&str, Resource); 16] = [

@@ -21,6 +21,7 @@ use super::log::{Log, Reading};
 use super::machine::Machine;
 use super::notify::NotifySocket;
 use super::outcome::End;
+use super::patience::{begins_far, patiently, starts_far};
 use super::pidfile::Arrival;
 use super::proc::Watched;
 use super::record::{Asked, Run, UnitDirectory};
@@ -216,8 +217,11 @@ impl Driver {
     pub(crate) fn act(&mut self) {
         while let Some(action) = self.service.next_action() {
             match action {
-                Action::NewRun => self.begin_run(),
-                Action::Spawn { command, role } => self.spawn(&command, role),
+                Action::NewRun => patiently(begins_far(&self.spec.run), || self.begin_run()),
+                Action::Spawn { command, role } => {
+                    let is_far = starts_far(&command, &self.spec.run.surroundings);
+                    patiently(is_far, || self.spawn(&command, role));
+                }
                 Action::Signal { signal, hangs_up, reach } => {
                     self.signal(signal, hangs_up, reach);
                 }

@@ -72,11 +72,19 @@ pub(crate) fn host(
     }
 }
 
+/// Why nobody is known whom a process could be, for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    User(String),
+    Group(String),
+}
+
 /// Looks up the user and the group of a unit, in this machine's accounts as they are now.
-pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, String> {
+pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, Unknown> {
     let mut identity = Identity::default();
     if let Some(name) = &surroundings.user {
-        let account = account(name).ok_or_else(|| format!("there is no user {name:?} here"))?;
+        let unknown = || Unknown::User(format!("there is no user {name:?} here"));
+        let account = account(name).ok_or_else(unknown)?;
         identity.uid = Some(account.uid.as_raw());
         identity.gid = Some(account.gid.as_raw());
         identity.user = Some(User {
@@ -86,8 +94,7 @@ pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, String> {
         });
     }
     if let Some(name) = &surroundings.group {
-        let gid = group(name).ok_or_else(|| format!("there is no group {name:?} here"))?;
-        identity.gid = Some(gid);
+        identity.gid = Some(group(name)?);
     }
     identity.groups = groups(surroundings, &identity)?;
     // Becoming who one is already would need rights that only root has.
@@ -98,7 +105,7 @@ pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, String> {
 
 /// The groups that a process is in beside its own: those of its user, and those that the unit adds.
 /// Only root can choose, so others keep what they have.
-fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec<u32>>, String> {
+fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec<u32>>, Unknown> {
     let more = &surroundings.supplementary_groups;
     let is_asked = identity.uid.is_some() || identity.gid.is_some() || !more.is_empty();
     if !is_asked || !Uid::effective().is_root() {
@@ -107,12 +114,12 @@ fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec
     let own = identity.gid.map_or_else(Gid::effective, Gid::from_raw);
     let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
     let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
-    let of_user =
-        of_user.map_err(|error| format!("cannot tell the groups of its user: {error}"))?;
+    let untold = |error| Unknown::Group(format!("cannot tell the groups of its user: {error}"));
+    let of_user = of_user.map_err(untold)?;
     let mut all: BTreeSet<u32> =
         of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
     for name in more {
-        all.insert(group(name).ok_or_else(|| format!("there is no group {name:?} here"))?);
+        all.insert(group(name)?);
     }
     Ok(Some(all.into_iter().collect()))
 }
@@ -128,7 +135,8 @@ fn account(name: &str) -> Option<Account> {
     by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
 }
 
-fn group(name: &str) -> Option<u32> {
+fn group(name: &str) -> Result<u32, Unknown> {
     let by_name = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
-    by_name.or_else(|| name.parse().ok())
+    let found = by_name.or_else(|| name.parse().ok());
+    found.ok_or_else(|| Unknown::Group(format!("there is no group {name:?} here")))
 }

@@ -98,6 +98,9 @@ pub(crate) struct Memory {
     #[serde(default)]
     pub(crate) exit_before: Option<End>,
     pub(crate) restarts: u32,
+    /// Whether it was tried too often since, so that it is not tried again.
+    #[serde(default)]
+    pub(crate) gave_up: bool,
     pub(crate) stop_asked: bool,
     /// Its command has ended well, and its main process is looked for.
     #[serde(default)]

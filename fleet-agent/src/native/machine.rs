@@ -46,6 +46,8 @@ pub(crate) struct Machine {
     pub(crate) end: End,
     /// That what runs cannot be written down, or a log not be written.
     pub(crate) unwritten: Seldom,
+    /// That a process cannot be ended.
+    pub(crate) unended: Seldom,
     /// Why there are none, otherwise.
     groups: Result<Groups, String>,
     units: PathBuf,
@@ -72,6 +74,7 @@ impl Machine {
             census: Census::default(),
             end: End::new(units.with_file_name(END)),
             unwritten: Seldom::default(),
+            unended: Seldom::default(),
             groups,
             records: Arc::new(Records::new(units.with_file_name(RECORDS))),
             units,

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use fleet_core::graph::{Command, Output, Place, Surroundings};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use super::birth::Child;
 use super::cgroup::Group;
 use super::child::{Preparation, Rights, limits};
+use super::descriptors::{is_want, limit_of_units};
 use super::environment::{SEARCH_PATH, collect};
-use super::identity::{Identity, look_up, own_home};
+use super::identity::{Identity, Unknown, look_up, own_home};
 use super::opening::open_at_once;
 use super::outcome::End;
 use super::plan::Plan;
@@ -33,10 +35,10 @@ pub(crate) struct SpawnProblem {
 const CHDIR: i32 = 200;
 const NICE: i32 = 201;
 const EXEC: i32 = 203;
-const ENVIRONMENT: i32 = 205;
 const LIMITS: i32 = 205;
 const OOM_ADJUST: i32 = 206;
 const STDOUT: i32 = 209;
+const GROUP: i32 = 216;
 const USER: i32 = 217;
 const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
@@ -55,9 +57,10 @@ pub(crate) fn spawn(
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnProblem> {
     let (group, settings) = group.unzip();
-    let identity = look_up(surroundings).map_err(|words| SpawnProblem::new(USER, words))?;
+    let identity = look_up(surroundings).map_err(SpawnProblem::unknown)?;
+    // systemd looks for the variables before there is a process that could have an exit code.
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
-        .map_err(|words| SpawnProblem::new(ENVIRONMENT, words))?;
+        .map_err(|words| SpawnProblem { words, end: End::NeverWas })?;
     let directory = working_directory(surroundings, &identity)?;
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
     let rights = rights(&identity, &directory)?;
@@ -74,7 +77,7 @@ pub(crate) fn spawn(
     let started = match group.zip(settings) {
         Some((group, settings)) => {
             let inside = open(group, settings).map_err(|error| {
-                SpawnProblem::new(CGROUP, format!("cannot make a control group: {error}"))
+                SpawnProblem::of(CGROUP, format!("cannot make a control group: {error}"), &error)
             })?;
             plan.start_inside(&inside, || group.list())
         }
@@ -106,7 +109,7 @@ fn preparation(surroundings: &Surroundings) -> Preparation {
         group: None,
         oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
         nice: surroundings.nice,
-        limits: limits(&surroundings.limits),
+        limits: limits(&surroundings.limits, limit_of_units()),
         umask: surroundings.umask,
         identity: None,
     }
@@ -182,7 +185,7 @@ fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2],
             .as_ref()
             .map(File::try_clone)
             .transpose()
-            .map_err(|error| SpawnProblem::new(STDOUT, error.to_string()))?,
+            .map_err(|error| SpawnProblem::of(STDOUT, error.to_string(), &error))?,
     };
     Ok([opened, second])
 }
@@ -209,7 +212,8 @@ fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> SpawnProblem {
-    SpawnProblem::new(STDOUT, format!("cannot open {} to write: {error}", path.display()))
+    let words = format!("cannot open {} to write: {error}", path.display());
+    SpawnProblem::of(STDOUT, words, error)
 }
 
 /// Opens a log so that every write goes to its end, wherever that is.
@@ -222,16 +226,23 @@ impl SpawnProblem {
         Self { words, end: End::Code(code) }
     }
 
+    fn unknown(who: Unknown) -> Self {
+        match who {
+            Unknown::User(words) => Self::new(USER, words),
+            Unknown::Group(words) => Self::new(GROUP, words),
+        }
+    }
+
     fn exec(command: &Command, error: &io::Error) -> Self {
         let program = OsStr::new(&command.program).display();
-        Self::new(EXEC, format!("cannot run {program}: {error}"))
+        Self::of(EXEC, format!("cannot run {program}: {error}"), error)
     }
 
     /// What the kernel refuses for want of room is not the program's fault.
     fn spawn(command: &Command, surroundings: &Surroundings, why: &NotBegun) -> Self {
         let error = &why.error;
         let problem = match before_the_program(why.step, surroundings) {
-            Some((code, what)) => Self::new(code, format!("cannot {what}: {error}")),
+            Some((code, what)) => Self::of(code, format!("cannot {what}: {error}"), error),
             None => Self::exec(command, error),
         };
         let scarce = matches!(
@@ -239,6 +250,12 @@ impl SpawnProblem {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::QuotaExceeded
         );
         if scarce { Self { end: End::NeverWas, ..problem } } else { problem }
+    }
+
+    /// Such a problem, unless it is only that no more files may be open.
+    fn of(code: i32, words: String, error: &io::Error) -> Self {
+        let is_want = Errno::from_io_error(error).is_some_and(is_want);
+        Self { words, end: if is_want { End::NeverWas } else { End::Code(code) } }
     }
 }
 
@@ -252,7 +269,8 @@ fn before_the_program(step: Step, surroundings: &Surroundings) -> Option<(i32, S
         Step::Group => (CGROUP, "move it into its control group"),
         Step::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
         Step::Limits => (LIMITS, "set its limits"),
-        Step::Identity => (USER, "change to its user and groups"),
+        Step::Groups => (GROUP, "change to its groups"),
+        Step::Identity => (USER, "change to its user"),
         Step::Nice => {
             let level = surroundings.nice.unwrap_or_default();
             return Some((NICE, format!("set its nice level to {level}")));

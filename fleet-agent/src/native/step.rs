@@ -15,11 +15,12 @@ pub(crate) enum Step {
     OomScore,
     Nice,
     Limits,
+    Groups,
     Identity,
     Program,
 }
 
-const ALL: [Step; 10] = [
+const ALL: [Step; 11] = [
     Step::Begin,
     Step::Output,
     Step::Session,
@@ -28,6 +29,7 @@ const ALL: [Step; 10] = [
     Step::OomScore,
     Step::Nice,
     Step::Limits,
+    Step::Groups,
     Step::Identity,
     Step::Program,
 ];

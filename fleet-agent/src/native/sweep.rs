@@ -38,7 +38,9 @@ pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signals: Vec<
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot end a process; trying again");
+                if let Some(untold) = machine.unended.happens(machine.now()) {
+                    tracing::warn!(%error, untold, "cannot end a process; trying again");
+                }
                 machine.clock.sleep(PAUSE).await;
             }
         }

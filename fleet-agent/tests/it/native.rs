@@ -7,6 +7,7 @@ mod conforms;
 mod crash;
 mod edges;
 mod endings;
+mod far;
 mod given;
 mod graph;
 mod graph_crash;

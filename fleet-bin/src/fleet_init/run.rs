@@ -35,7 +35,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     }
     crate::fleetd::logging::start("info");
     defects::break_off();
-    crate::fleetd::hand_down_nothing();
+    crate::fleetd::see_to_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
     let work = async |args: &RunArgs| {

@@ -72,15 +72,19 @@ fn perform(request: Request) -> Result<(), StartError> {
     }
 }
 
-/// Units have nothing of what whoever started this program left open.
-pub(crate) fn hand_down_nothing() {
+/// Units have nothing of what whoever started this program left open, and as many of them run as
+/// the hard limit of open files allows.
+pub(crate) fn see_to_descriptors() {
     if let Err(error) = fleet_agent::hand_down_no_descriptors() {
         tracing::warn!(%error, "units get the files that this program was started with");
+    }
+    if let Err(error) = fleet_agent::raise_file_limit() {
+        tracing::warn!(%error, "few units can run: cannot raise the limit of open files");
     }
 }
 
 fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
-    hand_down_nothing();
+    see_to_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
     runtime.block_on(work)

@@ -224,6 +224,30 @@ fn units_have_nothing_of_what_their_parent_was_started_with() {
 }
 
 #[test]
+fn units_ignore_no_signal_that_whoever_started_their_parent_ignores() {
+    let through = &["sh", "-c", "trap '' HUP QUIT USR1; exec \"$@\"", "sh"];
+    let mut init = Init::start_with(through, &["--fleet"]);
+    let ignored = |process: Pid| {
+        let path = format!("/proc/{}/status", process.as_raw_nonzero());
+        let status = std::fs::read_to_string(path).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+        u64::from_str_radix(mask, 16).unwrap()
+    };
+    assert_ne!(ignored(init.pid()), 0, "it was started so");
+    for more in ["", "\nUser=nobody"] {
+        if more.is_empty() || rustix::process::geteuid().is_root() {
+            let unit = init.run(
+                &format!("u{}.service", more.len()),
+                &format!("ExecStart=/bin/sleep infinity{more}"),
+            );
+            assert_eq!(ignored(unit), 0, "what was ignored is handed down: {more}");
+        }
+    }
+    init.signal(Signal::TERM);
+    init.wait();
+}
+
+#[test]
 fn a_time_for_the_end_is_kept() {
     let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);
     let stubborn = init.run("stubborn.service", STUBBORN);

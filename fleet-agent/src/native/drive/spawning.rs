@@ -6,6 +6,7 @@ use fleet_core::graph::Command;
 
 use super::Driver;
 use crate::native::birth::Child;
+use crate::native::descriptors::too_few_are_left;
 use crate::native::life::{Phase, Role};
 use crate::native::notify::{NOTIFY_SOCKET, address};
 use crate::native::outcome::End;
@@ -24,9 +25,12 @@ impl Driver {
         if role == Role::Main {
             self.keep_output();
         }
-        let started = self.save().map_err(|error| SpawnProblem {
-            words: format!("cannot record that it runs: {error}"),
-            end: End::NeverWas,
+        let never = |words| SpawnProblem { words, end: End::NeverWas };
+        // What a run that goes on still needs is begun as long as there is any room.
+        let begins = self.service.memory().phase.is_starting() && self.leaders.is_empty();
+        let room = if begins { too_few_are_left() } else { None };
+        let started = room.map_or(Ok(()), |why| Err(never(why))).and_then(|()| {
+            self.save().map_err(|error| never(format!("cannot record that it runs: {error}")))
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {

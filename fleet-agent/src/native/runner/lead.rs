@@ -294,6 +294,8 @@ impl Lead {
                 self.show(unit);
                 self.answer_waiters(unit);
             }
+        } else {
+            self.keep_give_ups(&changed);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! What a run remembers of itself tells what was known of its unit: what it is doing, how it ended,
 //! what then becomes of it. Times begin anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use fleet_core::graph::{
 };
 
 use super::front::Runner;
+use super::lead::Lead;
 use super::member::{Member, read_definition};
+use super::services::gave_up;
 use crate::native::adopt::resume;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
@@ -60,7 +62,12 @@ impl Recalled {
         self.seen.last = Incarnation(self.seen.last.0 + 1);
         let incarnation = self.seen.last;
         let (memory, now) = (run.memory.clone(), machine.now());
-        let seen = observed(&definition, &memory, incarnation, now);
+        let mut seen = observed(&definition, &memory, incarnation, now);
+        // What it was given up for is forgiven with another definition, whenever that came.
+        let otherwise = |present: &Unit| definition.runs_otherwise_than(present);
+        if seen.gave_up && graph.unit(name).is_some_and(|present| otherwise(present)) {
+            seen = Observed::default();
+        }
         member.retries = seen.retry_at.is_some();
         self.seen.units.insert(name.clone(), seen);
         if is_busy(&memory) {
@@ -69,6 +76,26 @@ impl Recalled {
         }
         self.members.insert(name.clone(), member);
         Ok(())
+    }
+}
+
+impl Lead {
+    /// Writes down, of these units, which were tried too often and which are to be tried all the
+    /// same, for who takes them back: their last runs do not know.
+    pub(super) fn keep_give_ups(&mut self, units: &BTreeSet<Name>) {
+        for unit in units {
+            let member = self.members.get_mut(unit).filter(|member| member.live.is_none());
+            let Some(member) = member else { continue };
+            let gave_up = self.system.state(unit).is_some_and(|state| gave_up(&state.what));
+            let memory = match (gave_up, member.memory.gave_up) {
+                (true, false) => Memory { gave_up, ..member.memory.clone() },
+                (false, true) => Memory::default(),
+                _ => continue,
+            };
+            if let Err(error) = member.remember(memory) {
+                tracing::warn!(%unit, %error, "cannot record whether a unit was given up");
+            }
+        }
     }
 }
 
@@ -179,7 +206,7 @@ pub(super) fn over(definition: &Unit, memory: &Memory, now: Timestamp) -> Observ
     let attempts = memory.restarts.saturating_add(1);
     let restart = &definition.restart;
     let exit = memory.exit.map(End::exit);
-    let gave_up = memory.outcome == Some(Outcome::StartLimitHit);
+    let gave_up = memory.gave_up || memory.outcome == Some(Outcome::StartLimitHit);
     let again = memory.outcome != Some(Outcome::Condition) && restart.applies(cause, exit);
     let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
     Observed { phase, since: now, cause, attempts, retry_at, gave_up, ..Observed::default() }

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use fleet_agent::{Particulars, ServiceManager};
+use fleet_agent::{Particulars, ServiceManager, UnitStatus};
 use fleet_core::ActiveState;
+use fleet_core::graph::{Retry, Shown};
 
 use super::chosen::Chosen;
-use crate::support::{Bench, hasty, name};
+use super::graph::{SLEEP, Stand, supervised, target};
+use crate::support::{Bench, Home, hasty, name, signal};
+
+fn gave_up(unit: &UnitStatus) -> bool {
+    matches!(unit.state.what, Shown::Failed { retry: Retry::GaveUp, .. })
+}
 
 #[tokio::test]
 async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
@@ -30,6 +36,50 @@ async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
     assert_eq!(bench.state("a.service").await, state);
     assert_eq!(state.result.as_deref(), Some("start-limit-hit"));
     bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_of_files_that_was_given_up_stays_so_until_a_reset_or_another_definition() {
+    for limit in ["2", "3 in 1h"] {
+        let home = Home::new();
+        let file = home.path("starts");
+        let starts = || std::fs::read_to_string(&file).expect("it ran").lines().count();
+        let more = format!(
+            "restart-delay: 1ms\nrestart-limit: {limit}\n\
+             exec-start: /bin/sh -c 'echo >>{}; exit 1'",
+            file.display()
+        );
+        let stanzas = supervised("a", &more);
+        let mut stand = Stand::new(&stanzas, "a").await;
+        let before = stand.wait_for("a", gave_up).await.state;
+        for _ in 0..3 {
+            stand = stand.again(&stanzas).await;
+            let after = stand.unit("a").await.state;
+            assert_eq!((&after.what, after.attempts), (&before.what, before.attempts), "{limit}");
+        }
+        assert_eq!(starts(), 3, "{limit}");
+        assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+        stand.wait_for("a", |unit| gave_up(unit) && starts() == 6).await;
+        stand = stand.again(&stanzas.replace("exit 1", "exec sleep 1000")).await;
+        stand.running("a").await;
+        stand.clean_up().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reset_of_one_that_was_given_up_and_cannot_start_yet_holds_for_the_next_runner() {
+    let more = "depends-on: gate\nexec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 1";
+    let stanzas = supervised("a", more) + &supervised("gate", &SLEEP.replace("10ms", "1h"));
+    let stand = Stand::new(&stanzas, "a").await;
+    stand.wait_for("a", gave_up).await;
+    signal(stand.running("gate").await, "KILL");
+    stand.wait_for("gate", |unit| matches!(unit.state.what, Shown::Failed { .. })).await;
+    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    let before = stand.unit("a").await.state.what;
+    assert!(matches!(before, Shown::Waiting(_)), "{before:?}");
+    let stand = stand.again(&stanzas).await;
+    assert_eq!(stand.unit("a").await.state.what, before);
+    stand.clean_up().await;
 }
 
 #[tokio::test]

@@ -55,6 +55,8 @@ async fn a_missing_file_of_variables_is_told() {
     bench.load("a.service", "ExecStart=/bin/true\nEnvironmentFile=/no/such\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
     assert!(error.to_string().contains("EnvironmentFile=/no/such"), "{error}");
+    let state = bench.state("a.service").await;
+    assert_eq!((state.result.as_deref(), state.exit), (Some("resources"), None));
     bench.clean_up().await;
 }
 
@@ -107,6 +109,15 @@ async fn another_user_where_that_is_permitted() {
         bench.load("b.service", "ExecStart=/bin/true\nUser=no-such-user\n").await;
         let error = bench.start("b.service").await.expect_err("there is no such user");
         assert!(error.to_string().contains("no-such-user"), "{error}");
+        assert_eq!(bench.state("b.service").await.exit, Some(ExitStatus::Code(217)));
+        for option in ["Group", "SupplementaryGroups"] {
+            bench
+                .load("c.service", &format!("ExecStart=/bin/true\n{option}=no-such-group\n"))
+                .await;
+            let error = bench.start("c.service").await.expect_err("there is no such group");
+            assert!(error.to_string().contains("no-such-group"), "{error}");
+            assert_eq!(bench.state("c.service").await.exit, Some(ExitStatus::Code(216)));
+        }
     } else {
         let refused = bench.try_load("a.service", &format!("[Service]\n{service}")).await;
         assert!(matches!(refused, Err(ServiceError::BadSetting { line: 4, .. })), "{refused:?}");

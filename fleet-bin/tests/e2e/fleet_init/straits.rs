@@ -1,6 +1,7 @@
-//! A fleet-init that runs units of files, in straits: without memory, and at its end.
+//! A fleet-init that runs units of files, in straits: without memory or files, and at its end.
 
-use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use serde_json::Value;
 
 use super::Init;
 use super::files::{start, wait_state};
@@ -61,4 +62,74 @@ fn files_that_are_read_again_at_its_end_start_nothing() {
     init.signal(Signal::TERM);
     assert!(init.wait().success(), "all is ended");
     assert_eq!(std::fs::read_to_string(begun).unwrap(), "quick\n");
+}
+
+/// More units than a process may have files open that was started with so few.
+const MANY: usize = 100;
+
+/// A fleet-init of so many units, each of which writes down its soft limit of open files.
+fn start_many(through: &'static [&'static str]) -> Init {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (file, limits) = (path("all.unit"), path("limits"));
+    let names: Vec<String> = (0..MANY).map(|number| format!("u{number}")).collect();
+    let one = |name: &String| {
+        format!(
+            "unit: {name}\ntype: foreground-supervised\nprovides: {name}\n\
+             exec-start: /bin/sh -c 'ulimit -Sn >>{limits}; exec sleep 100000'\n"
+        )
+    };
+    let all = format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {}\n", names.join(", "));
+    std::fs::write(&file, all + &names.iter().map(one).collect::<String>()).unwrap();
+    Init::start_in(home, through, &[&file, "--goal", "all"])
+}
+
+/// The states of all of these units, with the processes of those that have one.
+fn states(init: &Init) -> Vec<(Value, Option<Pid>)> {
+    let output = init.output(&["status", "-o", "json"]);
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let pid = |unit: &Value| Pid::from_raw(unit["mainPID"].as_i64()?.try_into().ok()?);
+    let units = all.into_iter().filter(|unit| unit["unit"] != "all");
+    units.map(|unit| (unit["state"].clone(), pid(&unit))).collect()
+}
+
+#[test]
+fn as_many_units_run_as_the_hard_limit_of_files_allows_and_have_the_soft_one() {
+    let through = &["sh", "-c", "ulimit -Hn 4096; ulimit -Sn 64; exec \"$@\"", "sh"];
+    let mut init = start_many(through);
+    let limits = init.home.path().join("limits");
+    wait_for("all have said their limit", || {
+        let said = std::fs::read_to_string(&limits).unwrap_or_default();
+        (said.lines().count() == MANY).then_some(())
+    });
+    let said = std::fs::read_to_string(limits).unwrap();
+    assert!(said.lines().all(|it| it == "64"), "{said}");
+    let units = states(&init);
+    assert!(units.iter().all(|(state, pid)| state == "running" && pid.is_some()), "{units:?}");
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
+}
+
+#[test]
+fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
+    let through = &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    let mut init = start_many(through);
+    let of = |units: &[(Value, Option<Pid>)], state: &str| {
+        units.iter().filter(|(it, _)| it == state).count()
+    };
+    let units = wait_for("each runs or has failed", || {
+        let units = states(&init);
+        (of(&units, "running") + of(&units, "failed") == MANY).then_some(units)
+    });
+    let (runs, failed) = (of(&units, "running"), of(&units, "failed"));
+    assert!(runs > 0 && failed > 0, "{runs} run, {failed} have failed");
+    let (status, told) = init.ask(&["status"]);
+    assert!(status.success() && told.contains("tried again in"), "{told}");
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+    assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
+    let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
+    assert!(!log.contains("cannot accept a connection"), "{log}");
+    assert!(log.matches("cannot end a process").count() <= 1, "{log}");
 }

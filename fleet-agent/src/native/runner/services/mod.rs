@@ -15,6 +15,7 @@ mod waiters;
 pub(in crate::native) use self::calls::name_of;
 pub(in crate::native) use self::recall::{Opened, ServicesConfig, open_services};
 pub(in crate::native) use self::timers::Wanted;
+pub(super) use self::waiters::gave_up;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -183,7 +184,7 @@ impl Lead {
     pub(super) fn note_give_ups(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let state = self.system.state(unit).map(|state| state.what);
-            if !state.is_some_and(|what| waiters::gave_up(&what)) {
+            if !state.is_some_and(|what| gave_up(&what)) {
                 continue;
             }
             let Some(member) = self.members.get_mut(unit) else { continue };

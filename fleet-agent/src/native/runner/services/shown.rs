@@ -100,7 +100,7 @@ impl Member {
     }
 
     /// What it remembers while no run of it goes on, in place of what its last run did.
-    pub(super) fn remember(&mut self, memory: Memory) -> std::io::Result<()> {
+    pub(in super::super) fn remember(&mut self, memory: Memory) -> std::io::Result<()> {
         if self.memory == memory || self.live.is_some() {
             return Ok(());
         }

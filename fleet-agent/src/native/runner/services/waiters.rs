@@ -180,7 +180,7 @@ pub(super) fn is_over(what: &Shown) -> bool {
 }
 
 /// Whether a unit would be tried again, but was too often.
-pub(super) fn gave_up(what: &Shown) -> bool {
+pub(in super::super) fn gave_up(what: &Shown) -> bool {
     let retry = Retry::GaveUp;
     matches!(what, Shown::Failed { retry: it, .. } | Shown::Ended(it) if *it == retry)
 }

@@ -1,0 +1,59 @@
+//! How many files this process may have open: each unit takes some of them.
+
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::sync::OnceLock;
+
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The soft limit of before, once it was raised.
+static FOUND: OnceLock<Option<u64>> = OnceLock::new();
+
+/// What share of the files that may be open no unit may be started with, and how many these are at
+/// least and at most.
+const SHARE: u64 = 8;
+const LEAST: u64 = 16;
+const MOST: u64 = 128;
+
+/// Lets this process have as many files open as its hard limit allows. Units are given the soft
+/// limit that was found: some programs do worse with a higher one, and those that want it can raise
+/// it themselves. It is for programs, and not for those who use them as a library.
+///
+/// # Errors
+///
+/// The kernel allows no process that many files any more.
+pub fn raise_file_limit() -> io::Result<()> {
+    let found = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?;
+    // A second time it is found raised.
+    FOUND.get_or_init(|| found.current);
+    Ok(())
+}
+
+/// The limit for units that say nothing of it; nothing where they inherit what is right.
+pub(crate) fn limit_of_units() -> Option<Rlimit> {
+    let found = *FOUND.get()?;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Some(Rlimit { current: found.into_iter().chain(maximum).min(), maximum })
+}
+
+/// Why no unit may be started with so few files left: to end units takes some, and so does whoever
+/// asks how they are.
+pub(crate) fn too_few_are_left() -> Option<String> {
+    let most = getrlimit(Resource::Nofile).current?;
+    let free = most.saturating_sub((most / SHARE).clamp(LEAST, MOST));
+    // The kernel gives the least number that is free.
+    let is_scarce = match fcntl_dupfd_cloexec(io::stdin(), 0) {
+        Ok(next) => u64::try_from(next.as_raw_fd()).is_ok_and(|next| next >= free),
+        Err(error) => is_want(error),
+    };
+    let how = "LimitNOFILE=, or ulimit -n, says how many";
+    let words = || format!("too few are left of the {most} files that may be open: {how}");
+    is_scarce.then(words)
+}
+
+/// Whether this process, or the machine, may open no more files.
+pub(crate) fn is_want(error: Errno) -> bool {
+    matches!(error, Errno::MFILE | Errno::NFILE)
+}
