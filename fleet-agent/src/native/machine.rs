@@ -165,7 +165,7 @@ pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> 
         }
     }
     // Last of all: whoever is killed before has left nothing that would be taken for this boot's.
-    // It alone is synced: what else is written is of no use after the machine's end, which it tells.
+    // It alone is synced: it tells that the machine ended, after which nothing else is of use.
     if memory.as_ref() != Some(&boot) {
         write_whole(&file, boot.text().as_bytes(), true)?;
     }

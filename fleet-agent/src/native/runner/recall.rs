@@ -171,6 +171,9 @@ fn observed(
             attempts: memory.restarts,
             ..busy
         },
+        Phase::Failed if memory.stop_asked && memory.outcome == Some(Outcome::Timeout) => {
+            failed_or_ended(definition, memory, Some(Cause::StopTimeOut), now)
+        }
         Phase::Dead | Phase::Failed | Phase::AutoRestart => over(definition, memory, now),
         phase => {
             let activity = match phase {
@@ -201,7 +204,15 @@ pub(super) fn over(definition: &Unit, memory: &Memory, now: Timestamp) -> Observ
     if memory.stop_asked || memory.outcome.is_none() {
         return Observed::default();
     }
-    let cause = cause(memory);
+    failed_or_ended(definition, memory, cause(memory), now)
+}
+
+fn failed_or_ended(
+    definition: &Unit,
+    memory: &Memory,
+    cause: Option<Cause>,
+    now: Timestamp,
+) -> Observed {
     let phase = if cause.is_some() { Doing::Failed } else { Doing::Ended };
     let attempts = memory.restarts.saturating_add(1);
     let restart = &definition.restart;

@@ -8,8 +8,8 @@ use std::path::Path;
 use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
 
 use super::graph::{SLEEP, Stand, supervised, target};
-use super::helper::{stanza_that_does, that_does};
-use crate::support::{Home, runs, signal};
+use super::helper::{beside, stanza_that_does, that_does};
+use crate::support::{Home, runs, signal, wait_until};
 
 fn unit(name: &str, kind: &str, more: &str) -> String {
     format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
@@ -97,6 +97,29 @@ async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
 }
 
 #[tokio::test]
+async fn a_stranger_that_says_that_a_unit_is_ready_is_named() {
+    let home = Home::new();
+    let at = home.path("at");
+    let command =
+        format!("/bin/sh -c 'echo -n $$NOTIFY_SOCKET >{}; exec sleep 1000'", at.display());
+    let more = format!("notify-access: all\nexec-start: {command}");
+    let stand = Stand::new(&unit("a", "foreground-notified", &more), "a").await;
+    let written = || std::fs::read_to_string(&at).is_ok_and(|text| !text.is_empty());
+    wait_until("its address is known", async || written()).await;
+    let main = stand.wait_for("a", |unit| unit.main_pid.is_some()).await.main_pid;
+    let mut stranger = beside(&format!("call {} READY=1", at.display()));
+    let sender = stranger.id();
+    assert!(stranger.wait().expect("it is a child").success());
+    // What was said by then counts, and did not make it ready.
+    signal(main.expect("it runs"), "KILL");
+    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
+    let why = "only the unit's own processes may, until they were waited for: see notify-access";
+    assert_eq!(problem, format!("process {sender} said READY=1, and {why}"));
+    stand.clean_up().await;
+}
+
+#[tokio::test]
 async fn what_a_unit_said_in_a_run_that_is_over_is_shown_no_more() {
     let steps = "say READY=1,STATUS=at work|exit 0";
     let stanzas = unit("a", "foreground-notified", &stanza_that_does(steps)) + &all_of(&["a"]);
@@ -163,13 +186,19 @@ async fn each_end_is_told_as_what_it_is() {
 async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
     let steps = "trap TERM|say READY=1|sleep";
     let more = format!("stop-timeout: 30ms\n{}", stanza_that_does(steps));
-    let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
+    // It is one that would be tried again.
+    let tried = unit("a", "foreground-notified", &more).replace("restart: never\n", "");
+    let stanzas = tried + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
     stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await.expect("it is provided");
-    let unit = stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Failed { .. })).await;
-    assert_eq!(failed(&unit.state.what), Some(Cause::StopTimeOut));
+    let not_stopped = Shown::Failed { cause: Cause::StopTimeOut, retry: Retry::Not, stuck: false };
+    stand.wait_for("a", |unit| unit.state.what == not_stopped).await;
     assert!(!runs(pid));
+    let stand = stand.again(&stanzas).await;
+    assert_eq!(stand.unit("a").await.state.what, not_stopped, "the next runner knows it, too");
+    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    stand.running("a").await;
     stand.clean_up().await;
 }
 

@@ -199,8 +199,9 @@ fn reason(ending: &Ending) -> Option<StopReason> {
     }
 }
 
+/// Whether it is tried again. What is kept of one that nobody needs any more promises nothing.
 fn retry(node: &Node) -> Retry {
-    match (node.seen.retry_at, node.seen.gave_up) {
+    match (node.seen.retry_at.filter(|_| node.needed), node.seen.gave_up) {
         (Some(at), _) => Retry::At(at),
         (None, true) => Retry::GaveUp,
         (None, false) => Retry::Not,

@@ -9,7 +9,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::strategies::Units;
 use fleet_core::graph::{
     Action, EdgeKind, Ending, Event, Exit, Graph, Happening, Incarnation, Kind, Name, Observation,
-    Observed, Order, Phase, Settings, StopReason, System, Target, Unit,
+    Observed, Order, Phase, Retry, Settings, Shown, StopReason, System, Target, Unit,
 };
 use proptest::sample::Index;
 
@@ -282,6 +282,18 @@ impl World {
         }
     }
 
+    fn each_retry_that_is_shown_comes(&self) {
+        for name in self.system.units() {
+            let what = self.system.state(name).map(|state| state.what);
+            let (Some(Shown::Failed { retry: Retry::At(at), stuck: false, .. })
+            | Some(Shown::Ended(Retry::At(at)))) = what
+            else {
+                continue;
+            };
+            assert!(self.system.due().is_some_and(|due| due <= at), "{name} waits for ever");
+        }
+    }
+
     /// Asks what is owed, holds it against the definitions, and does it.
     pub(super) fn plan(&mut self) -> Vec<Action> {
         let expected = self.compared.then(|| self.expected());
@@ -298,6 +310,7 @@ impl World {
         }
         assert_eq!(self.system.next_actions(self.now), [], "a plan is not said twice");
         assert_eq!(self.system.observation(), after, "a plan is done at once");
+        self.each_retry_that_is_shown_comes();
         actions.iter().for_each(|action| self.carry_out(action));
         if self.compared {
             self.check(&actions, &after);
