@@ -128,6 +128,15 @@ impl Drop for Init {
     }
 }
 
+/// Whether a signal does nothing to a process.
+fn ignores(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
+    let status = status.unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    ignored.is_some_and(|bits| bits & (1 << (signal.as_raw() - 1)) != 0)
+}
+
 /// A machine whose units are run by a fleet-init.
 fn machine_of(init: &Init) -> Machine {
     let machine = Machine::new();
@@ -192,6 +201,7 @@ fn it_ends_its_units_and_kills_who_does_not_mind_when_it_is_told_again() {
     let mut init = Init::start();
     let quick = init.run("quick.service", "ExecStart=/bin/sleep infinity");
     let stubborn = init.run("stubborn.service", STUBBORN);
+    wait_for("it minds no TERM", || ignores(stubborn, Signal::TERM).then_some(()));
     init.signal(Signal::TERM);
     wait_for("one ends by itself", || (!is_alive(quick)).then_some(()));
     assert!(is_alive(stubborn), "it may take its time");

@@ -50,7 +50,7 @@ fn service(number: u64, home: &Path, plain: bool) -> String {
              ExecStart=/bin/sh -c 'echo >>{ran}'\n{AGAIN}"
         ),
         3 => format!(
-            "Type=forking\nPIDFile={pid}\nTimeoutStartSec=5s\n{AGAIN}\
+            "Type=forking\nPIDFile={pid}\nTimeoutStartSec=2s\n{AGAIN}\
              ExecStart=/bin/sh -c 'setsid sleep 1000 & echo $! >{pid}'"
         ),
         4 => format!(

@@ -35,7 +35,8 @@ async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
     let now = cluster.history.now();
     let state = now.state("a.timer", "m0").expect("it is published");
     let problem = "a.timer did not start: a.service, which it is to start, is not loaded on its \
-                   machine";
+                   machine: start it as well, and keep it there by MachineOf=a.service in the \
+                   [X-Fleet] section of a.timer";
     assert_eq!(state.problem.as_deref(), Some(problem));
     cluster.submit("a.service", "", 0, TargetState::Loaded).await;
     cluster.wait(Duration::from_secs(2)).await;
