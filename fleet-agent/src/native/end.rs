@@ -1,8 +1,8 @@
 //! That all units are to end, as one word for all of them.
 //!
 //! It is written down before the first unit is told, and the records of units follow while they
-//! end: five hundred of them must not keep five hundred units waiting. A daemon that is killed meanwhile
-//! leaves the word, so that the next one takes none of them for one that is to run.
+//! end: five hundred of them must not keep five hundred units waiting. A daemon that is killed
+//! meanwhile leaves the word, so that the next one takes none of them for one that is to run.
 //!
 //! Nothing of it is synced: a daemon's death loses no write that the kernel has taken, and after
 //! the machine's end no unit is known any more.
