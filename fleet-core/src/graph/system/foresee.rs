@@ -108,17 +108,37 @@ impl Ahead {
     /// Goes on until nothing is owed. A unit that ends well and is always tried again without a
     /// delay would never let it end, so there are no more rounds than any other system takes.
     fn run(&mut self) {
+        let mut is_first = true;
         for _ in 0..6 * self.courses.len() + 6 {
             let actions = self.system.next_actions(self.now);
             self.note(&actions);
-            actions.iter().for_each(|action| self.succeed(action));
-            if actions.is_empty() && !self.finish_what_is_under_way() {
+            let is_end = |it: &Action| matches!(it.what, Order::Stop { .. } | Order::Kill);
+            let mut ends = actions.iter().any(is_end);
+            // Later on all that stops has been told to in the same round.
+            if std::mem::take(&mut is_first) || actions.is_empty() {
+                ends |= self.end_what_stops();
+            }
+            if actions.is_empty() && !ends && !self.finish_what_is_under_way() {
                 break;
             }
+            self.succeed(&actions, ends);
         }
     }
 
-    /// What is under way since before. A unit that has to stop does not come up before it does.
+    /// What is stopping since before. It ends before anything comes up: otherwise it would be a
+    /// matter of chance whether a unit still stops that waits for this end, or is good again.
+    fn end_what_stops(&mut self) -> bool {
+        let mut ended = false;
+        for at in self.system.all() {
+            if self.system.node(at).seen.phase == Phase::Stopping {
+                self.tell(at, Happening::AllGone);
+                ended = true;
+            }
+        }
+        ended
+    }
+
+    /// What else is under way. A unit that has to stop does not come up before it does.
     fn finish_what_is_under_way(&mut self) -> bool {
         let mut told = false;
         for at in self.system.all() {
@@ -126,7 +146,6 @@ impl Ahead {
             let (phase, must_stop) = (node.seen.phase, node.face.must_stop);
             match phase {
                 Phase::Starting if !must_stop => self.come_up(at),
-                Phase::Stopping => self.tell(at, Happening::AllGone),
                 Phase::Up(Activity::Reloading) => self.tell(at, Happening::Ready),
                 _ => continue,
             }
@@ -135,12 +154,16 @@ impl Ahead {
         told
     }
 
-    fn succeed(&mut self, action: &Action) {
-        let Some(at) = self.system.find(&action.unit) else { return };
-        match action.what {
-            Order::Start => self.come_up(at),
-            Order::Stop { .. } | Order::Kill => self.tell(at, Happening::AllGone),
-            Order::Reload => self.tell(at, Happening::Ready),
+    /// Has all that is told done; starts only where nothing ends, as above.
+    fn succeed(&mut self, actions: &[Action], ends: bool) {
+        for action in actions {
+            let Some(at) = self.system.find(&action.unit) else { continue };
+            match action.what {
+                Order::Start if ends => {}
+                Order::Start => self.come_up(at),
+                Order::Stop { .. } | Order::Kill => self.tell(at, Happening::AllGone),
+                Order::Reload => self.tell(at, Happening::Ready),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is foreseen is what happens when all goes well.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
@@ -19,7 +20,10 @@ const NOW: Timestamp = Timestamp::from_millis(5000);
 
 /// A system of these units with the first as its goal, of which all that is needed is up.
 fn up(text: &str) -> System {
-    let units = read(text);
+    up_of(read(text))
+}
+
+fn up_of(units: Vec<Unit>) -> System {
     let settings = Settings { goal: Some(units[0].provides[0].clone()), ..Settings::default() };
     let system = System::new(Graph::strict(units, &settings).unwrap(), &settings).unwrap();
     system.foresee(NOW).after
@@ -59,7 +63,7 @@ fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
     let system = up(WEB);
     let foresight = again(&system, |units| {
         let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
-        link.run.watchdog = Some(std::time::Duration::from_secs(1));
+        link.run.watchdog = Some(Duration::from_secs(1));
         let db = units.iter_mut().find(|unit| unit.name.as_str() == "db").unwrap();
         db.description = "another one".to_owned();
     });
@@ -107,6 +111,26 @@ fn a_unit_that_is_gone_stops_and_one_that_is_new_starts() {
     web stays
     ");
     assert_eq!(foresight.after.state(&"mail".parse().unwrap()), None);
+}
+
+/// The end of who depends on it comes before the start that would have made that end needless.
+#[test]
+fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
+    let mut units = read("web supervised on:net\nnet on:link\nlink notified\n");
+    let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
+    (link.restart.delay, link.restart.max_delay) = (Duration::ZERO, Duration::ZERO);
+    let mut system = up_of(units);
+    let link: Name = "link".parse().unwrap();
+    for what in [Happening::MainExited(Exit::Status(1)), Happening::AllGone] {
+        let incarnation = system.observation().units[&link].incarnation.unwrap();
+        system.on_event(&Event { unit: link.clone(), incarnation, what }, NOW);
+        drop(system.next_actions(NOW));
+    }
+    insta::assert_snapshot!(told(&system.foresee(NOW)), @"
+    link stays
+    net stops in 1 and starts in 2: it depends on link, which is lost
+    web starts in 3
+    ");
 }
 
 /// Each start and end goes well here, too, but one after the other and in any order.
@@ -191,7 +215,7 @@ proptest! {
         if !all.is_empty() {
             let which = which.index(all.len());
             match what {
-                0 => all[which].run.watchdog = Some(std::time::Duration::from_secs(77)),
+                0 => all[which].run.watchdog = Some(Duration::from_secs(77)),
                 1 => { all.remove(which); }
                 2 => goal = Some(all[which].provides[0].clone()).or(goal),
                 _ => goal = None,
