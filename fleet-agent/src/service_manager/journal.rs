@@ -30,8 +30,9 @@ pub struct JournalLine {
     pub at: Option<Timestamp>,
     /// The line, without its end.
     pub text: String,
-    /// Where it is, for [`ServiceManager::journal_after`]: a word of visible ASCII, of no more than
-    /// 512 bytes, that says something to its service manager alone. `None` where that cannot tell.
+    /// Where it is, for [`journal_after`](super::ServiceManager::journal_after): a word of visible
+    /// ASCII, of no more than 512 bytes, that says something to its service manager alone. `None`
+    /// where that cannot tell.
     pub position: Option<String>,
 }
 
