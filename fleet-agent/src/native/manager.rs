@@ -76,11 +76,11 @@ use crate::{
 /// Units write straight into a file of their own, so their output survives the daemon. Of a log
 /// past its limit all but the newer half is given back to the file system, and nothing else of it
 /// is lost. A file system that knows no holes in files has it cut, and what a unit writes in that
-/// instant may be lost. A log is looked at when it is first written, and every five seconds while
-/// more comes, or sooner where that is much. Unloading a unit removes its log.
+/// instant may be lost. A log is looked at when it is first written, and within a tenth of a second
+/// while more comes. Unloading a unit removes its log.
 ///
 /// Nobody sees the moment of each line, so a journal [`since`](JournalQuery::since) a moment begins
-/// where the file had ended at the last look that was certainly before: at most five seconds
+/// where the file had ended at the last look that was certainly before: at most a tenth of a second
 /// early for a unit that writes without a pause, more the longer ago the moment is, and not at all
 /// for one that paused. What was written before this manager was opened counts as if it had been
 /// written at once, with its last line.
