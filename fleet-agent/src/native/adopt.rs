@@ -94,8 +94,10 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(S
 }
 
 /// The process that was about to be started: it is in the control group of the run or carries its
-/// identity, leads a process group, and is none that is known already. Of several it is the first,
-/// for the others are its children.
+/// identity, leads a process group, and is none that is known already. It says that it was begun by
+/// a service manager itself; where processes are not told, or hide it, it is the first of those
+/// that say nothing, for the others are its children. What says that another was begun comes from
+/// one that may have ended since, and is never taken for it.
 fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     let known = [run.memory.main, run.memory.control];
     let belongs = |process: &&Process| {
@@ -103,9 +105,9 @@ fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     };
     let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(belongs);
     let new = leaders
-        .map(|process| process.id)
-        .filter(|id| !known.contains(&Some(*id)) && !run.leaders.contains(id));
-    new.min_by_key(|id| (id.start, id.pid))
+        .filter(|it| !known.contains(&Some(it.id)) && !run.leaders.contains(&it.id))
+        .filter(|it| it.begun.is_none_or(|begun| begun == it.id.pid));
+    new.min_by_key(|it| (it.begun.is_none(), it.id.start, it.id.pid)).map(|it| it.id)
 }
 
 #[cfg(test)]
@@ -120,13 +122,14 @@ mod tests {
             parent: 1,
             group,
             invocation: Some(invocation.to_owned()),
+            begun: None,
         };
         let main = ProcessId { pid: 5, start: 1 };
         let memory =
             Memory { main: Some(main), spawning: Some(Role::Control), ..Memory::default() };
         let leaders = vec![ProcessId { pid: 4, start: 0 }, main];
         let run = Run { invocation: "a".into(), leaders, memory, ..Run::default() };
-        let all = [
+        let mut all = [
             process(4, 4, 0, "a"),
             process(5, 5, 1, "a"),
             process(6, 5, 2, "a"),
@@ -138,5 +141,10 @@ mod tests {
         assert_eq!(find(&run, &[], &all[..4]), None);
         // One that has not executed its program yet carries no identity.
         assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
+        // What it began may be there before it, as numbers of clocks are coarse, or without it.
+        all[5].begun = Some(8);
+        assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 8, start: 4 }));
+        all[4].begun = Some(8);
+        assert_eq!(find(&run, &[], &all[..5]), None);
     }
 }

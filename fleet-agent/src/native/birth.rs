@@ -24,7 +24,8 @@ use super::child::Preparation;
 use super::exit::{Known, how_it_ended};
 use super::outcome::End;
 use super::process::end_of;
-use super::step::{Failed, NotBegun, Step};
+use super::program::Words;
+use super::step::NotBegun;
 use super::vfork;
 use crate::readable::readable;
 use crate::{Clock as _, SystemClock};
@@ -36,6 +37,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) arguments: Vec<CString>,
     /// Each `NAME=value`.
     pub(crate) environment: Vec<CString>,
+    /// Whether its environment is to tell it its own number, as systemd's does.
+    pub(crate) knows_its_number: bool,
     /// Entered before the rights are given up; nothing where they name a directory.
     pub(crate) directory: Option<CString>,
     pub(crate) input: &'a File,
@@ -148,12 +151,7 @@ impl Birth<'_> {
     /// processes cannot begin so.
     pub(crate) fn give(&self, group: Option<BorrowedFd<'_>>) -> Result<Option<Child>, NotBegun> {
         // The child can allocate nothing.
-        let life = Life {
-            birth: self,
-            arguments: pointers(&self.arguments),
-            environment: pointers(&self.environment),
-            failure: AtomicI32::new(0),
-        };
+        let life = Life { birth: self, words: Words::new(self), failure: AtomicI32::new(0) };
         // Who gives up rights must not do so with our memory in reach: it would count as theirs.
         let begun = if vfork::IS_KNOWN && self.preparation.identity.is_none() {
             life.begin_here(group)
@@ -182,8 +180,7 @@ impl Birth<'_> {
 /// A process between its beginning and its program.
 struct Life<'a> {
     birth: &'a Birth<'a>,
-    arguments: Vec<*const libc::c_char>,
-    environment: Vec<*const libc::c_char>,
+    words: Words,
     /// What kept it from its program, as the number of that, or 0.
     failure: AtomicI32,
 }
@@ -201,7 +198,7 @@ impl Life<'_> {
         // SAFETY: the request is a structure of the size that is told, with a stack that nobody
         // else has. What the process does is `become_program`, which makes system calls alone, as
         // its words say. What is told to it is this, which stays there; it writes to `failure`
-        // alone, which may be changed by anybody.
+        // and to the place of its number alone, which may be changed by anybody.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
         let answer = unsafe {
             let told = ptr::from_ref(self).cast();
@@ -227,7 +224,7 @@ impl Life<'_> {
         let pid = unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<Request>()) {
                 0 => {
-                    let failed = self.birth.become_program(&self.arguments, &self.environment);
+                    let failed = self.birth.become_program(&self.words);
                     // Without a reader nobody is there who would want to know.
                     let _ = rustix::io::write(&told, &failed.number().to_ne_bytes());
                     libc::_exit(127);
@@ -256,7 +253,7 @@ unsafe extern "C" fn live(told: *const c_void) -> ! {
     // SAFETY: it is told what `begin_here` hands over, and ends without undoing anything.
     unsafe {
         let life = &*told.cast::<Life<'_>>();
-        let failed = life.birth.become_program(&life.arguments, &life.environment);
+        let failed = life.birth.become_program(&life.words);
         life.failure.store(failed.number(), Ordering::Relaxed);
         libc::_exit(127)
     }
@@ -283,51 +280,6 @@ impl Request {
             ..Self::default()
         }
     }
-}
-
-impl Birth<'_> {
-    /// Runs in the child. Returns only with what keeps the program from being run.
-    #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
-    fn become_program(
-        &self,
-        arguments: &[*const libc::c_char],
-        environment: &[*const libc::c_char],
-    ) -> Failed {
-        if let Err(failed) = self.prepare() {
-            return failed;
-        }
-        // SAFETY: what is called here makes system calls alone, which is what a copy of one thread
-        // may do, and what has the memory of another. All pointers are to what `give` holds.
-        unsafe {
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
-            libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
-        }
-        let error = Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC);
-        Failed(Step::Program, error)
-    }
-
-    fn prepare(&self) -> Result<(), Failed> {
-        self.connect().map_err(Failed::at(Step::Output))?;
-        if let Some(directory) = &self.directory {
-            rustix::process::chdir(directory.as_c_str()).map_err(Failed::at(Step::Directory))?;
-        }
-        self.preparation.enter()
-    }
-
-    fn connect(&self) -> rustix::io::Result<()> {
-        rustix::stdio::dup2_stdin(self.input)?;
-        if let Some(output) = &self.outputs[0] {
-            rustix::stdio::dup2_stdout(output)?;
-        }
-        self.outputs[1].as_ref().map_or(Ok(()), rustix::stdio::dup2_stderr)
-    }
-}
-
-/// A list as the kernel reads it.
-fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
-    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// Old kernels do not know the request, and filters may refuse what they cannot look into.

@@ -50,6 +50,7 @@ fn begin(
         program: text(program),
         arguments: ["sh", "-c", script].map(text).to_vec(),
         environment: vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
+        knows_its_number: true,
         directory: Some(text("/usr")),
         input: &File::open("/dev/null").expect("it is there"),
         outputs: &[Some(output), None],
@@ -63,8 +64,8 @@ fn begin(
 
 #[tokio::test]
 async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
-    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\"); \
-                  grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
+    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\") \
+                  $((SYSTEMD_EXEC_PID - $$)); grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
     // As a copy of this process, too, which whoever gives up rights begins as.
     let rights = || Rights { uid: None, gid: None, groups: None, directory: text("/usr") };
     for identity in [None, Some(rights())] {
@@ -72,7 +73,7 @@ async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
         let Some((end, wrote)) = given else { return };
         // Ours ignores the signal; a program does not.
         assert_eq!(end.expect("it ended"), End::Signal(13));
-        assert_eq!(wrote, "me /usr 0027 1\n1\n");
+        assert_eq!(wrote, "me /usr 0027 1 0\n1\n");
     }
 }
 

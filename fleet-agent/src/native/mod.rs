@@ -54,6 +54,7 @@ mod plan;
 mod position;
 mod proc;
 mod process;
+mod program;
 #[cfg(test)]
 mod readiness_tests;
 mod ready;

@@ -14,6 +14,7 @@ use tokio::process::Command as Process;
 
 use super::birth::{Birth, Child};
 use super::child::Preparation;
+use super::proc::SYSTEMD_EXEC_PID;
 use super::step::NotBegun;
 
 /// A process that is to be started.
@@ -24,6 +25,7 @@ pub(crate) struct Plan<'a> {
     /// What it is told that it is called.
     pub(crate) name: &'a str,
     pub(crate) arguments: Vec<String>,
+    /// Its own number is not known yet, so only that it is to be told that.
     pub(crate) environment: BTreeMap<String, String>,
     /// Entered before the rights are given up; nothing where they name a directory.
     pub(crate) directory: Option<PathBuf>,
@@ -58,6 +60,8 @@ impl Plan<'_> {
     fn spawn(self) -> io::Result<Child> {
         let mut process = Process::new(self.program);
         process.arg0(self.name).args(self.arguments).env_clear().envs(&self.environment);
+        // The standard library cannot tell it.
+        process.env_remove(SYSTEMD_EXEC_PID);
         if let Some(directory) = self.directory {
             process.current_dir(directory);
         }
@@ -74,11 +78,13 @@ impl Plan<'_> {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>()
         };
         let name = std::iter::once(self.name.to_owned());
-        let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let variables = self.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
+        let variables = variables.map(|(name, value)| format!("{name}={value}"));
         Ok(Birth {
             program: path(&self.program)?,
             arguments: texts(&mut name.chain(self.arguments.iter().cloned()))?,
             environment: texts(&mut { variables })?,
+            knows_its_number: self.environment.contains_key(SYSTEMD_EXEC_PID),
             directory: self.directory.as_deref().map(path).transpose()?,
             input: nothing()?,
             outputs: &self.outputs,

@@ -22,6 +22,10 @@ use crate::readable::readable;
 /// The variable by which a process is known to belong to a run of a unit.
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 
+/// The variable that tells a process its own number if the service manager has begun it, and all
+/// that it begins in turn the number of that one.
+pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
+
 /// How long a parent is given to wait for its child, before it is given up to learn its status.
 const PATIENCE_WITH_PARENTS: Duration = Duration::from_secs(1);
 
@@ -36,6 +40,9 @@ pub(crate) struct Process {
     pub(crate) group: u32,
     /// The run of a unit that it was started in, as far as it can be seen.
     pub(crate) invocation: Option<String>,
+    /// The process that a service manager began, of which this one is or comes, as far as it can
+    /// be seen.
+    pub(crate) begun: Option<u32>,
 }
 
 /// The process of that number; `None` when none runs.
@@ -90,7 +97,7 @@ pub(crate) fn belongs(
     let mut pid = process.pid;
     for _ in 0..GENERATIONS {
         let Some((process, _)) = stat(pid)? else { return Ok(false) };
-        let carried = invocation(pid)?;
+        let carried = value(&environment(pid)?, INVOCATION_ID);
         if carried.as_deref() == Some(run) {
             return Ok(true);
         }
@@ -147,7 +154,9 @@ pub(crate) fn read_all() -> io::Result<Vec<Process>> {
             continue;
         };
         if let Some((process, true)) = stat(pid)? {
-            all.push(Process { invocation: invocation(pid)?, ..process });
+            let carried = environment(pid)?;
+            let begun = value(&carried, SYSTEMD_EXEC_PID).and_then(|number| number.parse().ok());
+            all.push(Process { invocation: value(&carried, INVOCATION_ID), begun, ..process });
         }
     }
     Ok(all)
@@ -247,16 +256,21 @@ fn parse_stat(pid: u32, text: &str) -> Option<(Process, bool)> {
         parent: number(1)?,
         group: number(2)?,
         invocation: None,
+        begun: None,
     };
     Some((process, runs))
 }
 
-fn invocation(pid: u32) -> io::Result<Option<String>> {
-    let environment = there(std::fs::read(format!("/proc/{pid}/environ")))?.unwrap_or_default();
-    let value = environment
-        .split(|&byte| byte == 0)
-        .find_map(|variable| variable.strip_prefix(INVOCATION_ID.as_bytes())?.strip_prefix(b"="));
-    Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
+/// What a process was given as its environment; nothing if it is not there, or hidden from us.
+fn environment(pid: u32) -> io::Result<Vec<u8>> {
+    Ok(there(std::fs::read(format!("/proc/{pid}/environ")))?.unwrap_or_default())
+}
+
+/// The value of a variable in an environment as the kernel tells it.
+fn value(environment: &[u8], name: &str) -> Option<String> {
+    let mut variables = environment.split(|&byte| byte == 0);
+    let value = variables.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 #[cfg(test)]
@@ -265,7 +279,7 @@ mod tests {
 
     fn process(pid: u32, parent: u32, group: u32, invocation: Option<&str>) -> Process {
         let id = ProcessId { pid, start: 0 };
-        Process { id, parent, group, invocation: invocation.map(str::to_owned) }
+        Process { id, parent, group, invocation: invocation.map(str::to_owned), begun: None }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod background;
+mod births;
 mod chosen;
 mod conforms;
 mod crash;

@@ -10,7 +10,7 @@ use crate::native::descriptors::too_few_are_left;
 use crate::native::life::{Phase, Role};
 use crate::native::notify::{NOTIFY_SOCKET, address};
 use crate::native::outcome::End;
-use crate::native::proc::{INVOCATION_ID, child};
+use crate::native::proc::{INVOCATION_ID, SYSTEMD_EXEC_PID, child};
 use crate::native::process::{SpawnProblem, spawn};
 use crate::native::resources::settings;
 use crate::native::signals::short_name;
@@ -80,7 +80,9 @@ impl Driver {
 
     /// What a command is told of the service that it belongs to.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
-        let mut variables = vec![(INVOCATION_ID, self.invocation.clone())];
+        // Its number it is told when it has one.
+        let mut variables =
+            vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
         if self.notify.is_some() {
             variables.push((NOTIFY_SOCKET, address(&self.invocation)));
         }
