@@ -19,13 +19,14 @@ use fleet_core::graph::{
 };
 use fleet_unitfile::UnitName;
 
+use super::census::read_all;
 use super::cgroup::Group;
 use super::drive::Driver;
 use super::life::ProcessId;
 use super::log::Log;
 use super::machine::Machine;
 use super::outcome::End;
-use super::proc::{Process, Watched, read_all};
+use super::proc::{Process, Watched};
 use super::record::{Run, UnitDirectory};
 use super::service::Service;
 

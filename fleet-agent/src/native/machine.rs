@@ -9,10 +9,10 @@ use std::sync::Arc;
 use fleet_core::Timestamp;
 
 use super::boot::Boot;
+use super::census::Census;
 use super::cgroup::{Group, Groups};
 use super::end::End;
 use super::log::{Keeper, Log};
-use super::proc::Census;
 use super::record::{Shared, UnitDirectory};
 use super::records::Records;
 use super::seldom::Seldom;

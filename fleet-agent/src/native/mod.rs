@@ -22,6 +22,7 @@ mod birth;
 mod birth_tests;
 mod boot;
 mod calls;
+mod census;
 mod cgroup;
 mod changes;
 mod child;

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Mutex;
 
 use super::exit::{Known, how_it_ended};
 use super::life::ProcessId;
@@ -47,12 +46,12 @@ pub(crate) struct Process {
 
 /// The process of that number; `None` when none runs.
 pub(crate) fn started(pid: u32) -> io::Result<Option<ProcessId>> {
-    Ok(stat(pid)?.filter(|(_, runs)| *runs).map(|(process, _)| process.id))
+    Ok(stat(pid)?.ok().filter(|it| it.runs).map(|it| it.process.id))
 }
 
 /// The process of that number, also when it has ended and was not waited for.
 pub(crate) fn child(pid: u32) -> io::Result<Option<ProcessId>> {
-    Ok(stat(pid)?.map(|(process, _)| process.id))
+    Ok(stat(pid)?.ok().map(|it| it.process.id))
 }
 
 /// The boot that this machine is in.
@@ -60,35 +59,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// All processes that belong to a run: those that carry its identity, those in the groups of the
-/// leaders that it began with unless they carry another, and everything that these have started.
-pub(crate) fn members<'a>(
-    all: &'a [Process],
-    invocation: &str,
-    leaders: &BTreeSet<ProcessId>,
-) -> Vec<&'a Process> {
-    let groups = own_groups(all, leaders);
-    let mut inside: BTreeSet<u32> = BTreeSet::new();
-    for process in all {
-        let carries = process.invocation.as_deref() == Some(invocation);
-        let grouped = process.invocation.is_none() && groups.contains(&process.group);
-        if carries || grouped {
-            inside.insert(process.id.pid);
-        }
-    }
-    loop {
-        let before = inside.len();
-        let children = all.iter().filter(|process| inside.contains(&process.parent));
-        let children: Vec<u32> = children.map(|process| process.id.pid).collect();
-        inside.extend(children);
-        if inside.len() == before {
-            break;
-        }
-    }
-    all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
-}
-
-/// Whether one process belongs to a run, as [`members`] has it, without a look at all others.
+/// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a look at all others.
 pub(crate) fn belongs(
     process: ProcessId,
     run: &str,
@@ -96,8 +67,8 @@ pub(crate) fn belongs(
 ) -> io::Result<bool> {
     let mut pid = process.pid;
     for _ in 0..GENERATIONS {
-        let Some((process, _)) = stat(pid)? else { return Ok(false) };
-        let carried = value(&environment(pid)?, INVOCATION_ID);
+        let Ok(Stat { process, .. }) = stat(pid)? else { return Ok(false) };
+        let carried = environment(pid)?.ok().and_then(|it| value(&it, INVOCATION_ID));
         if carried.as_deref() == Some(run) {
             return Ok(true);
         }
@@ -115,53 +86,6 @@ pub(crate) fn belongs(
     Ok(false)
 }
 
-/// The groups that are still those of the leaders. The kernel gives a number to a new process only
-/// when its group is empty, so a later process of that number shows that the group is a stranger's.
-fn own_groups(all: &[Process], leaders: &BTreeSet<ProcessId>) -> BTreeSet<u32> {
-    let is_reused = |leader: &ProcessId| {
-        all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
-    };
-    leaders.iter().filter(|leader| !is_reused(leader)).map(|leader| leader.pid).collect()
-}
-
-/// Reads all processes of the machine, once for everybody who asks at the same time.
-#[derive(Debug, Default)]
-pub(crate) struct Census {
-    begun: AtomicU64,
-    last: Mutex<(u64, Arc<Vec<Process>>)>,
-}
-
-impl Census {
-    /// All processes, read after this was called.
-    pub(crate) async fn take(&self) -> io::Result<Arc<Vec<Process>>> {
-        let asked = self.begun.load(Ordering::SeqCst);
-        let mut last = self.last.lock().await;
-        if last.0 <= asked {
-            let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            let read = tokio::task::spawn_blocking(read_all).await;
-            *last = (number, Arc::new(read.map_err(io::Error::other)??));
-        }
-        Ok(Arc::clone(&last.1))
-    }
-}
-
-/// Reads all processes of the machine. A list that is not complete is an error: whoever is missing
-/// from it would be taken for ended.
-pub(crate) fn read_all() -> io::Result<Vec<Process>> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if let Some((process, true)) = stat(pid)? {
-            let carried = environment(pid)?;
-            let begun = value(&carried, SYSTEMD_EXEC_PID).and_then(|number| number.parse().ok());
-            all.push(Process { invocation: value(&carried, INVOCATION_ID), begun, ..process });
-        }
-    }
-    Ok(all)
-}
-
 /// A process that can be waited for and signalled, and cannot be mistaken for another.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -176,7 +100,7 @@ impl Watched {
         };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
-            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         // The number may have been given to another process before the descriptor was made.
@@ -190,7 +114,7 @@ impl Watched {
     /// Sends a signal; a process that has ended does not mind.
     pub(crate) fn signal(&self, signal: Sig) -> io::Result<()> {
         match pidfd_send_signal(&self.descriptor, signal.0) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -220,50 +144,129 @@ impl Watched {
     }
 }
 
-/// A process, and whether it runs.
-fn stat(pid: u32) -> io::Result<Option<(Process, bool)>> {
+/// What the kernel tells of a process by its number.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    process: Process,
+    /// Of one that has ended nothing is left but this.
+    runs: bool,
+    /// It is a part of the kernel.
+    is_kernel: bool,
+    /// How long its environment is, in bytes; nothing while it begins to execute a program, and
+    /// where the kernel does not tell.
+    environment: Option<usize>,
+}
+
+fn stat(pid: u32) -> io::Result<Result<Stat, Missing>> {
     // Longer than any, and read at once: this is done at the start of each process.
     let mut text = [0; 4096];
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut it| it.read(&mut text));
-    let read = there(read)?.and_then(|length| text.get(..length));
-    Ok(read.and_then(|text| parse_stat(pid, &String::from_utf8_lossy(text))))
+    let parsed = |length| parse_stat(pid, &String::from_utf8_lossy(text.get(..length)?));
+    Ok(there(read)?.and_then(|length| parsed(length).ok_or(Missing::Hidden)))
 }
 
-/// What was read of a process; `None` if it is not there, or hidden from us. That this daemon has
-/// no more files or memory says nothing of the process.
-fn there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
-    use rustix::io::Errno;
-    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if Errno::from_io_error(&error).is_some_and(|no| scarce.contains(&no)) => {
-            Err(error)
-        }
-        Err(_) => Ok(None),
+/// Why nothing is told of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// There is none of that number.
+    Gone,
+    /// It is not ours to see.
+    Hidden,
+}
+
+/// What was read of a process. That this daemon has no more files or memory says nothing of it.
+fn there<T>(read: io::Result<T>) -> io::Result<Result<T, Missing>> {
+    let error = match read {
+        Ok(read) => return Ok(Ok(read)),
+        Err(error) => error,
+    };
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+        Some(Errno::NOENT | Errno::SRCH) => Ok(Err(Missing::Gone)),
+        _ => Ok(Err(Missing::Hidden)),
     }
 }
 
+/// The kernel's `PF_KTHREAD`.
+const KERNEL_THREAD: u32 = 0x20_0000;
+
 /// Reads a line of `/proc/PID/stat`. The name of the program stands in brackets and may hold
 /// anything, so what follows is counted from the last bracket.
-fn parse_stat(pid: u32, text: &str) -> Option<(Process, bool)> {
+fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    let runs = !matches!(*fields.first()?, "Z" | "X" | "x");
     let number = |field: usize| fields.get(field)?.parse::<u32>().ok();
-    let start = fields.get(19)?.parse().ok()?;
-    let process = Process {
-        id: ProcessId { pid, start },
-        parent: number(1)?,
-        group: number(2)?,
-        invocation: None,
-        begun: None,
-    };
-    Some((process, runs))
+    // Its first thread may have ended, while others go on.
+    let runs = !matches!(*fields.first()?, "Z" | "X" | "x") || number(17)? > 1;
+    let id = ProcessId { pid, start: fields.get(19)?.parse().ok()? };
+    let (parent, group) = (number(1)?, number(2)?);
+    Some(Stat {
+        process: Process { id, parent, group, invocation: None, begun: None },
+        runs,
+        is_kernel: number(6)? & KERNEL_THREAD != 0,
+        environment: environment_length(&fields),
+    })
 }
 
-/// What a process was given as its environment; nothing if it is not there, or hidden from us.
-fn environment(pid: u32) -> io::Result<Vec<u8>> {
-    Ok(there(std::fs::read(format!("/proc/{pid}/environ")))?.unwrap_or_default())
+/// From its beginning to its end.
+fn environment_length(fields: &[&str]) -> Option<usize> {
+    let place = |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&place| place > 0);
+    place(48)?.checked_sub(place(47)?)
+}
+
+/// What there is to see of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Look {
+    Runs(Process),
+    /// It runs, and its environment could not be seen, as it begins to execute a program.
+    Becomes(Process),
+    /// It is none that could be a unit's.
+    Nothing,
+    /// It has ended, and nobody has waited for it yet.
+    Ended,
+    /// There is none of that number any more.
+    Gone,
+}
+
+/// Looks at the process of that number.
+pub(crate) fn look(pid: u32) -> io::Result<Look> {
+    let carried = environment(pid)?;
+    let stat = match stat(pid)? {
+        Ok(stat) => stat,
+        Err(Missing::Hidden) => return Ok(Look::Nothing),
+        Err(Missing::Gone) => return Ok(Look::Gone),
+    };
+    Ok(match carried {
+        _ if !stat.runs => Look::Ended,
+        _ if stat.is_kernel => Look::Nothing,
+        Err(Missing::Hidden) => Look::Runs(stat.process),
+        Ok(carried) if is_whole(&carried, &stat) => Look::Runs(stat.process.carrying(&carried)),
+        _ => Look::Becomes(stat.process),
+    })
+}
+
+/// Whether that is all of the environment. It breaks off, and may do so before its beginning, where
+/// the process has executed a program meanwhile.
+fn is_whole(carried: &[u8], stat: &Stat) -> bool {
+    static IS_TOLD: OnceLock<bool> = OnceLock::new();
+    let own = || parse_own().is_some_and(|it| it.environment.is_some());
+    stat.environment == Some(carried.len()) || !*IS_TOLD.get_or_init(own)
+}
+
+fn parse_own() -> Option<Stat> {
+    stat(std::process::id()).ok()?.ok()
+}
+
+impl Process {
+    fn carrying(self, carried: &[u8]) -> Self {
+        let begun = value(carried, SYSTEMD_EXEC_PID).and_then(|number| number.parse().ok());
+        Self { invocation: value(carried, INVOCATION_ID), begun, ..self }
+    }
+}
+
+/// What a process was given as its environment.
+fn environment(pid: u32) -> io::Result<Result<Vec<u8>, Missing>> {
+    there(std::fs::read(format!("/proc/{pid}/environ")))
 }
 
 /// The value of a variable in an environment as the kernel tells it.
@@ -277,62 +280,42 @@ fn value(environment: &[u8], name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn process(pid: u32, parent: u32, group: u32, invocation: Option<&str>) -> Process {
-        let id = ProcessId { pid, start: 0 };
-        Process { id, parent, group, invocation: invocation.map(str::to_owned), begun: None }
-    }
-
-    #[test]
-    fn members_are_found_by_identity_group_and_descent() {
-        let all = [
-            process(9, 1, 9, None),
-            process(10, 1, 10, Some("a")),
-            process(11, 10, 10, None),
-            process(12, 1, 12, Some("a")),
-            process(13, 14, 13, None),
-            process(14, 12, 14, None),
-            process(15, 1, 10, Some("b")),
-        ];
-        let pids = |groups: &[u32]| {
-            let leaders = groups.iter().map(|&pid| ProcessId { pid, start: 0 }).collect();
-            members(&all, "a", &leaders).iter().map(|p| p.id.pid).collect::<Vec<_>>()
-        };
-        assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
-        assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
-    }
-
-    #[test]
-    fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
-        let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
-        let leaders = BTreeSet::from([ProcessId { pid: 9, start: 0 }]);
-        assert_eq!(members(&all, "a", &leaders).len(), 2);
-        all[0].id.start = 5;
-        assert_eq!(members(&all, "a", &leaders), Vec::<&Process>::new());
-    }
-
     #[test]
     fn want_of_files_is_not_the_end_of_a_process() {
-        let errno = |no: rustix::io::Errno| there::<()>(Err(no.into()));
-        assert!(errno(rustix::io::Errno::MFILE).is_err());
-        assert!(matches!(errno(rustix::io::Errno::NOENT), Ok(None)));
-        assert!(matches!(errno(rustix::io::Errno::SRCH), Ok(None)));
+        let errno = |no: Errno| there::<()>(Err(no.into()));
+        assert!(errno(Errno::MFILE).is_err());
+        assert!(matches!(errno(Errno::NOENT), Ok(Err(Missing::Gone))));
+        assert!(matches!(errno(Errno::SRCH), Ok(Err(Missing::Gone))));
+        assert!(matches!(errno(Errno::ACCESS), Ok(Err(Missing::Hidden))));
     }
 
     #[test]
     fn a_program_may_be_called_anything() {
         let line = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 2";
-        let (read, runs) = parse_stat(7, line).expect("the line is well formed");
-        assert_eq!((read.id.start, read.parent, read.group, runs), (4711, 1, 7, true));
+        let Stat { process, runs, is_kernel, .. } = parse_stat(7, line).expect("it is well formed");
+        assert_eq!((process.id.start, process.parent, process.group), (4711, 1, 7));
+        assert_eq!((runs, is_kernel), (true, false));
         let ended = parse_stat(7, &line.replace(" S ", " Z ")).expect("it is well formed");
-        assert_eq!((ended.0, ended.1), (read, false));
+        assert_eq!((ended.process, ended.runs), (process, false));
+        assert_eq!(ended.environment, None);
+        let long = format!("{line}{} 140 147 0", " 1".repeat(25));
+        assert_eq!(parse_stat(7, &long).expect("it is well formed").environment, Some(7));
+        let becomes = long.replace("140 147", "0 0");
+        assert_eq!(parse_stat(7, &becomes).expect("it is well formed").environment, None);
+        // Its first thread has ended, and another has not.
+        let others = line.replace(" S ", " Z ").replace(" 20 0 1 ", " 20 0 2 ");
+        assert!(parse_stat(7, &others).expect("it is well formed").runs);
+        assert!(parse_stat(7, &line.replace("4194560", "2129984")).expect("it is so").is_kernel);
         assert_eq!(parse_stat(7, "7 (a"), None);
     }
 
     #[test]
     fn this_very_process_runs() {
         let own = started(std::process::id()).expect("it can be read").expect("it runs");
-        let all = read_all().expect("they can be read");
-        assert!(all.iter().any(|process| process.id == own));
+        assert!(matches!(look(own.pid), Ok(Look::Runs(process)) if process.id == own));
+        let length = environment(own.pid).expect("it can be read").map(|it| it.len()).ok();
+        assert_eq!(parse_own().expect("it runs").environment, length);
+        assert_eq!(look(u32::MAX).expect("nothing is in the way"), Look::Gone);
         assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::census::members;
 use super::cgroup::Group;
 use super::life::ProcessId;
 use super::machine::Machine;
-use super::proc::{Watched, members, started};
+use super::proc::{Watched, started};
 use super::signals::{CONT, Sig};
 
 /// How long to wait before looking again, where a process could not be watched.

@@ -1,0 +1,233 @@
+//! All processes of the machine, and which of them belong to a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Mutex;
+
+use super::life::ProcessId;
+use super::proc::{Look, Process, look};
+
+/// How often it is looked again for those that came and went meanwhile. One that is kept from
+/// executing its program, as by a file system that does not answer, is not waited for for ever.
+const LOOKS: usize = 100;
+
+/// Reads all processes of the machine, once for everybody who asks at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    begun: AtomicU64,
+    last: Mutex<(u64, Arc<Vec<Process>>)>,
+}
+
+impl Census {
+    /// All processes, read after this was called.
+    pub(crate) async fn take(&self) -> io::Result<Arc<Vec<Process>>> {
+        let asked = self.begun.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if last.0 <= asked {
+            let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let read = tokio::task::spawn_blocking(read_all).await;
+            *last = (number, Arc::new(read.map_err(io::Error::other)??));
+        }
+        Ok(Arc::clone(&last.1))
+    }
+}
+
+/// Reads all processes of the machine. A list that is not complete is an error: whoever is missing
+/// from it would be taken for ended.
+pub(crate) fn read_all() -> io::Result<Vec<Process>> {
+    complete(list, look)
+}
+
+fn list() -> io::Result<Vec<u32>> {
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        entry.map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).transpose()
+    };
+    std::fs::read_dir("/proc")?.filter_map(number).collect()
+}
+
+/// Reads all processes by list after list, until there is nobody on the last that was not read.
+/// Whoever is born later is a child of one that was.
+///
+/// With one list alone a process would be missed that was born after it, of a parent that had ended
+/// when its turn came; and one whose environment, by which it is known, is being replaced by an
+/// equal one.
+fn complete(
+    mut list: impl FnMut() -> io::Result<Vec<u32>>,
+    mut look: impl FnMut(u32) -> io::Result<Look>,
+) -> io::Result<Vec<Process>> {
+    let mut known: BTreeMap<u32, Option<Process>> = BTreeMap::new();
+    let mut becoming = Vec::new();
+    for _ in 0..LOOKS {
+        becoming.clear();
+        let mut ended = false;
+        for pid in list()? {
+            if known.contains_key(&pid) {
+                continue;
+            }
+            match look(pid)? {
+                Look::Runs(process) => drop(known.insert(pid, Some(process))),
+                Look::Nothing => drop(known.insert(pid, None)),
+                Look::Becomes(process) => becoming.push(process),
+                Look::Ended => {
+                    ended = true;
+                    known.insert(pid, None);
+                }
+                Look::Gone => ended = true,
+            }
+        }
+        if !ended && becoming.is_empty() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    Ok(known.into_values().flatten().chain(becoming).collect())
+}
+
+/// All processes that belong to a run: those that carry its identity, those in the groups of the
+/// leaders that it began with unless they carry another, and everything that these have started.
+pub(crate) fn members<'a>(
+    all: &'a [Process],
+    invocation: &str,
+    leaders: &BTreeSet<ProcessId>,
+) -> Vec<&'a Process> {
+    let groups = own_groups(all, leaders);
+    let mut inside: BTreeSet<u32> = BTreeSet::new();
+    for process in all {
+        let carries = process.invocation.as_deref() == Some(invocation);
+        let grouped = process.invocation.is_none() && groups.contains(&process.group);
+        if carries || grouped {
+            inside.insert(process.id.pid);
+        }
+    }
+    loop {
+        let before = inside.len();
+        let children = all.iter().filter(|process| inside.contains(&process.parent));
+        let children: Vec<u32> = children.map(|process| process.id.pid).collect();
+        inside.extend(children);
+        if inside.len() == before {
+            break;
+        }
+    }
+    all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
+}
+
+/// The groups that are still those of the leaders. The kernel gives a number to a new process only
+/// when its group is empty, so a later process of that number shows that the group is a stranger's.
+fn own_groups(all: &[Process], leaders: &BTreeSet<ProcessId>) -> BTreeSet<u32> {
+    let is_reused = |leader: &ProcessId| {
+        all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
+    };
+    leaders.iter().filter(|leader| !is_reused(leader)).map(|leader| leader.pid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32, group: u32, invocation: Option<&str>) -> Process {
+        let id = ProcessId { pid, start: 0 };
+        Process { id, parent, group, invocation: invocation.map(str::to_owned), begun: None }
+    }
+
+    #[test]
+    fn members_are_found_by_identity_group_and_descent() {
+        let all = [
+            process(9, 1, 9, None),
+            process(10, 1, 10, Some("a")),
+            process(11, 10, 10, None),
+            process(12, 1, 12, Some("a")),
+            process(13, 14, 13, None),
+            process(14, 12, 14, None),
+            process(15, 1, 10, Some("b")),
+        ];
+        let pids = |groups: &[u32]| {
+            let leaders = groups.iter().map(|&pid| ProcessId { pid, start: 0 }).collect();
+            members(&all, "a", &leaders).iter().map(|p| p.id.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
+        assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
+        let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
+        let leaders = BTreeSet::from([ProcessId { pid: 9, start: 0 }]);
+        assert_eq!(members(&all, "a", &leaders).len(), 2);
+        all[0].id.start = 5;
+        assert_eq!(members(&all, "a", &leaders), Vec::<&Process>::new());
+    }
+
+    /// What is read where each list is another one, and so is each look at a process.
+    fn read(lists: &[&[u32]], looks: &[(u32, Look)]) -> Vec<u32> {
+        let (mut lists, mut looks) = (lists.iter(), looks.iter());
+        let all = complete(
+            || Ok(lists.next().expect("there is one").to_vec()),
+            |pid| {
+                let (whom, look) = looks.next().expect("there is one");
+                assert_eq!(*whom, pid, "it is its turn");
+                Ok(look.clone())
+            },
+        );
+        let pids = all.expect("nothing is in the way").into_iter().map(|it| it.id.pid).collect();
+        assert_eq!((lists.len(), looks.len()), (0, 0), "that is too few");
+        pids
+    }
+
+    fn runs(pid: u32) -> (u32, Look) {
+        (pid, Look::Runs(process(pid, 1, pid, None)))
+    }
+
+    #[test]
+    fn one_that_was_born_after_the_list_of_a_parent_that_has_ended_is_found() {
+        let looks = [runs(1), (8, Look::Gone), (9, Look::Nothing), runs(10)];
+        assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &looks), [1, 10]);
+        // Nobody has waited for it yet.
+        let looks = [runs(1), (8, Look::Ended), runs(10)];
+        assert_eq!(read(&[&[1, 8], &[1, 8, 10]], &looks), [1, 10]);
+        // It is gone itself, before anybody has looked at it.
+        let looks = [runs(1), (8, Look::Gone), (10, Look::Gone), runs(11)];
+        assert_eq!(read(&[&[1, 8], &[1, 10], &[1, 11]], &looks), [1, 11]);
+    }
+
+    #[test]
+    fn one_that_begins_to_execute_a_program_is_looked_at_again() {
+        let becomes = || Look::Becomes(process(8, 1, 8, None));
+        let looks = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
+        assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &looks), [8, 9]);
+        // It is kept from it for ever, and counted as what can be seen of it.
+        let for_ever = complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("nothing is in the way");
+        assert_eq!(for_ever, [process(8, 1, 8, None)]);
+    }
+
+    /// Each process of it begins the next, executes twice, and ends.
+    #[test]
+    fn a_run_that_changes_hands_all_the_time_is_never_seen_empty() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let (goes, run) = (home.path().join("goes"), home.path().display().to_string());
+        std::fs::write(&goes, "").expect("it can be made");
+        let relay = "test -e \"$GOES\" && exec setsid sh -c \"$RELAY\" & exit";
+        let mut first = std::process::Command::new("/bin/sh");
+        first.args(["-c", relay]).env("RELAY", relay).env("GOES", &goes);
+        first.env(super::super::proc::INVOCATION_ID, &run);
+        let mut first = first.spawn().expect("there is a shell");
+        let none = BTreeSet::new();
+        let count = || members(&read_all().expect("they can be read"), &run, &none).len();
+        let empty = (0..300).filter(|_| count() == 0).count();
+        std::fs::remove_file(&goes).expect("it can be removed");
+        while count() > 0 {
+            std::thread::yield_now();
+        }
+        first.wait().expect("it is a child");
+        assert_eq!(empty, 0);
+    }
+
+    #[test]
+    fn this_very_process_is_among_all() {
+        let own = std::process::id();
+        let all = read_all().expect("they can be read");
+        assert!(all.iter().any(|process| process.id.pid == own));
+    }
+}
