@@ -43,7 +43,8 @@ pub trait Clock: Send + Sync + 'static {
 /// A lease goes on in the store while the machine that holds it sleeps, so who measures it must not
 /// count the time awake alone. All these clocks of one boot have the same origin.
 ///
-/// It sleeps on a timer of the kernel's, within a tokio runtime with I/O.
+/// It sleeps on a timer of the kernel's, within a tokio runtime with I/O and time; for the first
+/// moment on tokio's, which costs no system call, and is late by that moment at most.
 #[derive(Debug)]
 pub struct SystemClock {
     boot: Option<String>,
@@ -66,6 +67,7 @@ impl Clock for SystemClock {
     }
 
     async fn sleep_until(&self, at: Timestamp) {
+        tokio::time::sleep(at.since(self.now()).min(BRIEF)).await;
         while self.now() < at {
             // Without a timer, as when no descriptor is left, it looks again and again.
             if wait_on_timer(at).await.is_err() {
@@ -78,6 +80,9 @@ impl Clock for SystemClock {
         self.boot.clone()
     }
 }
+
+/// Most waits are for what hangs, and over before they have lasted so long.
+const BRIEF: Duration = Duration::from_millis(100);
 
 /// Returns when a timer that was set to `at` is due.
 async fn wait_on_timer(at: Timestamp) -> io::Result<()> {

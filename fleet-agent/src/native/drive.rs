@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::Unit;
+use fleet_core::graph::{NotifyAccess, Unit};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::AbortHandle;
@@ -239,6 +239,10 @@ impl Driver {
         }
         if memory.phase != Phase::Start {
             (self.line, self.unread) = (None, None);
+        }
+        if memory.phase == Phase::Exited && self.spec.run.notify_access == NotifyAccess::Main {
+            // Its main process has ended, so nobody may say anything any more.
+            self.notify = None;
         }
         if let Err(error) = self.save() {
             self.warn(&error, "cannot record what runs");

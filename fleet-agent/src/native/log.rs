@@ -117,7 +117,8 @@ impl Log {
         };
         let metadata = written.metadata()?;
         let origin = Origin::of(&path);
-        let left = first_kept(&mut File::open(&path)?)?;
+        let is_new = metadata.len() == 0;
+        let left = if is_new { 0 } else { first_kept(&mut File::open(&path)?)? };
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
         let unread = Weak::new();

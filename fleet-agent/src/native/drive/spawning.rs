@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fleet_core::graph::Command;
+use fleet_core::graph::{Command, NotifyAccess};
 
 use super::Driver;
 use crate::native::birth::Child;
@@ -83,7 +83,10 @@ impl Driver {
         // Its number it is told when it has one.
         let mut variables =
             vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
-        if self.notify.is_some() {
+        let main_alone = self.spec.run.notify_access == NotifyAccess::Main;
+        let phase = self.service.memory().phase;
+        // What goes into the background by itself is begun as a command.
+        if self.notify.is_some() && (role == Role::Main || phase == Phase::Start || !main_alone) {
             variables.push((NOTIFY_SOCKET, address(&self.invocation)));
         }
         if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {

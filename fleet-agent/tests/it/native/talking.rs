@@ -142,6 +142,34 @@ async fn nobody_else_speaks_for_a_service() {
     bench.clean_up().await;
 }
 
+/// Whether anybody listens there.
+fn is_heard(address: &str) -> bool {
+    let sockets = std::fs::read_to_string("/proc/net/unix").expect("it can be read");
+    sockets.lines().any(|socket| socket.split(' ').next_back() == Some(address))
+}
+
+#[tokio::test]
+async fn who_may_say_nothing_any_more_is_not_listened_to() {
+    let bench = Bench::new().await;
+    let told = bench.path("told");
+    let tell = format!("/bin/sh -c 'echo to:$$NOTIFY_SOCKET >>{}'", told.display());
+    let commands = format!("ExecStart={tell}\nExecReload={tell}\nExecStop={tell}\n");
+    for (access, heard) in [("main", false), ("exec", true), ("all", true)] {
+        let service = format!("Type=oneshot\nRemainAfterExit=yes\nNotifyAccess={access}\n");
+        bench.load("a.service", &(service + &commands)).await;
+        bench.start("a.service").await.expect("it is up");
+        let told = bench.wait_for_lines("told", 1).await;
+        let address = told[0].strip_prefix("to:").expect("it is told");
+        wait_until(access, async || is_heard(address) == heard).await;
+        bench.manager.reload_unit(&name("a.service")).await.expect("it can be");
+        bench.stop("a.service").await;
+        let commands = if heard { &*told[0] } else { "to:" };
+        assert_eq!(bench.wait_for_lines("told", 3).await, [&*told[0], commands, commands]);
+        std::fs::remove_file(bench.path("told")).expect("it is there");
+    }
+    bench.clean_up().await;
+}
+
 #[tokio::test]
 async fn a_service_names_its_main_process() {
     let bench = Bench::new().await;
