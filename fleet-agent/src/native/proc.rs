@@ -59,7 +59,8 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a look at all others.
+/// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a
+/// look at all others.
 pub(crate) fn belongs(
     process: ProcessId,
     run: &str,
