@@ -67,7 +67,10 @@ impl Clock for SystemClock {
     }
 
     async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep(at.since(self.now()).min(BRIEF)).await;
+        let brief = at.since(self.now()).min(BRIEF);
+        if !brief.is_zero() {
+            tokio::time::sleep(brief).await;
+        }
         while self.now() < at {
             // Without a timer, as when no descriptor is left, it looks again and again.
             if wait_on_timer(at).await.is_err() {
@@ -83,6 +86,11 @@ impl Clock for SystemClock {
 
 /// Most waits are for what hangs, and over before they have lasted so long.
 const BRIEF: Duration = Duration::from_millis(100);
+
+/// Keeps this thread waiting, for those who cannot wait otherwise.
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
 
 /// Returns when a timer that was set to `at` is due.
 async fn wait_on_timer(at: Timestamp) -> io::Result<()> {
@@ -174,7 +182,7 @@ mod tests {
         let at = one.now().after(Duration::from_millis(30));
         one.sleep_until(at).await;
         assert!(other.now() >= at);
-        one.sleep_until(at).await;
+        assert_eq!(one.sleep_until(at).now_or_never(), Some(()), "it has passed");
     }
 
     #[tokio::test]

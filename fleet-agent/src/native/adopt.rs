@@ -24,9 +24,10 @@ use super::cgroup::Group;
 use super::drive::Driver;
 use super::life::ProcessId;
 use super::log::Log;
+use super::look::Process;
 use super::machine::Machine;
 use super::outcome::End;
-use super::proc::{Process, Watched};
+use super::proc::Watched;
 use super::record::{Run, UnitDirectory};
 use super::service::Service;
 
@@ -101,8 +102,10 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(S
 /// one that may have ended since, and is never taken for it.
 fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
     let known = [run.memory.main, run.memory.control];
-    let belongs = |process: &&Process| {
-        inside.contains(&process.id.pid) || process.invocation.as_ref() == Some(&run.invocation)
+    // Of one that runs units itself, what it has begun has another run.
+    let belongs = |process: &&Process| match &process.invocation {
+        Some(invocation) => *invocation == run.invocation,
+        None => inside.contains(&process.id.pid),
     };
     let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(belongs);
     let new = leaders
@@ -141,6 +144,9 @@ mod tests {
         assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
         assert_eq!(find(&run, &[], &all[..4]), None);
         // One that has not executed its program yet carries no identity.
+        all[3].begun = Some(7);
+        assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), None);
+        (all[3].invocation, all[3].begun) = (None, None);
         assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
         // What it began may be there before it, as numbers of clocks are coarse, or without it.
         all[5].begun = Some(8);

@@ -24,8 +24,8 @@ use super::child::Preparation;
 use super::exit::{Known, how_it_ended};
 use super::outcome::End;
 use super::process::end_of;
-use super::program::Words;
-use super::step::NotBegun;
+use super::program::Program;
+use super::step::{Failed, NotBegun, Step};
 use super::vfork;
 use crate::readable::readable;
 use crate::{Clock as _, SystemClock};
@@ -33,12 +33,7 @@ use crate::{Clock as _, SystemClock};
 /// All that a program begins with, in the kernel's terms.
 #[derive(Debug)]
 pub(crate) struct Birth<'a> {
-    pub(crate) program: CString,
-    pub(crate) arguments: Vec<CString>,
-    /// Each `NAME=value`.
-    pub(crate) environment: Vec<CString>,
-    /// Whether its environment is to tell it its own number, as systemd's does.
-    pub(crate) knows_its_number: bool,
+    pub(crate) program: &'a Program,
     /// Entered before the rights are given up; nothing where they name a directory.
     pub(crate) directory: Option<CString>,
     pub(crate) input: &'a File,
@@ -151,7 +146,7 @@ impl Birth<'_> {
     /// processes cannot begin so.
     pub(crate) fn give(&self, group: Option<BorrowedFd<'_>>) -> Result<Option<Child>, NotBegun> {
         // The child can allocate nothing.
-        let life = Life { birth: self, words: Words::new(self), failure: AtomicI32::new(0) };
+        let life = Life { birth: self, failure: AtomicI32::new(0) };
         // Who gives up rights must not do so with our memory in reach: it would count as theirs.
         let begun = if vfork::IS_KNOWN && self.preparation.identity.is_none() {
             life.begin_here(group)
@@ -180,7 +175,6 @@ impl Birth<'_> {
 /// A process between its beginning and its program.
 struct Life<'a> {
     birth: &'a Birth<'a>,
-    words: Words,
     /// What kept it from its program, as the number of that, or 0.
     failure: AtomicI32,
 }
@@ -224,7 +218,7 @@ impl Life<'_> {
         let pid = unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<Request>()) {
                 0 => {
-                    let failed = self.birth.become_program(&self.words);
+                    let failed = self.birth.become_program();
                     // Without a reader nobody is there who would want to know.
                     let _ = rustix::io::write(&told, &failed.number().to_ne_bytes());
                     libc::_exit(127);
@@ -253,7 +247,7 @@ unsafe extern "C" fn live(told: *const c_void) -> ! {
     // SAFETY: it is told what `begin_here` hands over, and ends without undoing anything.
     unsafe {
         let life = &*told.cast::<Life<'_>>();
-        let failed = life.birth.become_program(&life.words);
+        let failed = life.birth.become_program();
         life.failure.store(failed.number(), Ordering::Relaxed);
         libc::_exit(127)
     }
@@ -279,6 +273,32 @@ impl Request {
             group: group.map_or(0, |group| u64::from(group.as_raw_fd().unsigned_abs())),
             ..Self::default()
         }
+    }
+}
+
+impl Birth<'_> {
+    /// Runs in the child. Returns only with what keeps the program from being run.
+    fn become_program(&self) -> Failed {
+        match self.prepare() {
+            Ok(()) => self.program.execute(),
+            Err(failed) => failed,
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Failed> {
+        self.connect().map_err(Failed::at(Step::Output))?;
+        if let Some(directory) = &self.directory {
+            rustix::process::chdir(directory.as_c_str()).map_err(Failed::at(Step::Directory))?;
+        }
+        self.preparation.enter()
+    }
+
+    fn connect(&self) -> rustix::io::Result<()> {
+        rustix::stdio::dup2_stdin(self.input)?;
+        if let Some(output) = &self.outputs[0] {
+            rustix::stdio::dup2_stdout(output)?;
+        }
+        self.outputs[1].as_ref().map_or(Ok(()), rustix::stdio::dup2_stderr)
     }
 }
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 use super::birth::{Birth, Child};
 use super::cgroup::Groups;
 use super::child::{Preparation, Rights};
+use super::look::SYSTEMD_EXEC_PID;
 use super::outcome::End;
+use super::plan::Plan;
+use super::program::Program;
 use crate::{Clock as _, SystemClock};
 
 fn text(text: &str) -> CString {
@@ -47,10 +50,12 @@ fn begin(
     let inside = groups.of_run("born", "0").open().expect("it can be made");
     let output = File::create(home.join("out")).expect("it can be made");
     let birth = Birth {
-        program: text(program),
-        arguments: ["sh", "-c", script].map(text).to_vec(),
-        environment: vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
-        knows_its_number: true,
+        program: &Program::new(
+            text(program),
+            ["sh", "-c", script].map(text).to_vec(),
+            vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
+            true,
+        ),
         directory: Some(text("/usr")),
         input: &File::open("/dev/null").expect("it is there"),
         outputs: &[Some(output), None],
@@ -75,6 +80,34 @@ async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
         assert_eq!(end.expect("it ended"), End::Signal(13));
         assert_eq!(wrote, "me /usr 0027 1 0\n1\n");
     }
+}
+
+/// Old kernels, and the filters of containers, know no such birth.
+#[tokio::test]
+async fn a_program_that_the_standard_library_begins_is_given_the_same() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let begin = |program: &str| {
+        let output = File::create(home.path().join("out")).expect("it can be made");
+        let script =
+            "echo $0 $WHO $PWD $(umask) $((SYSTEMD_EXEC_PID - $$)) $LOGNAME; kill -PIPE $$";
+        let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];
+        let plan = Plan {
+            program: program.into(),
+            name: "shell",
+            arguments: vec!["-c".into(), script.into()],
+            environment: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            directory: Some("/usr".into()),
+            outputs: [Some(output), None],
+            preparation: Preparation { umask: Some(0o27), ..Preparation::default() },
+        };
+        let program = plan.program().expect("it has no zero byte");
+        plan.spawn(program)
+    };
+    let end = begin("/bin/sh").expect("it begins").wait().await.expect("it ended");
+    let wrote = std::fs::read_to_string(home.path().join("out")).expect("it can be read");
+    assert_eq!((end, &*wrote), (End::Signal(13), "shell me /usr 0027 0\n"));
+    let error = begin("/etc/passwd").expect_err("it is no program");
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
 }
 
 #[tokio::test]

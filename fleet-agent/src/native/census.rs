@@ -4,15 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 use super::life::ProcessId;
-use super::proc::{Look, Process, look};
+use super::look::{Look, Process, look};
+use crate::clock::pause;
 
-/// How often it is looked again for those that came and went meanwhile. One that is kept from
-/// executing its program, as by a file system that does not answer, is not waited for for ever.
-const LOOKS: usize = 100;
+/// How often it is looked again for those that came and went meanwhile: some are born while others
+/// are looked at, and as many at once as processors are hardly ever missed so often.
+const LOOKS: usize = 1000;
+
+/// How often it is looked at once for those that are about to execute a program, and how often then
+/// a millisecond later. One that is kept from it, as by a file system that does not answer, is not
+/// waited for for ever.
+const LOOKS_AT_ONCE: usize = 10;
+const LOOKS_LATER: usize = 250;
 
 /// Reads all processes of the machine, once for everybody who asks at the same time.
 #[derive(Debug, Default)]
@@ -59,7 +67,7 @@ fn complete(
     mut look: impl FnMut(u32) -> io::Result<Look>,
 ) -> io::Result<Vec<Process>> {
     let mut known: BTreeMap<u32, Option<Process>> = BTreeMap::new();
-    let mut becoming = Vec::new();
+    let (mut becoming, mut awaited) = (Vec::new(), 0);
     for _ in 0..LOOKS {
         becoming.clear();
         let mut ended = false;
@@ -78,12 +86,24 @@ fn complete(
                 Look::Gone => ended = true,
             }
         }
-        if !ended && becoming.is_empty() {
-            break;
+        if ended {
+            continue;
         }
-        std::thread::yield_now();
+        awaited += 1;
+        if becoming.is_empty() || awaited > LOOKS_AT_ONCE + LOOKS_LATER {
+            return Ok(known.into_values().flatten().chain(becoming).collect());
+        }
+        wait_for_those_that_become(awaited);
     }
-    Ok(known.into_values().flatten().chain(becoming).collect())
+    Err(io::Error::other("too many processes end while all are listed"))
+}
+
+fn wait_for_those_that_become(awaited: usize) {
+    if awaited <= LOOKS_AT_ONCE {
+        std::thread::yield_now();
+    } else {
+        pause(Duration::from_millis(1));
+    }
 }
 
 /// All processes that belong to a run: those that carry its identity, those in the groups of the
@@ -200,6 +220,8 @@ mod tests {
         // It is kept from it for ever, and counted as what can be seen of it.
         let for_ever = complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("nothing is in the way");
         assert_eq!(for_ever, [process(8, 1, 8, None)]);
+        // Whoever is missed could be one of a unit's.
+        complete(|| Ok(vec![8]), |_| Ok(Look::Gone)).expect_err("it never is on a list to its end");
     }
 
     /// Each process of it begins the next, executes twice, and ends.
@@ -211,11 +233,11 @@ mod tests {
         let relay = "test -e \"$GOES\" && exec setsid sh -c \"$RELAY\" & exit";
         let mut first = std::process::Command::new("/bin/sh");
         first.args(["-c", relay]).env("RELAY", relay).env("GOES", &goes);
-        first.env(super::super::proc::INVOCATION_ID, &run);
+        first.env(super::super::look::INVOCATION_ID, &run);
         let mut first = first.spawn().expect("there is a shell");
         let none = BTreeSet::new();
         let count = || members(&read_all().expect("they can be read"), &run, &none).len();
-        let empty = (0..300).filter(|_| count() == 0).count();
+        let empty = (0..100).filter(|_| count() == 0).count();
         std::fs::remove_file(&goes).expect("it can be removed");
         while count() > 0 {
             std::thread::yield_now();

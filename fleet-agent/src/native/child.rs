@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
+use super::program::Program;
 use super::step::{Failed, Step};
 
 /// The last signal that the kernel has.
@@ -46,15 +47,18 @@ pub(crate) struct Rights {
 }
 
 impl Preparation {
-    /// Has the process prepare itself so.
-    pub(crate) fn apply(self, process: &mut Process) {
-        let prepare = move || self.enter().map_err(|Failed(_, error)| error.into());
-        // SAFETY: `enter` only makes system calls, with memory and descriptors that were there
-        // before: it allocates nothing, takes no lock, and cannot panic. Paths that it hands to the
-        // kernel end with a zero byte already, so they are not copied.
+    /// Has the process prepare itself so, and become that program.
+    pub(crate) fn apply(self, process: &mut Process, program: Program) {
+        let become_program = move || {
+            let failed = self.enter().err().unwrap_or_else(|| program.execute());
+            Err(failed.1.into())
+        };
+        // SAFETY: `enter` and `execute` only make system calls, with memory and descriptors that
+        // were there before: they allocate nothing, take no lock, and cannot panic. Paths that they
+        // hand to the kernel end with a zero byte already, so they are not copied.
         #[expect(unsafe_code, reason = "there is no safe way to enter a control group at birth")]
         unsafe {
-            process.pre_exec(prepare);
+            process.pre_exec(become_program);
         }
     }
 

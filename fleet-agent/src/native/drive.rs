@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{NotifyAccess, Unit};
+use fleet_core::graph::Unit;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::AbortHandle;
@@ -141,6 +141,7 @@ impl Driver {
         // What runs was started with the limit from before, what is yet to run with it gets the new
         // one.
         self.bound_log(before.into_iter().chain(self.longest_file()).min());
+        self.listen_if_told();
     }
 
     /// The present moment.
@@ -240,9 +241,8 @@ impl Driver {
         if memory.phase != Phase::Start {
             (self.line, self.unread) = (None, None);
         }
-        if memory.phase == Phase::Exited && self.spec.run.notify_access == NotifyAccess::Main {
-            // Its main process has ended, so nobody may say anything any more.
-            self.notify = None;
+        if memory.phase == Phase::Exited {
+            self.listen_if_told();
         }
         if let Err(error) = self.save() {
             self.warn(&error, "cannot record what runs");

@@ -42,6 +42,7 @@ mod life;
 mod log;
 #[cfg(test)]
 mod log_bound_tests;
+mod look;
 mod machine;
 mod manager;
 mod moments;

@@ -14,7 +14,8 @@ use tokio::process::Command as Process;
 
 use super::birth::{Birth, Child};
 use super::child::Preparation;
-use super::proc::SYSTEMD_EXEC_PID;
+use super::look::SYSTEMD_EXEC_PID;
+use super::program::Program;
 use super::step::NotBegun;
 
 /// A process that is to be started.
@@ -42,55 +43,65 @@ impl Plan<'_> {
         group: &File,
         list: impl FnOnce() -> io::Result<File>,
     ) -> Result<Child, NotBegun> {
-        if let Some(child) = self.birth()?.give(Some(group.as_fd()))? {
+        let program = self.program()?;
+        if let Some(child) = self.birth(&program)?.give(Some(group.as_fd()))? {
             return Ok(child);
         }
         self.preparation.group = Some(list()?);
-        Ok(self.spawn()?)
+        Ok(self.spawn(program)?)
     }
 
     /// Starts it.
     pub(crate) fn start(self) -> Result<Child, NotBegun> {
-        match self.birth()?.give(None)? {
+        let program = self.program()?;
+        match self.birth(&program)?.give(None)? {
             Some(child) => Ok(child),
-            None => Ok(self.spawn()?),
+            None => Ok(self.spawn(program)?),
         }
     }
 
-    fn spawn(self) -> io::Result<Child> {
+    /// Has the standard library start it, as far as to where it becomes its program.
+    pub(super) fn spawn(self, program: Program) -> io::Result<Child> {
         let mut process = Process::new(self.program);
-        process.arg0(self.name).args(self.arguments).env_clear().envs(&self.environment);
-        // The standard library cannot tell it.
-        process.env_remove(SYSTEMD_EXEC_PID);
         if let Some(directory) = self.directory {
             process.current_dir(directory);
         }
         process.kill_on_drop(false).stdin(Stdio::null());
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
-        self.preparation.apply(&mut process);
+        self.preparation.apply(&mut process, program);
         process.spawn().map(Child::Spawned)
     }
 
-    fn birth(&self) -> io::Result<Birth<'_>> {
-        let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    /// What is executed in the end.
+    pub(super) fn program(&self) -> io::Result<Program> {
         let texts = |texts: &mut dyn Iterator<Item = String>| {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>()
         };
         let name = std::iter::once(self.name.to_owned());
         let variables = self.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
         let variables = variables.map(|(name, value)| format!("{name}={value}"));
+        Ok(Program::new(
+            text(&self.program)?,
+            texts(&mut name.chain(self.arguments.iter().cloned()))?,
+            texts(&mut { variables })?,
+            self.environment.contains_key(SYSTEMD_EXEC_PID),
+        ))
+    }
+
+    fn birth<'a>(&'a self, program: &'a Program) -> io::Result<Birth<'a>> {
         Ok(Birth {
-            program: path(&self.program)?,
-            arguments: texts(&mut name.chain(self.arguments.iter().cloned()))?,
-            environment: texts(&mut { variables })?,
-            knows_its_number: self.environment.contains_key(SYSTEMD_EXEC_PID),
-            directory: self.directory.as_deref().map(path).transpose()?,
+            program,
+            directory: self.directory.as_deref().map(text).transpose()?,
             input: nothing()?,
             outputs: &self.outputs,
             preparation: &self.preparation,
         })
     }
+}
+
+fn text(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// What is empty to read. One is enough for all.

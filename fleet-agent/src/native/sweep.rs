@@ -70,7 +70,7 @@ impl Targets {
             return signal_and_wait(&left, signals, signalled).await.map(|()| false);
         }
         if let Self::Group(group) = self {
-            // A process whose first thread has ended is not among those that are left.
+            // The kernel says it, whoever could not be seen.
             group.emptied().await?;
         }
         Ok(true)

@@ -23,7 +23,7 @@ impl Driver {
     /// Listens to the processes of the present run, if its unit has them say something.
     pub(super) fn listen(&mut self) {
         self.notify = None;
-        if self.spec.run.notify_access == NotifyAccess::None || self.invocation.is_empty() {
+        if !self.may_be_told() || self.invocation.is_empty() {
             return;
         }
         match NotifySocket::open(&self.invocation) {
@@ -31,6 +31,30 @@ impl Driver {
             Err(error) => {
                 tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says");
             }
+        }
+    }
+
+    /// Whether anybody may say anything in the present run, or may come to.
+    fn may_be_told(&self) -> bool {
+        match self.spec.run.notify_access {
+            NotifyAccess::None => false,
+            // Its main process has ended, or it has none at all.
+            NotifyAccess::Main => {
+                let phase = self.service.memory().phase;
+                phase != Phase::Exited && self.spec.kind != Kind::BackgroundScripted
+            }
+            NotifyAccess::Exec | NotifyAccess::All => true,
+        }
+    }
+
+    /// Lets go of the socket as soon as nobody may say anything any more, and has one again if it
+    /// is for others to speak by now.
+    pub(super) fn listen_if_told(&mut self) {
+        let (hears, active) = (self.notify.is_some(), !self.service.is_at_rest());
+        match self.may_be_told() {
+            false => self.notify = None,
+            true if !hears && active => self.listen(),
+            true => {}
         }
     }
 

@@ -29,7 +29,7 @@ async fn the_environment_is_what_the_unit_says_and_nothing_else() {
     names.sort_unstable();
     // A shell adds the last three itself.
     names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
-    assert_eq!(names, ["A", "B", "BENCH", "C", "INVOCATION_ID", "PATH"]);
+    assert_eq!(names, ["A", "B", "BENCH", "C", "INVOCATION_ID", "PATH", "SYSTEMD_EXEC_PID"]);
     for expected in ["A=1", "B=file", "C=from a file"] {
         assert!(lines.iter().any(|line| line == expected), "{expected} in {lines:?}");
     }

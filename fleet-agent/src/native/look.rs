@@ -1,0 +1,288 @@
+//! What there is to see of one process.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::life::ProcessId;
+use crate::clock::pause;
+
+/// The variable by which a process is known to belong to a run of a unit.
+pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
+
+/// The variable that tells a process its own number if the service manager has begun it, and all
+/// that it begins in turn the number of that one.
+pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
+
+/// How often one process is looked at, a millisecond apart, that is about to execute a program.
+const LOOKS_AT_ONE: usize = 20;
+
+/// A process that runs; one that has ended and waits for its parent does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) id: ProcessId,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    /// The run of a unit that it was started in, as far as it can be seen.
+    pub(crate) invocation: Option<String>,
+    /// The process that a service manager began, of which this one is or comes, as far as it can
+    /// be seen.
+    pub(crate) begun: Option<u32>,
+}
+
+/// What the kernel tells of a process by its number.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) process: Process,
+    /// Of one that has ended nothing is left but this.
+    pub(crate) runs: bool,
+    /// Its first thread has ended, while others go on.
+    has_lost_its_first: bool,
+    /// It is a part of the kernel.
+    is_kernel: bool,
+    /// How long its environment is, in bytes; nothing while it begins to execute a program, and
+    /// where the kernel does not tell.
+    environment: Option<usize>,
+}
+
+pub(crate) fn stat(pid: u32) -> io::Result<Result<Stat, Missing>> {
+    // Longer than any, and read at once: this is done at the start of each process.
+    let mut text = [0; 4096];
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut it| it.read(&mut text));
+    let parsed = |length| parse_stat(pid, &String::from_utf8_lossy(text.get(..length)?));
+    Ok(there(read)?.and_then(|length| parsed(length).ok_or(Missing::Hidden)))
+}
+
+/// Why nothing is told of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// There is none of that number.
+    Gone,
+    /// It is not ours to see.
+    Hidden,
+}
+
+/// What was read of a process. That this daemon has no more files or memory says nothing of it.
+fn there<T>(read: io::Result<T>) -> io::Result<Result<T, Missing>> {
+    let error = match read {
+        Ok(read) => return Ok(Ok(read)),
+        Err(error) => error,
+    };
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+        Some(Errno::NOENT | Errno::SRCH) => Ok(Err(Missing::Gone)),
+        _ => Ok(Err(Missing::Hidden)),
+    }
+}
+
+/// The kernel's `PF_KTHREAD`.
+const KERNEL_THREAD: u32 = 0x20_0000;
+
+/// Reads a line of `/proc/PID/stat`. The name of the program stands in brackets and may hold
+/// anything, so what follows is counted from the last bracket.
+fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
+    let (_, after) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field)?.parse::<u32>().ok();
+    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x");
+    let has_lost_its_first = has_ended && number(17)? > 1;
+    let id = ProcessId { pid, start: fields.get(19)?.parse().ok()? };
+    let (parent, group) = (number(1)?, number(2)?);
+    Some(Stat {
+        process: Process { id, parent, group, invocation: None, begun: None },
+        runs: !has_ended || has_lost_its_first,
+        has_lost_its_first,
+        is_kernel: number(6)? & KERNEL_THREAD != 0,
+        environment: environment_length(&fields),
+    })
+}
+
+/// From its beginning to its end. The kernel sets both to the beginning at first, and tells where
+/// the program's code ends after that.
+fn environment_length(fields: &[&str]) -> Option<usize> {
+    let place = |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&place| place > 0);
+    place(24).and_then(|_end_of_code| place(48)?.checked_sub(place(47)?))
+}
+
+/// What there is to see of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Look {
+    Runs(Process),
+    /// It runs, and its environment could not be seen, as it begins to execute a program.
+    Becomes(Process),
+    /// It is none that could be a unit's.
+    Nothing,
+    /// It has ended, and nobody has waited for it yet.
+    Ended,
+    /// There is none of that number any more.
+    Gone,
+}
+
+/// How often an environment is read that does not come out as long as the kernel says: it is being
+/// replaced, or there is a place in it that cannot be read at all.
+const READINGS: usize = 4;
+
+/// Looks at the process of that number.
+pub(crate) fn look(pid: u32) -> io::Result<Look> {
+    let mut seen = look_once(pid)?;
+    for _ in 1..READINGS {
+        match seen {
+            Ok(look) => return Ok(look),
+            Err(_) => seen = look_once(pid)?,
+        }
+    }
+    Ok(seen.unwrap_or_else(|as_far_as_it_goes| as_far_as_it_goes))
+}
+
+/// What there is to see, or as much as could be seen of it.
+fn look_once(pid: u32) -> io::Result<Result<Look, Look>> {
+    let carried = environment(format_args!("{pid}"))?;
+    let stat = match stat(pid)? {
+        Ok(stat) if stat.has_lost_its_first => return look_at_threads(stat.process).map(Ok),
+        Ok(stat) => stat,
+        Err(Missing::Hidden) => return Ok(Ok(Look::Nothing)),
+        Err(Missing::Gone) => return Ok(Ok(Look::Gone)),
+    };
+    Ok(match carried {
+        _ if !stat.runs => Ok(Look::Ended),
+        _ if stat.is_kernel => Ok(Look::Nothing),
+        Err(Missing::Hidden) => Ok(Look::Runs(stat.process)),
+        Ok(carried) if is_whole(&carried, stat.environment)? => {
+            Ok(Look::Runs(stat.process.carrying(&carried)))
+        }
+        Ok(carried) if stat.environment.is_some() => {
+            Err(Look::Runs(stat.process.carrying(&carried)))
+        }
+        _ => Ok(Look::Becomes(stat.process)),
+    })
+}
+
+/// Looks at a process whose first thread has ended: the others show the same environment.
+fn look_at_threads(process: Process) -> io::Result<Look> {
+    let pid = process.id.pid;
+    let Ok(threads) = there(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
+        return Ok(Look::Gone);
+    };
+    for thread in threads {
+        let Ok(thread) = there(thread)? else { return Ok(Look::Gone) };
+        let thread = thread.file_name();
+        match environment(format_args!("{pid}/task/{}", thread.display()))? {
+            Ok(carried) => return Ok(Look::Runs(process.carrying(&carried))),
+            Err(Missing::Hidden) => return Ok(Look::Runs(process)),
+            Err(Missing::Gone) => {}
+        }
+    }
+    Ok(Look::Gone)
+}
+
+/// Whether that is all of an environment that is so long. What is read breaks off, and may do so
+/// before its beginning, where the process has executed a program meanwhile.
+fn is_whole(carried: &[u8], length: Option<usize>) -> io::Result<bool> {
+    static IS_TOLD: OnceLock<bool> = OnceLock::new();
+    if length == Some(carried.len()) {
+        return Ok(true);
+    }
+    let is_told = match IS_TOLD.get() {
+        Some(told) => *told,
+        None => match stat(std::process::id())? {
+            Ok(own) => *IS_TOLD.get_or_init(|| own.environment.is_some()),
+            Err(_) => false,
+        },
+    };
+    Ok(!is_told)
+}
+
+/// Looks at the process of that number until it has become what it becomes, if that is soon.
+pub(crate) fn look_until_it_is(pid: u32) -> io::Result<Look> {
+    for _ in 0..LOOKS_AT_ONE {
+        let look = look(pid)?;
+        if !matches!(look, Look::Becomes(_)) {
+            return Ok(look);
+        }
+        pause(Duration::from_millis(1));
+    }
+    look(pid)
+}
+
+impl Process {
+    fn carrying(self, carried: &[u8]) -> Self {
+        let begun = value(carried, SYSTEMD_EXEC_PID).and_then(|number| number.parse().ok());
+        Self { invocation: value(carried, INVOCATION_ID), begun, ..self }
+    }
+}
+
+/// What a process was given as its environment, or one of its threads, which is named so below
+/// `/proc`.
+fn environment(of: std::fmt::Arguments<'_>) -> io::Result<Result<Vec<u8>, Missing>> {
+    there(std::fs::read(format!("/proc/{of}/environ")))
+}
+
+/// The value of a variable in an environment as the kernel tells it.
+fn value(environment: &[u8], name: &str) -> Option<String> {
+    let mut variables = environment.split(|&byte| byte == 0);
+    let value = variables.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    value.map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_files_is_not_the_end_of_a_process() {
+        let errno = |no: Errno| there::<()>(Err(no.into()));
+        assert!(errno(Errno::MFILE).is_err());
+        assert!(matches!(errno(Errno::NOENT), Ok(Err(Missing::Gone))));
+        assert!(matches!(errno(Errno::SRCH), Ok(Err(Missing::Gone))));
+        assert!(matches!(errno(Errno::ACCESS), Ok(Err(Missing::Hidden))));
+    }
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let line = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 2";
+        let Stat { process, runs, is_kernel, .. } = parse_stat(7, line).expect("it is well formed");
+        assert_eq!((process.id.start, process.parent, process.group), (4711, 1, 7));
+        assert_eq!((runs, is_kernel), (true, false));
+        let ended = parse_stat(7, &line.replace(" S ", " Z ")).expect("it is well formed");
+        assert_eq!((ended.process, ended.runs), (process, false));
+        assert_eq!(ended.environment, None);
+        let long = format!("{line}{} 140 147 0", " 8".repeat(25));
+        assert_eq!(parse_stat(7, &long).expect("it is well formed").environment, Some(7));
+        for (text, before) in [("140 147", "0 0"), (" 8 8 8 8", " 8 8 0 8")] {
+            let becomes =
+                parse_stat(7, &long.replacen(text, before, 1)).expect("it is well formed");
+            assert_eq!(becomes.environment, None, "{before}");
+        }
+        // Its first thread has ended, and another has not.
+        let others = line.replace(" S ", " Z ").replace(" 20 0 1 ", " 20 0 2 ");
+        let others = parse_stat(7, &others).expect("it is well formed");
+        assert!(others.runs && others.has_lost_its_first);
+        assert!(parse_stat(7, &line.replace("4194560", "2129984")).expect("it is so").is_kernel);
+        assert_eq!(parse_stat(7, "7 (a"), None);
+    }
+
+    #[test]
+    fn this_very_process_shows_what_it_was_given() {
+        let own = std::process::id();
+        let carried = environment(format_args!("{own}")).expect("it can be read");
+        let length = carried.map(|it| it.len()).ok();
+        let stat = stat(own).expect("it can be read").expect("it runs");
+        assert_eq!((stat.process.id.pid, stat.environment), (own, length));
+        assert_eq!(look(u32::MAX).expect("nothing is in the way"), Look::Gone);
+    }
+
+    #[test]
+    fn each_thread_shows_what_its_process_was_given() {
+        let mut shell = std::process::Command::new("/bin/sleep");
+        let mut child = shell.arg("1000").env(INVOCATION_ID, "a").spawn().expect("there is one");
+        let Ok(Look::Runs(process)) = look_until_it_is(child.id()) else { panic!("it runs") };
+        assert_eq!(process.invocation.as_deref(), Some("a"));
+        let unseen = Process { invocation: None, ..process.clone() };
+        let by_threads = look_at_threads(unseen).expect("they can be read");
+        child.kill().and_then(|()| child.wait()).expect("it is a child");
+        assert_eq!(by_threads, Look::Runs(process));
+    }
+}
