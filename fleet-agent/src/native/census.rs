@@ -12,8 +12,8 @@ use super::life::ProcessId;
 use super::look::{Look, Process, look};
 use crate::clock::pause;
 
-/// How often it is looked again for those that came and went meanwhile: some are born while others
-/// are looked at, and as many at once as processors are hardly ever missed so often.
+/// How often all are listed before it is given up: again wherever one has ended before it was
+/// looked at. Each list after the first has few of these, as only those that are new count.
 const LOOKS: usize = 1000;
 
 /// How often it is looked at once for those that are about to execute a program, and how often then

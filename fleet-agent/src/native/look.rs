@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) begun: Option<u32>,
 }
 
-/// What the kernel tells of a process by its number.
+/// What the kernel tells of a process in one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) process: Process,
@@ -48,6 +48,7 @@ pub(crate) struct Stat {
     environment: Option<usize>,
 }
 
+/// What the kernel tells of the process of that number.
 pub(crate) fn stat(pid: u32) -> io::Result<Result<Stat, Missing>> {
     // Longer than any, and read at once: this is done at the start of each process.
     let mut text = [0; 4096];
