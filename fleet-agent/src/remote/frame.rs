@@ -68,15 +68,31 @@ pub(super) enum How {
     Refused(String),
 }
 
+/// What a server writes for [`Frame::Item`]: that as a value would take many times the room.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Answer<'a, T> {
+    Item { id: u64, what: &'a T },
+}
+
+/// A part of an answer as it is sent.
+pub(super) fn encode_item<T: Serialize>(id: u64, what: &T) -> io::Result<Bytes> {
+    encode(&Answer::Item { id, what })
+}
+
+fn encode(frame: &impl Serialize) -> io::Result<Bytes> {
+    let bytes = serde_json::to_vec(frame)?;
+    if bytes.len() > LARGEST_FRAME {
+        let text = format!("it is larger than {} MiB", LARGEST_FRAME >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes.into())
+}
+
 impl Frame {
     /// As it is sent.
     pub(super) fn encode(&self) -> io::Result<Bytes> {
-        let bytes = serde_json::to_vec(self)?;
-        if bytes.len() > LARGEST_FRAME {
-            let text = format!("it is larger than {} MiB", LARGEST_FRAME >> 20);
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-        }
-        Ok(bytes.into())
+        encode(self)
     }
 
     /// As it is sent with its length, to be written by hand.
@@ -143,4 +159,16 @@ impl Sink {
 
 fn codec(largest: usize) -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().max_frame_length(largest).new_codec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_written_as_it_is_read() {
+        let what = serde_json::json!({"lines": ["a", "b"], "more": null});
+        let bytes = encode_item(7, &what).expect("it is small");
+        assert_eq!(bytes, Frame::Item { id: 7, what }.encode().expect("it is small"));
+    }
 }

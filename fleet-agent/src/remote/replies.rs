@@ -1,15 +1,15 @@
 //! The answer to one ask, on its way.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
-use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::asks::LineWire;
-use super::frame::{Frame, How, WINDOW};
+use super::frame::{Frame, How, WINDOW, encode_item};
 use crate::{Journal, JournalLine, ServiceError};
 
 /// How many bytes of lines one item holds, and a line more.
@@ -35,9 +35,7 @@ impl Replies {
     /// Sends an item, once its reader has room for it.
     pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
         self.credit.take().await;
-        // Something that cannot be written as JSON is nothing that the other side understands.
-        let what = serde_json::to_value(item).unwrap_or(Value::Null);
-        self.put(&Frame::Item { id: self.id, what }).await;
+        self.put(encode_item(self.id, item)).await;
     }
 
     /// Sends lines as they come, as many at a time as are there: each item is a list of them, and
@@ -84,17 +82,17 @@ impl Replies {
 
     /// Ends the answer.
     pub(super) async fn end(self, how: How) {
-        self.put(&Frame::End { id: self.id, how }).await;
+        self.put(Frame::End { id: self.id, how }.encode()).await;
     }
 
     /// Where the connection has ended, nobody misses the frame.
-    async fn put(&self, frame: &Frame) {
+    async fn put(&self, frame: io::Result<Bytes>) {
         let id = self.id;
-        let too_large = |error: std::io::Error| {
+        let in_words = |error: io::Error| {
             let how = How::Refused(format!("the answer cannot be sent: {error}"));
             Frame::End { id, how }.encode()
         };
-        match frame.encode().or_else(too_large) {
+        match frame.or_else(in_words) {
             Ok(bytes) => drop(self.out.send(bytes).await),
             Err(error) => tracing::error!(%error, "an answer is lost"),
         }

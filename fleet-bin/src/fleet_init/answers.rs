@@ -19,7 +19,7 @@ use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
 
 /// How many units one item of an answer tells of.
-const UNITS: usize = 256;
+const UNITS: usize = 64;
 
 /// One that runs the units of fleetd.
 pub(super) struct ForFleet {

@@ -94,7 +94,8 @@ impl Grip {
 /// Says what is waited for, once it takes a while.
 async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
     clock.sleep(NOTICE).await;
-    tracing::info!(units = units.left().await, "waits for units to end");
+    let left = units.left().await;
+    tracing::info!(units = left, "waits for units to end");
     std::future::pending().await
 }
 
@@ -122,7 +123,8 @@ pub(super) async fn end(
         () = clock.sleep(limit) => "their time is over",
         never = tell_what_is_left(units, clock) => match never {},
     };
-    tracing::warn!(why, units = units.left().await, "kills the units that are left");
+    let left = units.left().await;
+    tracing::warn!(why, units = left, "kills the units that are left");
     let deadline = clock.now().after(GRACE);
     loop {
         units.kill_all().await?;

@@ -24,7 +24,8 @@ pub(super) struct Origin {
     paths: Vec<PathBuf>,
     /// The goal that the command line says, which wins over that of the files.
     pub(super) goal: Option<Target>,
-    directory: PathBuf,
+    /// Where it keeps its files.
+    pub(super) directory: PathBuf,
 }
 
 /// What is to be run.

@@ -38,11 +38,13 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     crate::fleetd::see_to_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
-    let work = async |args: &RunArgs| {
-        if args.fleet { run_fleet(args).await } else { run_files(args).await }
-    };
     settle(ran.and_then(|runtime| {
-        let done = runtime.block_on(work(args));
+        // On a thread of the runtime: memory that this one gives back no other would use again.
+        let args = args.clone();
+        let work = runtime.spawn(async move {
+            if args.fleet { run_fleet(&args).await } else { run_files(&args).await }
+        });
+        let done = runtime.block_on(work).expect("a panic ends the process");
         // A file that nobody can read, as of a server that is gone, keeps nobody from the end.
         runtime.shutdown_timeout(GRACE);
         done
@@ -107,14 +109,7 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let mut hangups = listen(SignalKind::hangup())?;
     let directory = places::state_dir(args.state_dir.as_deref(), "init");
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
-    let read = origin.read()?;
-    // Nothing runs before it can be asked for its end.
-    let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
-    let config = RunnerConfig::new(&directory);
-    let runner = Runner::start(config, read.graph.clone(), &read.settings).await;
-    let runner = Arc::new(runner.map_err(|error| in_use(&directory).because(error))?);
-    origin.keep(&read);
-    tell_of_choice(&runner, &read.settings).await?;
+    let (door, runner) = begin(args, &origin).await?;
     let service = Arc::new(OfFiles { runner: Arc::clone(&runner), origin: origin.clone() });
     let again = Arc::clone(&service);
     let reloads = async move {
@@ -133,6 +128,19 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     at_work.until_the_end(args, Grip::Runner(runner), reloads).await?;
     origin.forget();
     Ok(())
+}
+
+/// Begins to run what the files say, of which no more is kept here than that.
+async fn begin(args: &RunArgs, origin: &Origin) -> Result<(Door, Arc<Runner>), CliError> {
+    let read = origin.read()?;
+    // Nothing runs before it can be asked for its end.
+    let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
+    let config = RunnerConfig::new(&origin.directory);
+    let runner = Runner::start(config, read.graph.clone(), &read.settings).await;
+    let runner = runner.map_err(|error| in_use(&origin.directory).because(error))?;
+    origin.keep(&read);
+    tell_of_choice(&runner, &read.settings).await?;
+    Ok((door, Arc::new(runner)))
 }
 
 /// Says that it is not the goal of the files or of the command line that is run, if it is not.

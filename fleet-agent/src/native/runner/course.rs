@@ -1,41 +1,11 @@
 //! One run of one unit: from its start until none of its processes is left.
 
-use std::sync::Arc;
+use fleet_core::graph::{Happening, Incarnation, Name, Order};
+use tokio::sync::mpsc;
 
-use fleet_core::graph::{Happening, Incarnation, Name, Order, Unit};
-use tokio::sync::{mpsc, watch};
-
+use super::inbox::{Inbox, News};
 use crate::native::drive::Driver;
 use crate::native::life::Memory;
-use crate::native::record::Asked;
-
-/// How many orders to one run wait. There are never more than a stop, a kill and a reload.
-const WAITING_ORDERS: usize = 16;
-
-/// What a run is to know. The latest counts, so however much there is of it takes no order's place.
-#[derive(Debug, Clone, Default)]
-pub(super) struct News {
-    /// From now on it is run by this.
-    pub(super) spec: Option<Arc<Unit>>,
-    /// This was asked, and is done with what was decided.
-    pub(super) asked: Option<Asked>,
-    /// So often all of its processes were to be killed.
-    pub(super) kills: u32,
-}
-
-/// What is told to a run.
-pub(super) struct Told {
-    pub(super) orders: mpsc::Receiver<Order>,
-    news: watch::Receiver<News>,
-    kills: u32,
-}
-
-/// Where a run is told what to do, and what it is to know.
-pub(super) fn channel() -> (mpsc::Sender<Order>, watch::Sender<News>, Told) {
-    let (order, orders) = mpsc::channel(WAITING_ORDERS);
-    let (tell, news) = watch::channel(News::default());
-    (order, tell, Told { orders, news, kills: 0 })
-}
 
 /// How a run is, and what has happened in it.
 #[derive(Debug)]
@@ -53,7 +23,7 @@ pub(super) struct Course {
     pub(super) driver: Driver,
     pub(super) unit: Name,
     pub(super) incarnation: Incarnation,
-    pub(super) told: Told,
+    pub(super) inbox: Inbox,
     pub(super) reports: mpsc::Sender<Report>,
 }
 
@@ -66,26 +36,21 @@ impl Course {
         let mut told: Option<Memory> = None;
         loop {
             self.driver.act();
-            let report = self.report();
-            if !report.happenings.is_empty() || told.as_ref() != Some(&report.memory) {
-                told = Some(report.memory.clone());
-                if self.reports.send(report).await.is_err() {
-                    return;
-                }
+            let service = &self.driver.service;
+            if service.has_happenings() || told.as_ref() != Some(service.memory()) {
+                let Ok(room) = self.reports.clone().reserve_owned().await else { return };
+                told = Some(self.driver.service.memory().clone());
+                room.send(self.report());
             }
             if self.driver.service.is_at_rest() {
                 return;
             }
             tokio::select! {
-                order = self.told.orders.recv() => match order {
-                    Some(order) => {
-                        // What was told before the order counts for it.
-                        self.on_news();
-                        self.on_order(&order);
-                    }
-                    None => return,
-                },
-                Ok(()) = self.told.news.changed() => self.on_news(),
+                told = self.inbox.next() => {
+                    let Some((news, order)) = told else { return };
+                    self.on_news(news);
+                    order.iter().for_each(|order| self.on_order(order));
+                }
                 () = self.driver.wait() => {}
             }
         }
@@ -112,9 +77,8 @@ impl Course {
         }
     }
 
-    fn on_news(&mut self) {
-        let News { spec, asked, kills } = self.told.news.borrow_and_update().clone();
-        if std::mem::replace(&mut self.told.kills, kills) != kills {
+    fn on_news(&mut self, News { spec, asked, kill }: News) {
+        if kill {
             self.driver.kill_all();
         }
         if let Some(spec) = spec {
@@ -135,20 +99,7 @@ mod tests {
         fn size<F: Future>(_: fn(Box<Course>) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(Course::run) <= 1536, "a task of {} bytes", size(Course::run));
-        assert!(size_of::<Course>() <= 1536, "a run of {} bytes", size_of::<Course>());
-    }
-
-    #[test]
-    fn much_that_is_asked_takes_no_order_its_place() {
-        let (orders, news, mut told) = channel();
-        for generation in 0..1000 {
-            let asked = Asked { generation, ..Asked::default() };
-            news.send_modify(|news| news.asked = Some(asked));
-        }
-        orders.try_send(Order::Kill).expect("there is room");
-        assert_eq!(told.orders.try_recv(), Ok(Order::Kill));
-        let asked = told.news.borrow_and_update().asked;
-        assert_eq!(asked.map(|asked| asked.generation), Some(999), "the latest counts");
+        assert!(size(Course::run) <= 1024, "a task of {} bytes", size(Course::run));
+        assert!(size_of::<Course>() <= 1024, "a run of {} bytes", size_of::<Course>());
     }
 }

@@ -11,7 +11,8 @@ use fleet_core::graph::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::course::{Course, Report, channel};
+use super::course::{Course, Report};
+use super::inbox::{Full, inbox};
 use super::member::{Live, Member};
 use super::services::Services;
 use super::wanted::Choice;
@@ -176,14 +177,14 @@ impl Lead {
 
     /// Follows a run from now on.
     pub(super) fn follow(&mut self, unit: &Name, incarnation: Incarnation, driver: Driver) {
-        let (orders, news, told) = channel();
+        let (outside, inbox) = inbox();
         let (unit_name, reports) = (unit.clone(), self.outbox.clone());
-        let course = Course { driver, unit: unit_name, incarnation, told, reports };
+        let course = Course { driver, unit: unit_name, incarnation, inbox, reports };
         let Some(member) = self.members.get_mut(unit) else { return };
         let task = tokio::spawn(Box::new(course).run()).abort_handle();
         // A run before this one that nothing could end is over by now.
         self.running += 1;
-        member.live = Some(Live { incarnation, orders, news, task });
+        member.live = Some(Live { incarnation, outside, task });
     }
 
     /// Tells which runs have failed that could not be begun. They wait in the order of their times.
@@ -201,18 +202,15 @@ impl Lead {
     /// Has all processes of all runs killed. What becomes of the runs is told by their ends.
     pub(in crate::native) fn kill_all(&mut self) {
         let lives = self.members.values().filter_map(|member| member.live.as_ref());
-        lives.for_each(|live| live.news.send_modify(|news| news.kills += 1));
+        lives.for_each(|live| live.outside.tell(|news| news.kill = true));
     }
 
     fn order(&mut self, action: &Action) {
         let live = self.members.get(&action.unit).and_then(|member| member.live.as_ref());
         let live = live.filter(|live| live.incarnation == action.incarnation);
-        let sent = live.map(|live| live.orders.try_send(action.what.clone()));
-        match sent {
+        match live.map(|live| live.outside.order(action.what.clone())) {
             Some(Ok(())) => {}
-            // Its last report is on its way.
-            Some(Err(mpsc::error::TrySendError::Closed(_))) => {}
-            Some(Err(error)) => tracing::error!(%action, %error, "an order is lost"),
+            Some(Err(Full)) => tracing::error!(%action, "an order is lost: too many wait"),
             None if matches!(action.what, Order::Reload) => {}
             // Nothing of it is left that could say so.
             None => self.gone(action),

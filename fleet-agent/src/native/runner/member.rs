@@ -3,11 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Incarnation, Name, Order, TimeOuts, Unit, text};
-use tokio::sync::{mpsc, watch};
+use fleet_core::graph::{Incarnation, Name, TimeOuts, Unit, text};
 use tokio::task::AbortHandle;
 
-use super::course::News;
+use super::inbox::Outside;
 use crate::native::life::Memory;
 use crate::native::log::Log;
 use crate::native::machine::Machine;
@@ -33,8 +32,7 @@ pub(super) struct Member {
 /// The task of a run, from outside.
 pub(super) struct Live {
     pub(super) incarnation: Incarnation,
-    pub(super) orders: mpsc::Sender<Order>,
-    pub(super) news: watch::Sender<News>,
+    pub(super) outside: Outside,
     pub(super) task: AbortHandle,
 }
 
@@ -62,7 +60,7 @@ impl Member {
             return;
         }
         if let Some(live) = &self.live {
-            return live.news.send_modify(|news| news.asked = Some(asked));
+            return live.outside.tell(|news| news.asked = Some(asked));
         }
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
@@ -80,7 +78,7 @@ impl Member {
     /// Its present run is ended, and whatever else is to be done to it, by this.
     pub(super) fn replace(&self, spec: Arc<Unit>) {
         if let Some(live) = &self.live {
-            live.news.send_modify(|news| news.spec = Some(spec));
+            live.outside.tell(|news| news.spec = Some(spec));
         }
     }
 

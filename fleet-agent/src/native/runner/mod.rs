@@ -13,6 +13,7 @@
 
 mod course;
 mod front;
+mod inbox;
 pub(in crate::native) mod lead;
 mod member;
 mod recall;

@@ -29,7 +29,12 @@ enum Stage {
 }
 
 impl Service {
-    /// What has happened since this was last asked, in order.
+    /// Whether anything has happened since it was last taken.
+    pub(crate) fn has_happenings(&self) -> bool {
+        !self.happenings.is_empty()
+    }
+
+    /// What has happened since it was last taken, in order.
     pub(crate) fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.happenings)
     }

@@ -14,7 +14,8 @@ use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
-use super::super::course::{Report, Told, channel};
+use super::super::course::Report;
+use super::super::inbox::{Inbox, inbox};
 use super::super::lead::Lead;
 use super::super::member::{Live, Member};
 use super::calls::name_of;
@@ -81,19 +82,19 @@ impl Lead {
         let Some((external, _)) = services.of_others.sought.get(&action.unit) else {
             return Ok(false);
         };
-        let (orders, news, told) = channel();
+        let (outside, inbox) = inbox();
         let look = Look {
             external: external.clone(),
             clock: Arc::clone(&self.machine.clock),
             unit: action.unit.clone(),
             incarnation: action.incarnation,
-            told,
+            inbox,
             reports: self.outbox.clone(),
         };
         let mut member = Member::new(&self.machine, &action.unit)?;
         let task = tokio::spawn(look.run()).abort_handle();
         self.running += 1;
-        member.live = Some(Live { incarnation: action.incarnation, orders, news, task });
+        member.live = Some(Live { incarnation: action.incarnation, outside, task });
         self.members.insert(action.unit.clone(), member);
         Ok(true)
     }
@@ -122,7 +123,7 @@ struct Look {
     clock: Arc<dyn Clock>,
     unit: Name,
     incarnation: Incarnation,
-    told: Told,
+    inbox: Inbox,
     reports: mpsc::Sender<Report>,
 }
 
@@ -131,13 +132,12 @@ impl Look {
         let mut is_up = false;
         loop {
             tokio::select! {
-                order = self.told.orders.recv() => match order {
-                    Some(Order::Stop { .. } | Order::Kill) => {
+                told = self.inbox.next() => {
+                    let Some((_, order)) = told else { return };
+                    if matches!(order, Some(Order::Stop { .. } | Order::Kill)) {
                         return self.tell(Happening::AllGone, Phase::Dead).await;
                     }
-                    Some(_) => {}
-                    None => return,
-                },
+                }
                 () = self.external.until_up(&*self.clock), if !is_up => {
                     is_up = true;
                     self.tell(Happening::Ready, Phase::Running).await;

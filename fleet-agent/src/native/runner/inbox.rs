@@ -1,0 +1,174 @@
+//! What is told to one run, from outside. A channel of a library takes room for dozens of orders
+//! before there is the first, and hundreds of units run that are told nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fleet_core::graph::{Order, Unit};
+use tokio::sync::Notify;
+
+use crate::native::record::Asked;
+
+/// How many orders to one run wait. There are never more than a stop, a kill and a reload.
+const WAITING_ORDERS: usize = 16;
+
+/// What a run is to know. The latest counts, so however much there is of it takes no order's place.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// From now on it is run by this.
+    pub(super) spec: Option<Arc<Unit>>,
+    /// This was asked, and is done with what was decided.
+    pub(super) asked: Option<Asked>,
+    /// All of its processes are to be killed.
+    pub(super) kill: bool,
+}
+
+/// Where a run finds what it is told.
+pub(super) struct Inbox(Arc<Shared>);
+
+/// Where a run is told what to do, and what it is to know. Once it is dropped nobody leads the run.
+pub(super) struct Outside(Arc<Shared>);
+
+/// That so many orders wait already, so that this one is lost.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    more: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    news: Option<News>,
+    orders: VecDeque<Order>,
+    is_last: bool,
+}
+
+/// Both ends of what is told to one run.
+pub(super) fn inbox() -> (Outside, Inbox) {
+    let shared = Arc::<Shared>::default();
+    (Outside(Arc::clone(&shared)), Inbox(shared))
+}
+
+impl Inbox {
+    /// Waits for an order, or for news, which were told before the order that comes with them; or
+    /// nothing, when all is read and nobody leads the run any more. Nothing is lost by not waiting
+    /// to the end.
+    pub(super) async fn next(&mut self) -> Option<(News, Option<Order>)> {
+        loop {
+            if let Some(found) = self.0.lock().take() {
+                return found;
+            }
+            self.0.more.notified().await;
+        }
+    }
+}
+
+impl Outside {
+    /// Gives an order. One that is given to a run that is over is passed over.
+    ///
+    /// # Errors
+    ///
+    /// When too many wait.
+    pub(super) fn order(&self, order: Order) -> Result<(), Full> {
+        self.0.change(|waiting| {
+            if waiting.orders.len() == WAITING_ORDERS {
+                return Err(Full);
+            }
+            waiting.orders.push_back(order);
+            Ok(())
+        })
+    }
+
+    /// Adds to what the run is to know.
+    pub(super) fn tell(&self, add: impl FnOnce(&mut News)) {
+        self.0.change(|waiting| add(waiting.news.get_or_insert_default()));
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.0.change(|waiting| waiting.is_last = true);
+    }
+}
+
+impl Shared {
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let changed = change(&mut self.lock());
+        self.more.notify_one();
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Waiting {
+    /// What waits, if anything does; or that nothing will any more.
+    fn take(&mut self) -> Option<Option<(News, Option<Order>)>> {
+        let (news, order) = (self.news.take(), self.orders.pop_front());
+        if news.is_none() && order.is_none() {
+            return self.is_last.then_some(None);
+        }
+        Some(Some((news.unwrap_or_default(), order)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    /// What waits, without waiting: nothing; that it was the last; or how it is.
+    fn now(inbox: &mut Inbox) -> Option<Option<(News, Option<Order>)>> {
+        inbox.next().now_or_never()
+    }
+
+    #[test]
+    fn much_that_is_asked_takes_no_order_its_place() {
+        let (outside, mut inbox) = inbox();
+        for generation in 0..1000 {
+            outside.tell(|news| news.asked = Some(Asked { generation, ..Asked::default() }));
+        }
+        outside.order(Order::Kill).expect("there is room");
+        let (news, order) = now(&mut inbox).flatten().expect("it waits");
+        assert_eq!(order, Some(Order::Kill));
+        assert_eq!(news.asked.map(|asked| asked.generation), Some(999), "the latest counts");
+        assert!(now(&mut inbox).is_none(), "all of it is read");
+    }
+
+    #[test]
+    fn orders_are_read_in_turn_and_too_many_are_refused() {
+        let (outside, mut inbox) = inbox();
+        outside.order(Order::Reload).expect("there is room");
+        (1..WAITING_ORDERS).for_each(|_| outside.order(Order::Kill).expect("there is room"));
+        assert_eq!(outside.order(Order::Kill), Err(Full));
+        assert_eq!(now(&mut inbox).flatten().and_then(|it| it.1), Some(Order::Reload));
+        assert_eq!(outside.order(Order::Kill), Ok(()), "there is room again");
+        let rest = std::iter::from_fn(|| now(&mut inbox).flatten().and_then(|it| it.1));
+        assert_eq!(rest.collect::<Vec<_>>(), vec![Order::Kill; WAITING_ORDERS]);
+    }
+
+    #[test]
+    fn what_waits_is_read_after_nobody_leads_any_more() {
+        let (outside, mut inbox) = inbox();
+        outside.tell(|news| news.kill = true);
+        drop(outside);
+        assert!(now(&mut inbox).flatten().expect("it waits").0.kill);
+        assert!(matches!(now(&mut inbox), Some(None)), "then there is nothing any more");
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_an_order_also_after_it_had_stopped_waiting() {
+        let (outside, mut inbox) = inbox();
+        assert!(now(&mut inbox).is_none());
+        let waiting = tokio::spawn(async move { inbox.next().await });
+        tokio::task::yield_now().await;
+        outside.order(Order::Reload).expect("there is room");
+        let (_, order) = waiting.await.expect("it ends").expect("somebody leads");
+        assert_eq!(order, Some(Order::Reload));
+    }
+}
