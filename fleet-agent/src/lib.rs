@@ -42,7 +42,7 @@ pub use engine::{Engine, EngineConfig};
 pub use native::{
     BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
     Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, hand_down_no_descriptors, machine_facts,
-    raise_file_limit,
+    raise_file_limit, remove_empty_groups,
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{

@@ -38,6 +38,19 @@ pub(crate) struct Groups {
     controllers: BTreeSet<String>,
 }
 
+/// Removes the control groups that a [`Runner`](crate::Runner) or a
+/// [`NativeManager`](crate::NativeManager) of a directory has made below the one that this process is
+/// in, as far as no process is in them any more. They do that themselves, but for processes that
+/// their units were allowed to leave behind: it is for whoever ends these.
+pub fn remove_empty_groups(directory: &Path) {
+    // Where there are no groups, or no directory, there is nothing to be removed.
+    if let Ok(own) = own_group()
+        && let Ok(groups) = Groups::below(&own, directory)
+    {
+        groups.tidy();
+    }
+}
+
 /// The control group of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -51,17 +64,22 @@ impl Groups {
         let door = own.join("cgroup.procs");
         rustix::fs::access(&door, rustix::fs::Access::WRITE_OK)
             .map_err(|error| unusable(&format!("is not ours to divide: {error}")))?;
-        let identity = fs::metadata(directory).map_err(|error| error.to_string())?;
-        let base = own.join(format!("fleet-{:x}-{:x}", identity.dev(), identity.ino()));
-        fs::create_dir(&base)
+        let mut groups = Self::below(&own, directory).map_err(|error| error.to_string())?;
+        fs::create_dir(&groups.base)
             .or_else(unless(io::ErrorKind::AlreadyExists))
             .map_err(|error| unusable(&format!("cannot be divided: {error}")))?;
-        let mut groups = Self { base, controllers: BTreeSet::new() };
         groups.check().inspect_err(|_| groups.tidy())?;
         groups.controllers = groups.delegate_from(&own);
         // An earlier manager may have left groups whose processes have ended since.
         groups.tidy_inside();
         Ok(groups)
+    }
+
+    /// Where the groups of a directory's manager are, if they are below that group.
+    fn below(own: &Path, directory: &Path) -> io::Result<Self> {
+        let identity = fs::metadata(directory)?;
+        let base = own.join(format!("fleet-{:x}-{:x}", identity.dev(), identity.ino()));
+        Ok(Self { base, controllers: BTreeSet::new() })
     }
 
     /// The controllers that limit what the groups take.

@@ -79,6 +79,7 @@ mod triggered;
 mod vfork;
 mod words;
 
+pub use cgroup::remove_empty_groups;
 pub use descriptors::raise_file_limit;
 pub use external::{BadExternal, External};
 pub use facts::machine_facts;

@@ -31,7 +31,8 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     }
     if warden::is_needed(args.reap) {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-        return warden::run(&words).unwrap_or_else(|error| settle(Err(error)));
+        let ended = warden::run(&words, &directory(args));
+        return ended.unwrap_or_else(|error| settle(Err(error)));
     }
     crate::fleetd::logging::start("info");
     defects::break_off();
@@ -49,6 +50,11 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         runtime.shutdown_timeout(GRACE);
         done
     }))
+}
+
+/// Where it keeps its files.
+fn directory(args: &RunArgs) -> PathBuf {
+    places::state_dir(args.state_dir.as_deref(), if args.fleet { "fleet" } else { "init" })
 }
 
 /// What says how the units of a fleetd are run says nothing of others. `clap` would not mind it
@@ -90,7 +96,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     // There is nothing to read again; whoever asks for it must not end this process.
     let _hangups = listen(SignalKind::hangup())?;
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
-    let directory = places::state_dir(args.state_dir.as_deref(), "fleet");
+    let directory = directory(args);
     let settings = NativeSettings {
         max_starting: args.max_starting.unwrap_or(NativeSettings::default().max_starting),
         accept: args.accept.iter().cloned().collect(),
@@ -107,7 +113,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
     let mut hangups = listen(SignalKind::hangup())?;
-    let directory = places::state_dir(args.state_dir.as_deref(), "init");
+    let directory = directory(args);
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
     let (door, runner) = begin(args, &origin).await?;
     let service = Arc::new(OfFiles { runner: Arc::clone(&runner), origin: origin.clone() });

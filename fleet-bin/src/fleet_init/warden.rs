@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -41,18 +42,19 @@ pub(super) fn is_needed(reap: bool) -> bool {
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
-/// Runs this program once more with these arguments, until it ends by itself or is told to.
-pub(super) fn run(args: &[OsString]) -> Result<ExitCode, CliError> {
+/// Runs this program once more with these arguments, until it ends by itself or is told to. Its
+/// files are in that directory.
+pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| CliError::failed("cannot watch over processes").because(error);
     if !rustix::process::getpid().is_init() {
         let own = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(own)).map_err(|error| cannot(error.into()))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(cannot)?.block_on(watch(args)).map_err(cannot)
+    runtime.map_err(cannot)?.block_on(watch(args, directory)).map_err(cannot)
 }
 
-async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
+async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
     let mut children = signal(SignalKind::child())?;
     let mut signals = Vec::new();
     for (kind, what) in PASSED_ON {
@@ -80,6 +82,7 @@ async fn watch(args: &[OsString]) -> io::Result<ExitCode> {
             // Where it was not told to end, its units may be taken back by another.
             if warden.is_ending {
                 orphans::end(&mut children, &clock, || reap(None).map(drop)).await?;
+                fleet_agent::remove_empty_groups(directory);
             }
             return Ok(code);
         }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -106,9 +107,23 @@ fn what_units_leave_behind_ends_with_the_init_that_adopts_it() {
         let text = std::fs::read_to_string(&told).ok()?;
         Pid::from_raw(text.strip_suffix('\n')?.parse().ok()?)
     });
+    let group = group_of(left);
     init.signal(Signal::TERM);
     assert!(init.wait().success());
     assert!(!is_alive(left), "the stop of the unit leaves it, and the end does not");
+    let base = group.as_deref().and_then(Path::parent);
+    assert!(base.is_none_or(|base| !base.exists()), "nor its control group: {group:?}");
+}
+
+/// The control group of a unit's process, if units have any here.
+fn group_of(process: Pid) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero()));
+    let text = text.expect("it runs");
+    let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    // Beside groups of the first version they are in a directory of their own.
+    let mut places = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new).into_iter();
+    let group = places.find_map(|place| Some(place.join(group)).filter(|found| found.exists()));
+    group.filter(|group| group.to_string_lossy().contains("fleet-"))
 }
 
 #[test]
