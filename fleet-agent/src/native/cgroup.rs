@@ -39,9 +39,9 @@ pub(crate) struct Groups {
 }
 
 /// Removes the control groups that a [`Runner`](crate::Runner) or a
-/// [`NativeManager`](crate::NativeManager) of a directory has made below the one that this process is
-/// in, as far as no process is in them any more. They do that themselves, but for processes that
-/// their units were allowed to leave behind: it is for whoever ends these.
+/// [`NativeManager`](crate::NativeManager) of that directory has made below the one that this
+/// process is in, as far as they are empty. Both do so themselves, but for groups with processes
+/// that units may leave behind: this is for whoever ends those.
 pub fn remove_empty_groups(directory: &Path) {
     // Where there are no groups, or no directory, there is nothing to be removed.
     if let Ok(own) = own_group()
