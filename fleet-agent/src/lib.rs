@@ -41,8 +41,8 @@ pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
     BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
-    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, hand_down_no_descriptors, machine_facts,
-    raise_file_limit, remove_empty_groups,
+    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, give_back_memory,
+    hand_down_no_descriptors, keep_one_heap, machine_facts, raise_file_limit, remove_empty_groups,
 };
 pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
 pub use service_manager::{

@@ -1,9 +1,10 @@
 //! What `fleet-init run` takes for five hundred units that run and do nothing.
 //!
 //! `cargo bench -p fleet-bin --bench init` starts the release program in a directory of its own,
-//! with as many processes of `sleep`, and prints one JSON line: the memory that it has, in millions
-//! of bytes, and what of it is no page of a file; and how often its threads ran while nothing
-//! happened. `found_by` tells how it finds the processes, as that takes memory of its own.
+//! with as many processes of `sleep`, and prints two JSON lines: once they are up, and once they
+//! were asked for their status and for a plan, and were read again. Each tells the memory that it
+//! has, in millions of bytes, and what of it is no page of a file; and how often its threads ran
+//! while nothing happened. `found_by` tells how it finds the processes, as that takes memory too.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,12 +12,15 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::{panicking, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How many units run.
 const UNITS: usize = 500;
+
+/// How long all of them may take to be up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// For how long nothing happens, after as long a time in which what has begun comes to rest.
 const AT_REST: Duration = Duration::from_secs(10);
@@ -29,18 +33,24 @@ fn main() {
     let home = tempfile::tempdir().expect("a directory can be made");
     fs::write(home.path().join("all.unit"), units()).expect("a file can be written");
     fs::write(home.path().join("init.conf"), "goal: all\n").expect("a file can be written");
-    let init = Init::start(home.path()); // dropped before its directory is
-    while running(&init.status(home.path())) < UNITS {
-        sleep(Duration::from_millis(50));
+    let mut init = Init::start(home.path()); // dropped before its directory is
+    let found_by = init.until_up(home.path());
+    report("up", &init, &found_by);
+    for ask in [&["status"][..], &["plan"], &["reload"], &["status"]] {
+        let answer = init.ask(home.path(), ask);
+        assert!(answer.status.success(), "{ask:?}: {answer:?}");
     }
-    let found_by = init.status(home.path()).stderr;
+    report("asked", &init, &found_by);
+}
+
+fn report(when: &str, init: &Init, found_by: &str) {
     sleep(AT_REST);
     let before = init.switches();
     sleep(AT_REST);
     let line = serde_json::json!({
-        "figure": "memory", "units": UNITS, "rss_mb": init.megabytes("VmRSS"),
-        "own_mb": init.megabytes("RssAnon"), "switches": init.switches() - before,
-        "seconds": AT_REST.as_secs(), "found_by": String::from_utf8_lossy(&found_by).trim(),
+        "figure": "memory", "when": when, "units": UNITS, "rss_mb": init.megabytes("VmRSS"),
+        "own_mb": init.megabytes("RssAnon"), "switches": init.switches().saturating_sub(before),
+        "seconds": AT_REST.as_secs(), "found_by": found_by,
     });
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();
 }
@@ -66,7 +76,7 @@ fn running(status: &Output) -> usize {
     units.iter().filter(|unit| unit["mainPID"].is_number()).count()
 }
 
-/// An init that ends, with all its units, when the benchmark does, however that ends.
+/// An init that ends, with all its units, when the benchmark does, or panics.
 struct Init(Child);
 
 impl Init {
@@ -78,11 +88,25 @@ impl Init {
         Self(silent.spawn().expect("fleet-init starts"))
     }
 
-    /// The answer of `fleet-init status`, which fails until it listens.
-    fn status(&self, home: &Path) -> Output {
-        let mut status = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
-        status.args(["status", "-o", "json", "--socket"]).arg(home.join("sock"));
-        status.output().expect("the program runs")
+    /// Waits until all units are up; how their processes are found.
+    fn until_up(&mut self, home: &Path) -> String {
+        let begin = Instant::now();
+        loop {
+            let status = self.ask(home, &["status", "-o", "json"]);
+            if running(&status) == UNITS {
+                return String::from_utf8_lossy(&status.stderr).trim().to_owned();
+            }
+            let ended = self.0.try_wait().expect("it is a child");
+            assert!(ended.is_none() && begin.elapsed() < PATIENCE, "{ended:?}: {status:?}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a fleet-init says of this one: nothing until this one listens.
+    fn ask(&self, home: &Path, what: &[&str]) -> Output {
+        let mut other = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+        other.args(what).arg("--socket").arg(home.join("sock"));
+        other.output().expect("the program runs")
     }
 
     fn megabytes(&self, field: &str) -> f64 {

@@ -21,18 +21,22 @@ pub struct Replies {
     id: u64,
     out: mpsc::Sender<Bytes>,
     credit: Arc<Credit>,
+    /// Whether it has ended early, as a part of it could not be sent.
+    is_cut: bool,
 }
 
 impl Replies {
     pub(super) fn new(id: u64, out: mpsc::Sender<Bytes>) -> Self {
-        Self { id, out, credit: Arc::new(Credit(Semaphore::new(WINDOW as usize))) }
+        let credit = Arc::new(Credit(Semaphore::new(WINDOW as usize)));
+        Self { id, out, credit, is_cut: false }
     }
 
     pub(super) fn credit(&self) -> Arc<Credit> {
         Arc::clone(&self.credit)
     }
 
-    /// Sends an item, once its reader has room for it.
+    /// Sends an item, once its reader has room for it. One that cannot be written as JSON, or is
+    /// too large, ends the answer, and nothing comes after it.
     pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
         self.credit.take().await;
         self.put(encode_item(self.id, item)).await;
@@ -81,14 +85,18 @@ impl Replies {
     }
 
     /// Ends the answer.
-    pub(super) async fn end(self, how: How) {
+    pub(super) async fn end(mut self, how: How) {
         self.put(Frame::End { id: self.id, how }.encode()).await;
     }
 
     /// Where the connection has ended, nobody misses the frame.
-    async fn put(&self, frame: io::Result<Bytes>) {
+    async fn put(&mut self, frame: io::Result<Bytes>) {
+        if self.is_cut {
+            return;
+        }
         let id = self.id;
         let in_words = |error: io::Error| {
+            self.is_cut = true;
             let how = How::Refused(format!("the answer cannot be sent: {error}"));
             Frame::End { id, how }.encode()
         };
@@ -139,5 +147,18 @@ mod tests {
             waiting += 1;
         }
         assert_eq!(waiting, WINDOW + 1);
+    }
+
+    #[tokio::test]
+    async fn nothing_comes_after_what_could_not_be_sent() {
+        let (out, mut queue) = mpsc::channel(10);
+        let mut replies = Replies::new(1, out);
+        let no_json = std::collections::BTreeMap::from([((1, 2), 3)]);
+        replies.send(&no_json).await;
+        replies.send(&"x").await;
+        replies.end(How::Done).await;
+        let only = queue.recv().await.expect("that it has ended is told");
+        assert!(String::from_utf8_lossy(&only).contains("cannot be sent"), "{only:?}");
+        assert!(queue.recv().await.is_none(), "and nothing else");
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::remote::{Replies, Service, Units};
-use fleet_agent::{JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial};
+use fleet_agent::{
+    JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial, give_back_memory,
+};
 use fleet_core::Timestamp;
 use fleet_core::graph::{Flaw, Kind, Name, Target};
 use serde_json::Value;
@@ -62,6 +64,8 @@ impl OfFiles {
         let done = self.runner.reload(read.graph.clone(), &read.settings).await;
         done.map_err(not_instead)?;
         self.origin.keep(&read);
+        drop(read);
+        give_back_memory();
         Ok(())
     }
 
@@ -221,7 +225,9 @@ impl Service for OfFiles {
         }
         let ask: OfInit =
             serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
-        self.carry_out(ask.init, replies).await.map_err(|refusal| to_value(&refusal))
+        let done = self.carry_out(ask.init, replies).await;
+        give_back_memory();
+        done.map_err(|refusal| to_value(&refusal))
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct PlanArgs {
     pub(crate) output: Format,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Files, or directories.
     #[arg(value_name = "PATH", required_unless_present = "fleet", conflicts_with = "fleet")]
@@ -148,7 +148,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Where a fleet-init listens.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
     /// Its socket [default: /run/fleet/init.sock, or in the user's runtime directory].
     #[arg(long, value_name = "FILE", env = "FLEET_INIT_SOCKET")]

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ const MOST_NAMES: usize = 20;
 /// How long what was killed may take to be gone.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How long what was begun before the end may take.
+const SOON: Duration = Duration::from_secs(1);
+
 /// How long to wait before the next ones are killed.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -28,21 +32,46 @@ pub(super) struct Ends {
     interrupt: unix::Signal,
     terminate: unix::Signal,
     quit: unix::Signal,
+    /// One was waited for and is still to be obeyed.
+    is_owed: bool,
 }
 
 impl Ends {
     pub(super) fn listen() -> Result<Self, CliError> {
         let interrupt = listen(SignalKind::interrupt())?;
         let (terminate, quit) = (listen(SignalKind::terminate())?, listen(SignalKind::quit())?);
-        Ok(Self { interrupt, terminate, quit })
+        Ok(Self { interrupt, terminate, quit, is_owed: false })
     }
 
     /// Waits for the next of them.
     pub(super) async fn next(&mut self) {
+        if std::mem::take(&mut self.is_owed) {
+            return;
+        }
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             _ = self.quit.recv() => {}
+        }
+    }
+}
+
+impl Ends {
+    /// Does what may take for ever: nothing comes of it if it is not done soon after one of them,
+    /// which is then still to be obeyed.
+    pub(super) async fn cut<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        clock: &dyn Clock,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        tokio::select! {
+            done = &mut work => return Some(done),
+            () = self.next() => self.is_owed = true,
+        }
+        tokio::select! {
+            done = work => Some(done),
+            () = clock.sleep(SOON) => None,
         }
     }
 }

@@ -92,6 +92,17 @@ impl Origin {
         })
     }
 
+    /// The same, while signals are heard.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong.
+    pub(super) async fn read_beside(&self) -> Result<ToRun, CliError> {
+        let own = self.clone();
+        let read = tokio::task::spawn_blocking(move || own.read());
+        read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
+    }
+
     /// Reads once more what is there, while others are served.
     ///
     /// # Errors
@@ -144,7 +155,9 @@ impl Origin {
 
 /// Tells those who read the log why units are not taken from where they should be.
 pub(super) fn tell(error: &CliError) {
-    error.parts().0.lines().for_each(|problem| tracing::error!("{problem}"));
+    let (problems, help) = error.parts();
+    problems.lines().for_each(|problem| tracing::error!("{problem}"));
+    help.iter().for_each(|help| tracing::error!("help: {help}"));
 }
 
 #[cfg(test)]

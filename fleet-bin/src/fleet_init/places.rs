@@ -1,7 +1,10 @@
 //! Where a fleet-init listens and keeps its files, if nobody says so.
 
 use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::io::ErrorKind;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -65,41 +68,70 @@ pub(super) struct Door {
 }
 
 /// The file of a socket, which goes with this.
-pub(super) struct Socket(PathBuf);
+pub(super) struct Socket {
+    path: PathBuf,
+    /// By which it is known again: another one in its place is somebody else's.
+    file: Option<(u64, u64)>,
+}
 
 impl Socket {
+    fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: file_of(path) }
+    }
+
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // One that is gone already is what is wanted; any other is replaced by the next to listen.
-        drop(std::fs::remove_file(&self.0));
+        if self.file.is_some() && self.file == file_of(&self.path) {
+            // One that is gone already is what is wanted.
+            drop(std::fs::remove_file(&self.path));
+        }
     }
+}
+
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Listens at a path, in the place of one who listens there no more. Only this user and root get a
 /// connection.
 pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
-    let cannot =
-        |error| CliError::failed(format!("cannot listen at {}", path.display())).because(error);
-    if let Ok(other) = UnixStream::connect(path).await {
-        let who = other.peer_cred().ok().and_then(|other| other.pid());
-        let who = who.map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
-        let error = CliError::failed(format!("{who} listens at {} already", path.display()));
-        return Err(error.help("choose another place with --socket, or end the other one first"));
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(cannot)?;
-    let socket = Socket(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
+    let cannot = || CliError::failed(format!("cannot listen at {}", path.display()));
+    make_room(path).await?;
+    let listener = UnixListener::bind(path).map_err(|error| cannot().because(error))?;
+    let socket = Socket::of(path);
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, private).map_err(|error| cannot().because(error))?;
     Ok(Door { listener, socket })
+}
+
+/// Removes a socket at which nobody listens any more, which a refused connection alone proves.
+async fn make_room(path: &Path) -> Result<(), CliError> {
+    let cannot = || CliError::failed(format!("cannot listen at {}", path.display()));
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        let error = CliError::failed(format!("{} is there, and is no socket", path.display()));
+        return Err(error.help("choose another place with --socket"));
+    }
+    match UnixStream::connect(path).await {
+        Ok(other) => {
+            let who = other.peer_cred().ok().and_then(|other| other.pid());
+            let who = who.map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
+            let error = CliError::failed(format!("{who} listens at {} already", path.display()));
+            Err(error.help("choose another place with --socket, or end the other one first"))
+        }
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| cannot().because(error))
+        }
+        // Whoever removed it meanwhile has made room.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(cannot().because(error).help("choose another place with --socket")),
+    }
 }
 
 /// The process that has a directory for itself to run units from.
@@ -150,5 +182,29 @@ mod tests {
         assert!(error.contains("listens at"), "{error}");
         assert!(path.exists(), "it is somebody else's");
         drop(door);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "words").unwrap();
+        let error = listen(&path).await.err().unwrap().to_string();
+        assert!(error.contains("is no socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "words");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(listen(&link).await.is_err() && link.is_symlink(), "nor is a link to it");
+    }
+
+    #[tokio::test]
+    async fn what_has_taken_the_place_of_its_socket_stays_when_that_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let door = listen(&path).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "words").unwrap();
+        drop(door);
+        assert!(path.exists(), "it is somebody else's");
     }
 }

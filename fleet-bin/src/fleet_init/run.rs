@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::remote::{Service, Units, serve_with};
-use fleet_agent::{NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock};
+use fleet_agent::{
+    NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
+    keep_one_heap,
+};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
 
@@ -34,18 +37,17 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         let ended = warden::run(&words, &directory(args));
         return ended.unwrap_or_else(|error| settle(Err(error)));
     }
+    keep_one_heap();
     crate::fleetd::logging::start("info");
     defects::break_off();
     crate::fleetd::see_to_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
+    let work = async |args: &RunArgs| {
+        if args.fleet { run_fleet(args).await } else { run_files(args).await }
+    };
     settle(ran.and_then(|runtime| {
-        // On a thread of the runtime: memory that this one gives back no other would use again.
-        let args = args.clone();
-        let work = runtime.spawn(async move {
-            if args.fleet { run_fleet(&args).await } else { run_files(&args).await }
-        });
-        let done = runtime.block_on(work).expect("a panic ends the process");
+        let done = runtime.block_on(work(args));
         // A file that nobody can read, as of a server that is gone, keeps nobody from the end.
         runtime.shutdown_timeout(GRACE);
         done
@@ -111,11 +113,12 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
 }
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
-    let ends = Ends::listen()?;
+    let mut ends = Ends::listen()?;
     let mut hangups = listen(SignalKind::hangup())?;
     let directory = directory(args);
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
-    let (door, runner) = begin(args, &origin).await?;
+    let (door, runner) = begin(args, &origin, &mut ends).await?;
+    give_back_memory();
     let service = Arc::new(OfFiles { runner: Arc::clone(&runner), origin: origin.clone() });
     let again = Arc::clone(&service);
     let reloads = async move {
@@ -137,8 +140,16 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
 }
 
 /// Begins to run what the files say, of which no more is kept here than that.
-async fn begin(args: &RunArgs, origin: &Origin) -> Result<(Door, Arc<Runner>), CliError> {
-    let read = origin.read()?;
+async fn begin(
+    args: &RunArgs,
+    origin: &Origin,
+    ends: &mut Ends,
+) -> Result<(Door, Arc<Runner>), CliError> {
+    let clock = SystemClock::start();
+    let Some(read) = ends.cut(origin.read_beside(), &clock).await else {
+        return Err(CliError::failed("was told to end before it had read the files"));
+    };
+    let read = read?;
     // Nothing runs before it can be asked for its end.
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let config = RunnerConfig::new(&origin.directory);

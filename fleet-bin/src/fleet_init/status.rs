@@ -7,6 +7,7 @@ use super::asking::{Asking, NoAnswer, ask, read};
 use super::asks::{Ask, Head, Unit};
 use super::{fleet, tree};
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::Output;
 
 /// Runs the command.
@@ -21,7 +22,11 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
         Ok((head, units)) => {
             tell(&head);
             let mut output = Output::on_stdout(args.output);
-            let tree = tree::tree(&head, &units, output.colour());
+            // It costs much where the units are deep.
+            let tree = match args.output {
+                Format::Table => tree::tree(&head, &units, output.colour()),
+                _ => String::new(),
+            };
             output.list(&units, &tree)
         }
     })

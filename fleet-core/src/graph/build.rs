@@ -62,6 +62,13 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
+    /// Takes a unit, which is the same as the one of its name here, in the place of that.
+    pub(super) fn share(&mut self, unit: &Arc<Unit>) {
+        if let Some(at) = self.find(&unit.name) {
+            self.units[at as usize] = Arc::clone(unit);
+        }
+    }
+
     /// The unit that provides this target.
     #[must_use]
     pub fn provider(&self, target: &Target) -> Option<&Arc<Unit>> {

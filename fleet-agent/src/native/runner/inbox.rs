@@ -43,7 +43,7 @@ struct Shared {
 struct Waiting {
     news: Option<News>,
     orders: VecDeque<Order>,
-    is_last: bool,
+    is_left: bool,
 }
 
 /// Both ends of what is told to one run.
@@ -53,9 +53,9 @@ pub(super) fn inbox() -> (Outside, Inbox) {
 }
 
 impl Inbox {
-    /// Waits for an order, or for news, which were told before the order that comes with them; or
-    /// nothing, when all is read and nobody leads the run any more. Nothing is lost by not waiting
-    /// to the end.
+    /// Waits for an order or for news: the next order, if there is one, and all news that there are
+    /// by then; or nothing, when all is read and nobody leads the run any more. Nothing is lost by
+    /// not waiting to the end.
     pub(super) async fn next(&mut self) -> Option<(News, Option<Order>)> {
         loop {
             if let Some(found) = self.0.lock().take() {
@@ -90,7 +90,7 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        self.0.change(|waiting| waiting.is_last = true);
+        self.0.change(|waiting| waiting.is_left = true);
     }
 }
 
@@ -111,7 +111,7 @@ impl Waiting {
     fn take(&mut self) -> Option<Option<(News, Option<Order>)>> {
         let (news, order) = (self.news.take(), self.orders.pop_front());
         if news.is_none() && order.is_none() {
-            return self.is_last.then_some(None);
+            return self.is_left.then_some(None);
         }
         Some(Some((news.unwrap_or_default(), order)))
     }

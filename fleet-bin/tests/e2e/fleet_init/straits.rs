@@ -1,5 +1,7 @@
 //! A fleet-init that runs units of files, in straits: without memory or files, and at its end.
 
+use std::process::{Command, Stdio};
+
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 
@@ -33,6 +35,28 @@ fn one_without_memory_refuses_or_ends_and_no_unit_ends_with_it() {
     init.start_again();
     let after = ["db", "web"].map(|name| wait_state(&init, name, "running").unwrap());
     assert_eq!(after, units);
+}
+
+#[test]
+fn files_that_never_come_keep_nobody_from_the_end() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+    command.args(["run", "/dev/stdin", "--goal", "all", "--socket"]).arg(home.path().join("s"));
+    command.arg("--state-dir").arg(home.path().join("state"));
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let init = command.spawn().unwrap();
+    let pid = Pid::from_child(&init);
+    wait_for("it hears signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", init.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        (caught & (1 << (Signal::TERM.as_raw() - 1)) != 0).then_some(())
+    });
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_for("it ends", || (!is_alive(pid)).then_some(()));
+    let output = init.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("told to end"), "{output:?}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl System {
     /// What is wrong with the goal in this graph and with this mask; then nothing has changed.
     pub fn reload_with(
         &mut self,
-        graph: Graph,
+        mut graph: Graph,
         settings: &Settings,
         now: Timestamp,
     ) -> Result<(), Flaw> {
@@ -156,10 +156,12 @@ impl System {
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name) else { continue };
-            let (identity, any) = (old.runs_otherwise_than(new), old != new);
-            if identity && self.is_over(at) {
+            if old == new {
+                // What runs of it holds on to the one that is there, so that is kept.
+                graph.share(old);
+            } else if old.runs_otherwise_than(new) && self.is_over(at) {
                 self.forget(at, now);
-            } else if any {
+            } else {
                 self.node_mut(at).seen.attempts = 0;
             }
         }

@@ -1,6 +1,7 @@
 //! What reading the units again changes, and what it leaves alone.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
@@ -55,6 +56,20 @@ fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
     system.reload(graph("goal wf:x\nv virtual also:t\nx supervised on:t"), now).unwrap();
     let actions = system.next_actions(now);
     assert_eq!(actions[0].to_string(), "stop x: it depends on t, which is lost", "{actions:?}");
+}
+
+/// Whoever runs it holds on to the one that it was started from.
+#[test]
+fn a_unit_that_is_read_again_as_it_was_is_there_once() {
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
+    let mut system = System::new(graph("a wf:b\nb supervised"), &settings).unwrap();
+    let unit = |system: &System, name| Arc::clone(system.graph().provider(&target(name)).unwrap());
+    let before = ["a", "b"].map(|name| unit(&system, name));
+    system.reload(graph("a wf:b also:c\nb supervised"), Timestamp::from_millis(0)).unwrap();
+    let after = ["a", "b"].map(|name| unit(&system, name));
+    assert_ne!(after[0], before[0]);
+    assert!(Arc::ptr_eq(&after[1], &before[1]), "it is there twice");
 }
 
 proptest! {
