@@ -12,7 +12,6 @@ use fleet_agent::{
 use fleet_core::Timestamp;
 use fleet_core::graph::{Flaw, Kind, Name, Target};
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
 use super::origin::{Origin, ToRun};
@@ -28,17 +27,13 @@ const UNITS: usize = 64;
 pub(super) struct ForFleet {
     pub(super) units: Units,
     pub(super) manager: Arc<NativeManager>,
-    /// Told of each ask that is answered.
-    pub(super) asked: Arc<Notify>,
 }
 
 #[async_trait]
 impl Service for ForFleet {
     async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
         if ask.get("init").is_none() {
-            let done = self.units.answer(ask, replies).await;
-            self.asked.notify_one();
-            return done;
+            return self.units.answer(ask, replies).await;
         }
         match serde_json::from_value(ask) {
             Ok(OfInit { init: Ask::Status }) => {

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use fleet_agent::remote::{Service, Units, serve_with};
 use fleet_agent::{
-    Clock as _, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
+    NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
     keep_one_heap,
 };
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::Notify;
 
 use super::answers::{ForFleet, OfFiles};
 use super::args::RunArgs;
@@ -27,9 +26,6 @@ use crate::fleetd::config::NativeSettings;
 
 /// How long the end waits for who still reads a file.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// How long after what a fleetd has asked memory is given back.
-const REST: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
@@ -111,22 +107,9 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
-    let (units, asked) = (Units::new(shared), Arc::new(Notify::new()));
-    let beside = give_back_at_rest(Arc::clone(&asked));
-    let service = Arc::new(ForFleet { units, manager: Arc::clone(&manager), asked });
+    let service = Arc::new(ForFleet { units: Units::new(shared), manager: Arc::clone(&manager) });
     let at_work = AtWork { ends, door, directory, service };
-    at_work.until_the_end(args, Grip::Manager(manager), beside).await
-}
-
-/// Gives back memory some time after something was asked: a fleetd that loads and starts many units
-/// asks much at once, and then nothing.
-async fn give_back_at_rest(asked: Arc<Notify>) {
-    let clock = SystemClock::start();
-    loop {
-        asked.notified().await;
-        clock.sleep(REST).await;
-        give_back_memory();
-    }
+    at_work.until_the_end(args, Grip::Manager(manager), std::future::pending()).await
 }
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {

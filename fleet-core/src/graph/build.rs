@@ -62,13 +62,10 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Has the units that are the same in an earlier graph in common with that: whoever runs one
-    /// holds on to the one that it was started from, and it need not be there twice.
-    pub fn share(&mut self, earlier: &Self) {
-        for unit in &mut self.units {
-            if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
-                *unit = Arc::clone(same);
-            }
+    /// Takes a unit, which is the same as the one of its name here, in the place of that.
+    pub(super) fn share(&mut self, unit: &Arc<Unit>) {
+        if let Some(at) = self.find(&unit.name) {
+            self.units[at as usize] = Arc::clone(unit);
         }
     }
 

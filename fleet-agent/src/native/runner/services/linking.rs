@@ -56,8 +56,7 @@ impl Lead {
         }
         seen.units.extend(found);
         let busy = seen.units.iter().filter(|(_, seen)| seen.phase.is_busy() || seen.processes);
-        let mut graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
-        graph.share(self.system.graph());
+        let graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
         for (name, seen) in &mut seen.units {
             if let Some(unit) = graph.unit(name).filter(|_| seen.definition.is_some()) {
                 seen.definition = Some(Arc::clone(unit));
