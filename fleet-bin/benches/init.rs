@@ -1,19 +1,28 @@
 //! What `fleet-init run` takes for five hundred units that run and do nothing.
 //!
 //! `cargo bench -p fleet-bin --bench init` starts the release program in a directory of its own,
-//! with as many processes of `sleep`, and prints two JSON lines: once they are up, and once they
-//! were asked for their status and for a plan, and were read again. Each tells the memory that it
-//! has, in millions of bytes, and what of it is no page of a file; and how often its threads ran
-//! while nothing happened. `found_by` tells how it finds the processes, as that takes memory too.
+//! with as many processes of `sleep`, and prints three JSON lines: once units of files are up; once
+//! they were asked for their status and for a plan, and were read again; and once another one runs
+//! as many units of systemd, which it was handed by a service manager's client, as a fleetd does.
+//! Each tells the memory that it has, in millions of bytes, and what of it is no page of a file;
+//! and how often its threads ran while nothing happened. `found_by` tells how it finds the
+//! processes, as that takes memory too.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
 
+use fleet_agent::remote::{RemoteConfig, RemoteManager};
+use fleet_agent::{ServiceManager as _, SystemClock};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How many units run.
@@ -30,10 +39,17 @@ fn main() {
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
+    files();
+    fleet();
+}
+
+/// Measures one that runs units of files.
+fn files() {
     let home = tempfile::tempdir().expect("a directory can be made");
     fs::write(home.path().join("all.unit"), units()).expect("a file can be written");
     fs::write(home.path().join("init.conf"), "goal: all\n").expect("a file can be written");
-    let mut init = Init::start(home.path()); // dropped before its directory is
+    let units = home.path().as_os_str();
+    let mut init = Init::start(home.path(), &[units]); // dropped before its directory is
     let found_by = init.until_up(home.path());
     report("up", &init, &found_by);
     for ask in [&["status"][..], &["plan"], &["reload"], &["status"]] {
@@ -41,6 +57,37 @@ fn main() {
         assert!(answer.status.success(), "{ask:?}: {answer:?}");
     }
     report("asked", &init, &found_by);
+}
+
+/// Measures one that runs the units of a fleetd.
+fn fleet() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let mut init = Init::start(home.path(), &["--fleet".as_ref()]);
+    init.until(home.path(), |status| status.status.success());
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = threads.expect("threads can be started");
+    // It stays connected, as a fleetd does.
+    let _client = threads.block_on(hand_over(home.path()));
+    let found_by = init.until_up(home.path());
+    report("for fleet", &init, &found_by);
+}
+
+/// Has all units loaded and started, side by side.
+async fn hand_over(home: &Path) -> Arc<RemoteManager> {
+    let (program, clock) = ("a benchmark".to_owned(), Arc::new(SystemClock::start()));
+    let config = RemoteConfig { socket: home.join("sock"), directory: None, program, clock };
+    let manager = RemoteManager::open(config).await.expect("fleet-init listens");
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep 1d\n").expect("it is well formed");
+    let all = (0..UNITS).map(|number| {
+        let (manager, file) = (&manager, &file);
+        async move {
+            let unit: UnitName = format!("u{number}.service").parse().expect("it is a name");
+            manager.load(&unit, file, Epoch(1)).await?;
+            manager.start(&unit, Generation(1)).await
+        }
+    });
+    join_all(all).await.into_iter().for_each(|done| done.expect("it starts"));
+    manager
 }
 
 fn report(when: &str, init: &Init, found_by: &str) {
@@ -80,21 +127,27 @@ fn running(status: &Output) -> usize {
 struct Init(Child);
 
 impl Init {
-    fn start(home: &Path) -> Self {
+    fn start(home: &Path, what: &[&OsStr]) -> Self {
         let mut init = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
         init.arg("run").arg("--socket").arg(home.join("sock"));
-        init.arg("--state-dir").arg(home.join("state")).arg(home);
+        init.arg("--state-dir").arg(home.join("state")).args(what);
         let silent = init.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(silent.spawn().expect("fleet-init starts"))
     }
 
     /// Waits until all units are up; how their processes are found.
     fn until_up(&mut self, home: &Path) -> String {
+        let status = self.until(home, |status| running(status) == UNITS);
+        String::from_utf8_lossy(&status.stderr).trim().to_owned()
+    }
+
+    /// Waits until its status is so.
+    fn until(&mut self, home: &Path, is_so: impl Fn(&Output) -> bool) -> Output {
         let begin = Instant::now();
         loop {
             let status = self.ask(home, &["status", "-o", "json"]);
-            if running(&status) == UNITS {
-                return String::from_utf8_lossy(&status.stderr).trim().to_owned();
+            if is_so(&status) {
+                return status;
             }
             let ended = self.0.try_wait().expect("it is a child");
             assert!(ended.is_none() && begin.elapsed() < PATIENCE, "{ended:?}: {status:?}");

@@ -13,7 +13,7 @@ use fleet_core::graph::systemd::{self, Relation};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::{join, join_all};
-use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot};
 
 use super::machine::Machine;
 use super::record::{Asked, UnitDirectory};
@@ -21,6 +21,9 @@ use super::runner::Snapshot;
 use super::runner::lead::{Lead, Request, lock};
 use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase, Wanted};
 use crate::{ManagedUnit, Particulars, ServiceError};
+
+/// How many calls write at a time. Each takes a thread to do so, and all write to one disk.
+const WRITERS: usize = 8;
 
 /// What may be asked of a unit that is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,7 @@ pub(super) struct Calls {
     showcase: Showcase,
     /// Of units that are called about at the moment.
     gates: Gates,
+    writers: Semaphore,
 }
 
 impl Ask {
@@ -79,7 +83,8 @@ impl Calls {
         requests: mpsc::Sender<Request>,
         showcase: Showcase,
     ) -> Self {
-        Self { machine: Arc::clone(machine), requests, showcase, gates: Gates::default() }
+        let (gates, writers) = (Gates::default(), Semaphore::new(WRITERS));
+        Self { machine: Arc::clone(machine), requests, showcase, gates, writers }
     }
 
     /// What is seen of a unit; nothing if it is not loaded.
@@ -123,7 +128,8 @@ impl Calls {
             let asked = before.as_ref().map_or_else(Asked::default, |seen| seen.asked);
             let asked = Asked { epoch: epoch.0, ..asked };
             if before.as_ref().is_some_and(|seen| seen.unit.known.hash == hash) {
-                write(&directory, "record a unit", move |at| at.write_asked(asked)).await?;
+                let record = move |at: &UnitDirectory| at.write_asked(asked);
+                calls.write(&directory, "record a unit", record).await?;
                 return calls.lead(move |lead| lead.note_epoch(&name, asked)).await;
             }
             let is_new = before.is_none();
@@ -133,7 +139,7 @@ impl Calls {
                 }
                 at.write_unit(&source, asked)
             };
-            write(&directory, "keep a unit file", keep).await?;
+            calls.write(&directory, "keep a unit file", keep).await?;
             let entry = Entry::new(name, hash, asked, Is::Fit(Box::new(compiled)));
             calls.lead(move |lead| lead.load(entry)).await?
         })
@@ -169,7 +175,8 @@ impl Calls {
             let asked = ask.after(seen.asked);
             if asked != seen.asked {
                 let action = "record what is asked of a unit";
-                match write(&directory, action, move |at| at.write_asked(asked)).await {
+                let record = move |at: &UnitDirectory| at.write_asked(asked);
+                match calls.write(&directory, action, record).await {
                     // A disk that fails must not keep anything running.
                     Err(error) if ask == Ask::Stop => {
                         tracing::error!(unit = %name, %error, "stopping all the same");
@@ -205,8 +212,8 @@ impl Calls {
     async fn write_end(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.machine.directory(unit.as_str());
         let action = "record that a unit is not to run any more";
-        let written = self.in_turn(unit, async move |_| {
-            write(&directory, action, UnitDirectory::write_end).await
+        let written = self.in_turn(unit, async move |calls| {
+            calls.write(&directory, action, UnitDirectory::write_end).await
         });
         match written.await {
             Ok(()) => true,
@@ -266,7 +273,7 @@ impl Calls {
             let leaving = name.clone();
             calls.lead(move |lead| lead.begin_unload(&leaving, reply)).await?;
             answer.await.unwrap_or_else(|_| Err(ended()))?;
-            let removed = write(&directory, "remove a unit", UnitDirectory::remove).await;
+            let removed = calls.write(&directory, "remove a unit", UnitDirectory::remove).await;
             removed.map_err(|error| ServiceError::Unavailable(error.to_string()))?;
             calls.lead(move |lead| lead.forget(&name)).await
         })
@@ -293,6 +300,17 @@ impl Calls {
             done
         });
         done.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Works on the directory of a unit when it is its turn among all that write.
+    async fn write(
+        &self,
+        directory: &UnitDirectory,
+        action: &str,
+        work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
+    ) -> Done {
+        let _turn = self.writers.acquire().await;
+        write(directory, action, work).await
     }
 
     /// Has the lead do something, and waits until it has.

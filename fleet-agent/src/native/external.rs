@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::graph::systemd::{Compiled, Site, compile};
@@ -95,8 +96,9 @@ pub(crate) fn stand_in(unit: &UnitName) -> Compiled {
     let mut compiled = compile(&service, &file, &Site::default()).expect("it can be compiled");
     let name = fleet_core::graph::Name::new(unit.as_str());
     let name = name.expect("each name of a unit of systemd is one of the graph");
-    compiled.unit.provides = vec![fleet_core::graph::Target::from(&name)];
-    compiled.unit.name = name;
+    let unit = Arc::make_mut(&mut compiled.unit);
+    unit.provides = vec![fleet_core::graph::Target::from(&name)];
+    unit.name = name;
     compiled
 }
 

@@ -203,8 +203,10 @@ impl NativeManager {
 
     /// Starts a unit, the timers first that it wants or requires.
     async fn start_with_timers(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
-        let first =
-            start_timers_of(Arc::clone(&self.calls), Arc::clone(&self.timers), unit.clone());
+        let (calls, timers) = (Arc::clone(&self.calls), Arc::clone(&self.timers));
+        // In a place of its own, which is free when it is done: what waits until the unit is up
+        // would have room for it until then, and more than once.
+        let first = Box::pin(start_timers_of(calls, timers, unit.clone()));
         self.calls.ask_after(first, unit, ask, self.machine.directory(unit.as_str())).await
     }
 }

@@ -113,7 +113,12 @@ impl Service {
 
     /// What to do next; `None` when it is up to processes, time or a person.
     pub(crate) fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let next = self.actions.pop_front();
+        if next.is_none() {
+            // Most services run for long with nothing to do.
+            self.actions = VecDeque::new();
+        }
+        next
     }
 
     /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.

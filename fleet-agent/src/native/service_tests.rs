@@ -17,7 +17,7 @@ pub(super) fn spec(service: &str) -> Arc<Unit> {
     let host = Host::of_a_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
-    Arc::new(compiled.expect("it can be obeyed").unit.unit)
+    compiled.expect("it can be obeyed").unit.unit
 }
 
 /// A service whose processes live as a test says.

@@ -151,9 +151,12 @@ impl Sink {
         Ok(self.buffer.len() < BATCH)
     }
 
-    /// Writes what waits.
+    /// Writes what waits, and keeps no room for as much again: connections last, and most of what
+    /// is written is small.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        self.half.write_all_buf(&mut self.buffer).await
+        self.half.write_all_buf(&mut self.buffer).await?;
+        self.buffer = BytesMut::new();
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use fleet_agent::{
 use fleet_core::Timestamp;
 use fleet_core::graph::{Flaw, Kind, Name, Target};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
 use super::origin::{Origin, ToRun};
@@ -27,11 +28,21 @@ const UNITS: usize = 64;
 pub(super) struct ForFleet {
     pub(super) units: Units,
     pub(super) manager: Arc<NativeManager>,
+    /// Told of each ask that is answered.
+    pub(super) asked: Arc<Notify>,
 }
 
 #[async_trait]
 impl Service for ForFleet {
     async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+        let done = self.carry_out(ask, replies).await;
+        self.asked.notify_one();
+        done
+    }
+}
+
+impl ForFleet {
+    async fn carry_out(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
         if ask.get("init").is_none() {
             return self.units.answer(ask, replies).await;
         }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use fleet_agent::remote::{Service, Units, serve_with};
 use fleet_agent::{
-    NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
+    Clock as _, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
     keep_one_heap,
 };
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
+use tokio::sync::Notify;
 
 use super::answers::{ForFleet, OfFiles};
 use super::args::RunArgs;
@@ -26,6 +27,12 @@ use crate::fleetd::config::NativeSettings;
 
 /// How long the end waits for who still reads a file.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long after what a fleetd has asked memory is given back.
+const REST: Duration = Duration::from_secs(5);
+
+/// How long a thread stays that has nothing to do but to wait for another file.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs) -> ExitCode {
@@ -41,7 +48,8 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     crate::fleetd::logging::start("info");
     defects::break_off();
     crate::fleetd::see_to_descriptors();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_keep_alive(IDLE).enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
     let work = async |args: &RunArgs| {
         if args.fleet { run_fleet(args).await } else { run_files(args).await }
@@ -107,9 +115,22 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
-    let service = Arc::new(ForFleet { units: Units::new(shared), manager: Arc::clone(&manager) });
+    let (units, asked) = (Units::new(shared), Arc::new(Notify::new()));
+    let beside = give_back_at_rest(Arc::clone(&asked));
+    let service = Arc::new(ForFleet { units, manager: Arc::clone(&manager), asked });
     let at_work = AtWork { ends, door, directory, service };
-    at_work.until_the_end(args, Grip::Manager(manager), std::future::pending()).await
+    at_work.until_the_end(args, Grip::Manager(manager), beside).await
+}
+
+/// Gives back memory some time after something was asked: a fleetd that loads and starts many units
+/// asks much at once, and then nothing.
+async fn give_back_at_rest(asked: Arc<Notify>) {
+    let clock = SystemClock::start();
+    loop {
+        asked.notified().await;
+        clock.sleep(REST).await;
+        give_back_memory();
+    }
 }
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {

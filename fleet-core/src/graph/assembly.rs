@@ -23,7 +23,7 @@ pub(super) struct Assembly {
 
 impl Assembly {
     pub(super) fn strict(
-        units: impl IntoIterator<Item = Unit>,
+        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<Flaw>) {
         Self { lenient: false, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
@@ -31,7 +31,7 @@ impl Assembly {
     }
 
     pub(super) fn lenient(
-        units: impl IntoIterator<Item = Unit>,
+        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<Flaw>) {
         Self { lenient: true, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
@@ -40,10 +40,10 @@ impl Assembly {
 
     fn run(
         mut self,
-        units: impl IntoIterator<Item = Unit>,
+        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<Flaw>) {
-        self.take_up(units.into_iter().map(Arc::new).collect());
+        self.take_up(units.into_iter().map(Into::into).collect());
         self.check_each();
         self.drop_those_left_out();
         let providers = self.providers(settings);

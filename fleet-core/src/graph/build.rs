@@ -32,7 +32,7 @@ impl Graph {
     ///
     /// All that is wrong with them, if anything is: then there is no graph.
     pub fn strict(
-        units: impl IntoIterator<Item = Unit>,
+        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
         settings: &Settings,
     ) -> Result<Self, Vec<Flaw>> {
         let (graph, flaws) = Assembly::strict(units, settings);
@@ -45,7 +45,7 @@ impl Graph {
     /// that provide a target, the one whose name it is stays, or else the first by name. Units that
     /// depend on what is not there stay, and never start if they cannot do without it.
     pub fn lenient(
-        units: impl IntoIterator<Item = Unit>,
+        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
         settings: &Settings,
     ) -> (Self, Vec<Flaw>) {
         Assembly::lenient(units, settings)
@@ -62,10 +62,13 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Takes a unit, which is the same as the one of its name here, in the place of that.
-    pub(super) fn share(&mut self, unit: &Arc<Unit>) {
-        if let Some(at) = self.find(&unit.name) {
-            self.units[at as usize] = Arc::clone(unit);
+    /// Has the units that are the same in an earlier graph in common with that: whoever runs one
+    /// holds on to the one that it was started from, and it need not be there twice.
+    pub fn share(&mut self, earlier: &Self) {
+        for unit in &mut self.units {
+            if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
+                *unit = Arc::clone(same);
+            }
         }
     }
 

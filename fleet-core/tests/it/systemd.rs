@@ -8,6 +8,8 @@ mod printed;
 mod timers;
 mod values;
 
+use std::sync::Arc;
+
 use fleet_core::graph::Unit;
 use fleet_core::graph::systemd::{Compiled, Refusals, Site, compile};
 use fleet_unitfile::{Fact, Facts, UnitFile};
@@ -30,7 +32,8 @@ fn compiled(name: &str, text: &str) -> Result<Compiled, Refusals> {
 /// What a `[Service]` section makes of `web@1.service`, which has to be good.
 fn service(settings: &str) -> Unit {
     let text = format!("[Service]\n{settings}\n");
-    compiled("web@1.service", &text).unwrap_or_else(|refusals| panic!("{refusals}")).unit
+    let compiled = compiled("web@1.service", &text);
+    Arc::unwrap_or_clone(compiled.unwrap_or_else(|refusals| panic!("{refusals}")).unit)
 }
 
 /// Why a `[Service]` section is refused.

@@ -1,6 +1,7 @@
 //! The zones that calendars are read by, from the machine's database of them.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use fleet_core::graph::systemd::{Timer, Zones};
 use fleet_unitfile::{Era, Utc, Zone};
@@ -9,7 +10,8 @@ use jiff::tz::TimeZone;
 
 /// The machine's own zone, and those that timers name.
 pub(crate) struct KnownZones {
-    local: Known,
+    /// Read when a calendar goes by it: most machines run units without any.
+    local: LazyLock<Known>,
     named: BTreeMap<String, Known>,
 }
 
@@ -21,9 +23,9 @@ pub(crate) fn is_zone(name: &str) -> bool {
 }
 
 impl KnownZones {
-    /// The machine's zone, as it is now; UTC, where nothing tells it.
+    /// The machine's zone, as it is when a calendar first goes by it; UTC, where nothing tells it.
     pub(crate) fn new() -> Self {
-        Self { local: Known(TimeZone::system()), named: BTreeMap::new() }
+        Self { local: LazyLock::new(|| Known(TimeZone::system())), named: BTreeMap::new() }
     }
 
     /// Looks up all zones that a timer names. One that this machine does not know is read as UTC;
@@ -39,7 +41,7 @@ impl KnownZones {
 impl Zones for KnownZones {
     fn zone(&self, name: Option<&str>) -> &dyn Zone {
         match name.map(|name| self.named.get(name)) {
-            None => &self.local,
+            None => &*self.local,
             Some(Some(known)) => known,
             Some(None) => &Utc,
         }

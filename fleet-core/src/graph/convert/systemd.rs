@@ -1,6 +1,7 @@
 //! Unit files of systemd: the compiler does the work, and what it refuses becomes a loss.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleet_unitfile::{Facts, UnitFile, UnitName};
 
@@ -78,7 +79,7 @@ fn finish(
     let mut drafts = Vec::new();
     for unit in linked.units {
         let found = units.iter().find(|(_, it)| it.unit.name == unit.name);
-        drafts.extend(found.map(|(file, _)| Draft::new(*file, report, unit)));
+        drafts.extend(found.map(|(file, _)| Draft::new(*file, report, Arc::unwrap_or_clone(unit))));
     }
     drafts
 }
@@ -122,7 +123,7 @@ fn one(
         place.or_else(|| compiled.place_of("Unit", &option)).map(|it| (it.line, it.column))
     };
     let unit = as_stanza(&compiled.unit, file, report, places)?;
-    compiled.unit = unit;
+    compiled.unit = Arc::new(unit);
     let known = |letter: char| facts.expand(&format!("%{letter}"), &name).is_ok();
     let of_machine: Vec<char> = OF_MACHINE.into_iter().filter(|it| known(*it)).collect();
     remark_facts(file, &parsed, &compiled, &of_machine, report);

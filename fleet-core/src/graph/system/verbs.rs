@@ -153,13 +153,11 @@ impl System {
         (self.goal, self.mask) = (goal.clone(), mask.clone());
         self.max_starting = settings.max_starting;
         self.roomless.clone_from(&settings.roomless);
+        graph.share(&self.graph);
         for at in self.all() {
             let old = &self.node(at).unit;
-            let Some(new) = graph.unit(&old.name) else { continue };
-            if old == new {
-                // What runs of it holds on to the one that is there, so that is kept.
-                graph.share(old);
-            } else if old.runs_otherwise_than(new) && self.is_over(at) {
+            let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
+            if old.runs_otherwise_than(new) && self.is_over(at) {
                 self.forget(at, now);
             } else {
                 self.node_mut(at).seen.attempts = 0;

@@ -1,6 +1,7 @@
 //! Reads one file: asks of each option what becomes of it, and keeps what is wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleet_unitfile::{OptionView, UnitFile, UnitName, UnitType, directives};
 
@@ -20,7 +21,7 @@ const MOST: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
     /// It provides its own name, and depends on nothing yet.
-    pub unit: Unit,
+    pub unit: Arc<Unit>,
     /// What it starts and when, if it is a timer.
     pub timer: Option<Timer>,
     /// What it says of other units, in the order of the file.
@@ -31,10 +32,8 @@ pub struct Compiled {
     pub default_dependencies: bool,
     /// What a person should know, in the order of the file.
     pub remarks: Vec<Remark>,
-    /// The file that it was read from.
-    file: UnitFile,
-    /// Where each option that counts stands, in bytes.
-    places: BTreeMap<(String, String), usize>,
+    /// Where each option that counts stands.
+    places: Box<[Position]>,
 }
 
 /// Turns a unit file of systemd into a unit of the graph.
@@ -94,7 +93,7 @@ struct Compiler<'a> {
     aliases: BTreeSet<UnitName>,
     refusals: Vec<Refusal>,
     remarks: Vec<Remark>,
-    places: BTreeMap<(String, String), usize>,
+    places: Vec<Position>,
 }
 
 impl<'a> Compiler<'a> {
@@ -108,7 +107,7 @@ impl<'a> Compiler<'a> {
             aliases: BTreeSet::new(),
             refusals: Vec::new(),
             remarks: Vec::new(),
-            places: BTreeMap::new(),
+            places: Vec::new(),
         }
     }
 
@@ -148,8 +147,7 @@ impl<'a> Compiler<'a> {
 
     fn honour(&mut self, option: OptionView<'_>) {
         let (section, name, value) = (option.section(), option.name(), option.value());
-        let known = (section.to_owned(), name.to_owned());
-        self.places.insert(known, option.span().start);
+        self.note_place(option);
         let facts = &self.site.facts;
         let unit = In::new(self.name, facts);
         let expand = |text: &str| unit.expand(text);
@@ -168,6 +166,14 @@ impl<'a> Compiler<'a> {
         };
         if let Err(problem) = done {
             self.refuse(Some(option), problem);
+        }
+    }
+
+    fn note_place(&mut self, option: OptionView<'_>) {
+        let place = self.place(option);
+        match self.places.iter_mut().find(|known| known.option == place.option) {
+            Some(known) => *known = place,
+            None => self.places.push(place),
         }
     }
 
@@ -199,8 +205,7 @@ impl<'a> Compiler<'a> {
 
     /// The place of an option that counts, by its section and name.
     fn placed(&self, section: &str, name: &str) -> Option<Position> {
-        let at = self.places.get(&(section.to_owned(), name.to_owned()))?;
-        Some(Position::new(self.file.location(*at), section, name))
+        find(&self.places, section, name)
     }
 
     fn finish(mut self) -> Result<Compiled, Refusals> {
@@ -218,14 +223,13 @@ impl<'a> Compiler<'a> {
         };
         match unit {
             Some((unit, timer)) => Ok(Compiled {
-                unit,
+                unit: Arc::new(unit),
                 timer,
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
                 remarks: self.remarks,
-                file: self.file.clone(),
-                places: self.places,
+                places: self.places.into(),
             }),
             None => Err(Refusals { unit: self.name.clone(), all: self.refusals }),
         }
@@ -263,9 +267,12 @@ impl Compiled {
     /// file does not have it.
     #[must_use]
     pub fn place_of(&self, section: &str, name: &str) -> Option<Position> {
-        let at = self.places.get(&(section.to_owned(), name.to_owned()))?;
-        Some(Position::new(self.file.location(*at), section, name))
+        find(&self.places, section, name)
     }
+}
+
+fn find(places: &[Position], section: &str, name: &str) -> Option<Position> {
+    places.iter().find(|place| place.is_of(section, name)).cloned()
 }
 
 impl Refusal {

@@ -1,6 +1,7 @@
 //! Makes edges of what units say of one another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_unitfile::{UnitName, UnitType};
 
@@ -23,8 +24,9 @@ pub struct Outside {
 /// Units with their edges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Linked {
-    /// Those that can be run, in the order of their names.
-    pub units: Vec<Unit>,
+    /// Those that can be run, in the order of their names; one without edges and aliases is the
+    /// one that was compiled.
+    pub units: Vec<Arc<Unit>>,
     /// Those that cannot, because a unit which they require is not there.
     pub refused: BTreeMap<Name, Vec<Refusal>>,
     /// What a person should know.
@@ -306,9 +308,15 @@ impl<'a> Linker<'a> {
             return;
         }
         edges.sort();
-        let mut unit = Unit { edges, ..unit.clone() };
         let aliases = self.aliases.get(&at).into_iter().flatten();
-        unit.provides.extend(aliases.filter_map(|alias| Target::new(alias.as_str()).ok()));
+        let aliases: Vec<Target> =
+            aliases.filter_map(|alias| Target::new(alias.as_str()).ok()).collect();
+        let mut unit = Arc::clone(unit);
+        if unit.edges != edges || !aliases.is_empty() {
+            let changed = Arc::make_mut(&mut unit);
+            changed.edges = edges;
+            changed.provides.extend(aliases);
+        }
         self.linked.units.push(unit);
     }
 

@@ -59,6 +59,11 @@ impl Position {
         Self { line, column, option: format!("{section}.{name}") }
     }
 
+    /// Whether it is that of an option.
+    pub(super) fn is_of(&self, section: &str, name: &str) -> bool {
+        self.option.split_once('.') == Some((section, name))
+    }
+
     /// The name of the option, without its section.
     #[must_use]
     pub fn name(&self) -> &str {

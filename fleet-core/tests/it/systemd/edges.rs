@@ -1,6 +1,7 @@
 //! What units say of one another, as edges.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleet_core::graph::systemd::{Compiled, Linked, Outside, link};
 use fleet_core::graph::{Name, Target};
@@ -208,6 +209,18 @@ fn a_stop_takes_along_whoever_requires_the_unit() {
     assert_eq!(stopped("c.service"), ["a.service", "b.service"].map(str::to_owned).into());
     assert_eq!(stopped("a.service"), ["b.service".to_owned()].into());
     assert!(stopped("d.service").is_empty());
+}
+
+#[test]
+fn a_unit_to_which_nothing_is_added_is_not_copied() {
+    let units = system(&[
+        ("a.service", "After=none.service"),
+        ("b.service", "After=a.service"),
+        ("c.service", "[Install]\nAlias=x.service"),
+    ]);
+    let linked = link(&units, &Outside::default());
+    let mut same = units.iter().zip(&linked.units).map(|(it, unit)| Arc::ptr_eq(&it.unit, unit));
+    assert_eq!(std::array::from_fn(|_| same.next()), [Some(true), Some(false), Some(false)]);
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn conditions() {
     let text = "[Unit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
                 AssertUser=root\nConditionKernelCommandLine=! quiet\n\
                 [Service]\nExecStart=/bin/true\n";
-    let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions;
+    let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions.clone();
     let told: Vec<_> =
         conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
     let path = Test::PathExists("/a/1".to_owned());

@@ -56,7 +56,8 @@ impl Lead {
         }
         seen.units.extend(found);
         let busy = seen.units.iter().filter(|(_, seen)| seen.phase.is_busy() || seen.processes);
-        let graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
+        let mut graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
+        graph.share(self.system.graph());
         for (name, seen) in &mut seen.units {
             if let Some(unit) = graph.unit(name).filter(|_| seen.definition.is_some()) {
                 seen.definition = Some(Arc::clone(unit));
@@ -131,7 +132,7 @@ impl Services {
             let mut units = std::mem::take(&mut linked.units);
             let unfit =
                 self.entries.iter().filter(|(name, it)| it.is_unfit() && busy.contains(*name));
-            units.extend(unfit.map(|(_, entry)| only_to_stop(&entry.unit)));
+            units.extend(unfit.map(|(_, entry)| Arc::new(only_to_stop(&entry.unit))));
             let (graph, flaws) = Graph::lenient(units, &Settings::default());
             let circle = flaws.iter().find_map(|flaw| match flaw {
                 Flaw::Circle(circle) => Some(circle),
@@ -210,9 +211,43 @@ impl Entry {
 
     /// What it is run by, as far as its own file tells.
     pub(super) fn definition(&self) -> Option<Arc<fleet_core::graph::Unit>> {
-        Some(Arc::new(match &self.is {
-            Is::Fit(compiled) => compiled.unit.clone(),
-            Is::Unfit(_) => only_to_stop(&self.unit),
-        }))
+        Some(match &self.is {
+            Is::Fit(compiled) => Arc::clone(&compiled.unit),
+            Is::Unfit(_) => Arc::new(only_to_stop(&self.unit)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fleet_core::graph::Unit;
+
+    use super::super::name_of;
+    use super::super::shown::tests::{ask, load, opened};
+    use crate::native::runner::lead::Lead;
+
+    /// A unit as it is in the graph.
+    fn linked(lead: &mut Lead, unit: &str) -> Arc<Unit> {
+        lead.follow_loads();
+        let name = name_of(&unit.parse().expect("it is a name"));
+        Arc::clone(lead.system.graph().unit(&name).expect("it is in the graph"))
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_is_linked_anew_as_it_was_is_there_once() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let opened = opened(home.path()).await;
+        let text = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/true\n";
+        for unit in ["a.service", "b.service"] {
+            load(&opened, &unit.parse().expect("it is a name"), text).await;
+        }
+        let before = ask(&opened, |lead| linked(lead, "b.service")).await;
+        assert_eq!(before.edges.len(), 1, "it is not the one that was compiled");
+        load(&opened, &"c.service".parse().expect("it is a name"), text).await;
+        let after = ask(&opened, |lead| linked(lead, "b.service")).await;
+        assert!(Arc::ptr_eq(&before, &after));
+        opened.lead.abort();
     }
 }

@@ -59,7 +59,7 @@ impl OfOthers {
 
     /// What is known of one that is up before anybody needed it.
     pub(super) fn as_up(&self, name: &Name, run: Incarnation, clock: &dyn Clock) -> Observed {
-        let unit = self.sought.get(name).map(|(_, compiled)| Arc::new(compiled.unit.clone()));
+        let unit = self.sought.get(name).map(|(_, compiled)| Arc::clone(&compiled.unit));
         Observed {
             phase: Doing::Up(Activity::Running),
             since: clock.now(),

@@ -112,8 +112,9 @@ impl Member {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
 
     use fleet_unitfile::{UnitFile, UnitName};
     use tokio::sync::oneshot;
@@ -126,7 +127,7 @@ mod tests {
     use crate::native::runner::lead::Request;
 
     /// Has something done between two turns of the lead, which hears of no run meanwhile.
-    async fn ask<T: Send + 'static>(
+    pub(in super::super) async fn ask<T: Send + 'static>(
         opened: &Opened,
         what: impl FnOnce(&mut Lead) -> T + Send + 'static,
     ) -> T {
@@ -136,7 +137,7 @@ mod tests {
         answer.await.expect("somebody leads")
     }
 
-    async fn load(opened: &Opened, unit: &UnitName, text: &str) {
+    pub(in super::super) async fn load(opened: &Opened, unit: &UnitName, text: &str) {
         let file = UnitFile::parse(text).expect("it is well formed");
         let compiled = compile(unit, &file, &opened.host).expect("it can be obeyed").unit;
         let directory = opened.machine.directory(unit.as_str());
@@ -151,16 +152,20 @@ mod tests {
         Asked { generation, launched: true, ..Asked::default() }
     }
 
-    #[tokio::test]
-    async fn a_unit_that_starts_again_is_not_shown_as_it_failed_before() {
-        let home = tempfile::tempdir().expect("a directory can be made");
+    pub(in super::super) async fn opened(home: &Path) -> Opened {
         let services = ServicesConfig {
             accept: BTreeSet::new(),
             external: BTreeMap::new(),
             max_starting: None,
         };
-        let config = RunnerConfig { control_groups: false, ..RunnerConfig::new(home.path()) };
-        let opened = open_services(config, services).await.expect("it opens");
+        let config = RunnerConfig { control_groups: false, ..RunnerConfig::new(home) };
+        open_services(config, services).await.expect("it opens")
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_starts_again_is_not_shown_as_it_failed_before() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let opened = opened(home.path()).await;
         let unit: UnitName = "a.service".parse().expect("it is a name");
         load(&opened, &unit, "[Service]\nType=oneshot\nExecStart=/bin/false\n").await;
         let (reply, answer) = oneshot::channel();
