@@ -45,7 +45,7 @@ pub(crate) struct Birth<'a> {
 /// A child of ours, however it was begun. Dropped, it goes on, and is waited for all the same.
 #[derive(Debug)]
 pub(crate) enum Child {
-    Spawned(tokio::process::Child),
+    Spawned(Box<tokio::process::Child>),
     Born(Born),
 }
 

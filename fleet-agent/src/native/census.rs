@@ -111,7 +111,7 @@ fn wait_for_those_that_become(awaited: usize) {
 pub(crate) fn members<'a>(
     all: &'a [Process],
     invocation: &str,
-    leaders: &BTreeSet<ProcessId>,
+    leaders: &[ProcessId],
 ) -> Vec<&'a Process> {
     let groups = own_groups(all, leaders);
     let mut inside: BTreeSet<u32> = BTreeSet::new();
@@ -136,7 +136,7 @@ pub(crate) fn members<'a>(
 
 /// The groups that are still those of the leaders. The kernel gives a number to a new process only
 /// when its group is empty, so a later process of that number shows that the group is a stranger's.
-fn own_groups(all: &[Process], leaders: &BTreeSet<ProcessId>) -> BTreeSet<u32> {
+fn own_groups(all: &[Process], leaders: &[ProcessId]) -> BTreeSet<u32> {
     let is_reused = |leader: &ProcessId| {
         all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
     };
@@ -164,7 +164,8 @@ mod tests {
             process(15, 1, 10, Some("b")),
         ];
         let pids = |groups: &[u32]| {
-            let leaders = groups.iter().map(|&pid| ProcessId { pid, start: 0 }).collect();
+            let leader = |&pid: &u32| ProcessId { pid, start: 0 };
+            let leaders: Vec<ProcessId> = groups.iter().map(leader).collect();
             members(&all, "a", &leaders).iter().map(|p| p.id.pid).collect::<Vec<_>>()
         };
         assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
         let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
-        let leaders = BTreeSet::from([ProcessId { pid: 9, start: 0 }]);
+        let leaders = [ProcessId { pid: 9, start: 0 }];
         assert_eq!(members(&all, "a", &leaders).len(), 2);
         all[0].id.start = 5;
         assert_eq!(members(&all, "a", &leaders), Vec::<&Process>::new());
@@ -235,7 +236,7 @@ mod tests {
         first.args(["-c", relay]).env("RELAY", relay).env("GOES", &goes);
         first.env(super::super::look::INVOCATION_ID, &run);
         let mut first = first.spawn().expect("there is a shell");
-        let none = BTreeSet::new();
+        let none = [];
         let count = || members(&read_all().expect("they can be read"), &run, &none).len();
         let empty = (0..100).filter(|_| count() == 0).count();
         std::fs::remove_file(&goes).expect("it can be removed");

@@ -5,7 +5,6 @@ mod run;
 mod signals;
 mod spawning;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ pub(crate) struct Driver {
     /// The control group of the run, if there is one.
     group: Option<Group>,
     /// The leaders of process groups that the run began and that may have members.
-    leaders: BTreeSet<ProcessId>,
+    leaders: Vec<ProcessId>,
     /// What was asked last, and told to `service`.
     asked: Asked,
     /// How many runs there were.
@@ -86,7 +85,7 @@ impl Driver {
             log,
             invocation: String::new(),
             group: None,
-            leaders: BTreeSet::new(),
+            leaders: Vec::new(),
             asked: Asked::default(),
             run: 0,
             written: None,
@@ -115,7 +114,7 @@ impl Driver {
         self.bound_log(self.longest_file());
         // A log that was cut since holds nothing but what is newer.
         self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
-        self.leaders = run.leaders.iter().copied().collect();
+        self.leaders.clone_from(&run.leaders);
         self.written = Some(run);
         for (process, watched) in running {
             self.watch(process, watched);

@@ -70,7 +70,7 @@ impl Plan<'_> {
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
         self.preparation.apply(&mut process, program);
-        process.spawn().map(Child::Spawned)
+        process.spawn().map(|child| Child::Spawned(Box::new(child)))
     }
 
     /// What is executed in the end.

@@ -1,6 +1,5 @@
 //! What the kernel tells of processes under `/proc`, and the wait for the end of any of them.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -40,11 +39,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
 
 /// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a
 /// look at all others.
-pub(crate) fn belongs(
-    process: ProcessId,
-    run: &str,
-    leaders: &BTreeSet<ProcessId>,
-) -> io::Result<bool> {
+pub(crate) fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let mut pid = process.pid;
     for _ in 0..GENERATIONS {
         let Ok(Stat { process, .. }) = stat(pid)? else { return Ok(false) };

@@ -110,15 +110,15 @@ pub(crate) struct Run {
 /// What is found of a unit: its source, what was asked, and what runs, if that was ever written.
 pub(crate) type Found = (Vec<u8>, Asked, Option<Run>);
 
-/// The directory of one unit, or what stands for it.
+/// The directory of one unit, or what stands for it. To clone it costs nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitDirectory {
-    path: PathBuf,
-    shared: Option<Shared>,
+    path: Arc<Path>,
+    shared: Option<Arc<Shared>>,
 }
 
 /// Where a unit without a directory is kept.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) records: Arc<Records>,
     pub(crate) unit: String,
@@ -128,13 +128,13 @@ pub(crate) struct Shared {
 impl UnitDirectory {
     /// The directory at that path, which need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, shared: None }
+        Self { path: path.into(), shared: None }
     }
 
     /// What stands for the directory at that path, unless there is one.
     pub(crate) fn or_shared(path: PathBuf, shared: Shared) -> Self {
-        let shared = (!path.is_dir()).then_some(shared);
-        Self { path, shared }
+        let shared = (!path.is_dir()).then(|| Arc::new(shared));
+        Self { path: path.into(), shared }
     }
 
     /// Where the unit writes.

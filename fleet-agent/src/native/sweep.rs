@@ -25,7 +25,7 @@ pub(crate) enum Targets {
     /// Everything in a control group.
     Group(Group),
     /// Everything that belongs to the run, as far as it can be seen.
-    Run { invocation: String, leaders: BTreeSet<ProcessId> },
+    Run { invocation: String, leaders: Vec<ProcessId> },
 }
 
 /// Sends the signals to each target once, to those that appear later too, and returns when none is

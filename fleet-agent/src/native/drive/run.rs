@@ -55,7 +55,7 @@ impl Driver {
         let run = Run {
             asked: self.asked,
             invocation: self.invocation.clone(),
-            leaders: self.leaders.iter().copied().collect(),
+            leaders: self.leaders.clone(),
             log_from: self.log_from,
             group: self.group.clone(),
             memory: self.service.memory().clone(),

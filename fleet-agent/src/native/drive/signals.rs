@@ -58,7 +58,7 @@ impl Driver {
         let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
         let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
         if pid.is_none_or(empty) {
-            self.leaders.remove(&leader);
+            self.leaders.retain(|it| *it != leader);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Driver {
             Ok(None) => return self.service.on_spawn_failed(End::Unseen, now),
             Err(error) => return self.give_up(started, &error),
         };
-        self.leaders.insert(process);
+        self.leaders.push(process);
         self.processes.push(Box::pin(async move {
             let end = started.wait().await.unwrap_or(End::Unseen);
             (process, end)
