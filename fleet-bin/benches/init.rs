@@ -72,21 +72,18 @@ fn fleet() {
     report("for fleet", &init, &found_by);
 }
 
-/// Has all units loaded and started, side by side.
+/// Has all units loaded, and then all started, each side by side: so does a fleetd.
 async fn hand_over(home: &Path) -> Arc<RemoteManager> {
     let (program, clock) = ("a benchmark".to_owned(), Arc::new(SystemClock::start()));
     let config = RemoteConfig { socket: home.join("sock"), directory: None, program, clock };
     let manager = RemoteManager::open(config).await.expect("fleet-init listens");
     let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep 1d\n").expect("it is well formed");
-    let all = (0..UNITS).map(|number| {
-        let (manager, file) = (&manager, &file);
-        async move {
-            let unit: UnitName = format!("u{number}.service").parse().expect("it is a name");
-            manager.load(&unit, file, Epoch(1)).await?;
-            manager.start(&unit, Generation(1)).await
-        }
-    });
-    join_all(all).await.into_iter().for_each(|done| done.expect("it starts"));
+    let name = |number| format!("u{number}.service").parse().expect("it is a name");
+    let units: Vec<UnitName> = (0..UNITS).map(name).collect();
+    let loads = join_all(units.iter().map(|unit| manager.load(unit, &file, Epoch(1)))).await;
+    loads.into_iter().for_each(|done| done.expect("it is loaded"));
+    let starts = join_all(units.iter().map(|unit| manager.start(unit, Generation(1)))).await;
+    starts.into_iter().for_each(|done| done.expect("it starts"));
     manager
 }
 

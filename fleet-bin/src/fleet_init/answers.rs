@@ -28,16 +28,24 @@ const UNITS: usize = 64;
 pub(super) struct ForFleet {
     pub(super) units: Units,
     pub(super) manager: Arc<NativeManager>,
-    /// Told of each ask that is answered.
+    /// Told of the end of each ask.
     pub(super) asked: Arc<Notify>,
 }
 
 #[async_trait]
 impl Service for ForFleet {
     async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
-        let done = self.carry_out(ask, replies).await;
-        self.asked.notify_one();
-        done
+        let _told = OnEnd(&self.asked);
+        self.carry_out(ask, replies).await
+    }
+}
+
+/// Tells of the end of an ask, also of one that nobody waits for any more.
+struct OnEnd<'a>(&'a Notify);
+
+impl Drop for OnEnd<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
     }
 }
 

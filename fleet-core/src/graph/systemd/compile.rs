@@ -1,6 +1,6 @@
 //! Reads one file: asks of each option what becomes of it, and keeps what is wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_unitfile::{OptionView, UnitFile, UnitName, UnitType, directives};
@@ -93,7 +93,8 @@ struct Compiler<'a> {
     aliases: BTreeSet<UnitName>,
     refusals: Vec<Refusal>,
     remarks: Vec<Remark>,
-    places: Vec<Position>,
+    /// Where each option that counts stands, in bytes: to make a place of that goes over all lines.
+    places: BTreeMap<(String, String), usize>,
 }
 
 impl<'a> Compiler<'a> {
@@ -107,7 +108,7 @@ impl<'a> Compiler<'a> {
             aliases: BTreeSet::new(),
             refusals: Vec::new(),
             remarks: Vec::new(),
-            places: Vec::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -147,7 +148,8 @@ impl<'a> Compiler<'a> {
 
     fn honour(&mut self, option: OptionView<'_>) {
         let (section, name, value) = (option.section(), option.name(), option.value());
-        self.note_place(option);
+        let known = (section.to_owned(), name.to_owned());
+        self.places.insert(known, option.span().start);
         let facts = &self.site.facts;
         let unit = In::new(self.name, facts);
         let expand = |text: &str| unit.expand(text);
@@ -166,14 +168,6 @@ impl<'a> Compiler<'a> {
         };
         if let Err(problem) = done {
             self.refuse(Some(option), problem);
-        }
-    }
-
-    fn note_place(&mut self, option: OptionView<'_>) {
-        let place = self.place(option);
-        match self.places.iter_mut().find(|known| known.option == place.option) {
-            Some(known) => *known = place,
-            None => self.places.push(place),
         }
     }
 
@@ -205,7 +199,16 @@ impl<'a> Compiler<'a> {
 
     /// The place of an option that counts, by its section and name.
     fn placed(&self, section: &str, name: &str) -> Option<Position> {
-        find(&self.places, section, name)
+        let at = self.places.get(&(section.to_owned(), name.to_owned()))?;
+        Some(Position::new(self.file.location(*at), section, name))
+    }
+
+    /// The places of all options that count.
+    fn all_places(&self) -> Box<[Position]> {
+        let place = |((section, name), at): (&(String, String), &usize)| {
+            Position::new(self.file.location(*at), section, name)
+        };
+        self.places.iter().map(place).collect()
     }
 
     fn finish(mut self) -> Result<Compiled, Refusals> {
@@ -221,6 +224,7 @@ impl<'a> Compiler<'a> {
                 None
             }
         };
+        let places = self.all_places();
         match unit {
             Some((unit, timer)) => Ok(Compiled {
                 unit: Arc::new(unit),
@@ -229,7 +233,7 @@ impl<'a> Compiler<'a> {
                 aliases: self.aliases,
                 default_dependencies,
                 remarks: self.remarks,
-                places: self.places.into(),
+                places,
             }),
             None => Err(Refusals { unit: self.name.clone(), all: self.refusals }),
         }
@@ -267,12 +271,8 @@ impl Compiled {
     /// file does not have it.
     #[must_use]
     pub fn place_of(&self, section: &str, name: &str) -> Option<Position> {
-        find(&self.places, section, name)
+        self.places.iter().find(|place| place.is_of(section, name)).cloned()
     }
-}
-
-fn find(places: &[Position], section: &str, name: &str) -> Option<Position> {
-    places.iter().find(|place| place.is_of(section, name)).cloned()
 }
 
 impl Refusal {
