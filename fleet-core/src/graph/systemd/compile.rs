@@ -93,7 +93,7 @@ struct Compiler<'a> {
     aliases: BTreeSet<UnitName>,
     refusals: Vec<Refusal>,
     remarks: Vec<Remark>,
-    /// Where each option that counts stands, in bytes: to make a place of that goes over all lines.
+    /// Where each option that counts stands, in bytes; a place of that takes a look at all lines.
     places: BTreeMap<(String, String), usize>,
 }
 
