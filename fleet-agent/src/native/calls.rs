@@ -22,7 +22,8 @@ use super::runner::lead::{Lead, Request, lock};
 use super::runner::services::{Done, Entry, Is, Reply, Seen, Showcase, Wanted};
 use crate::{ManagedUnit, Particulars, ServiceError};
 
-/// How many calls about services write at a time. Each takes a thread to do so, and all write to one disk.
+/// How many calls about services write at a time. Each takes a thread to do so, and all write to
+/// one disk.
 const WRITERS: usize = 8;
 
 /// What may be asked of a unit that is loaded.
