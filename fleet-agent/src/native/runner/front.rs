@@ -2,97 +2,29 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use fleet_core::graph::{Flaw, Graph, Name, NotReloadable, Observation, Settings, System, Target};
+use fleet_core::graph::{Graph, Name, Observation, Settings, System, Target};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
+use super::config::{LANGUAGE, RunnerConfig};
+use super::error::{RunnerError, io_error};
 use super::lead::{Lead, Logs, Request, lock};
 use super::recall::Recalled;
 use super::snapshot::Snapshot;
 use super::wanted::Choice;
-use crate::lock::acquire_private;
-use crate::native::cgroup::Groups;
 use crate::native::identity::host;
 use crate::native::journal;
-use crate::native::machine::{Machine, WANTED, forget_old_boot};
+use crate::native::machine::{Machine, WANTED};
 use crate::native::tracking::Tracking;
-use crate::{Clock, Journal, JournalQuery, ServiceError, SystemClock};
-
-/// The variable by which programs know which language to speak.
-const LANGUAGE: &str = "LANG";
+use crate::{Journal, JournalQuery};
 
 /// How many requests wait for their turn; the next caller waits to hand its own in.
 pub(super) const WAITING_REQUESTS: usize = 64;
 
 /// How many reports of runs wait; the next run waits to hand its own in.
 pub(super) const WAITING_REPORTS: usize = 1024;
-
-/// How a [`Runner`] is set up.
-#[derive(Clone)]
-pub struct RunnerConfig {
-    /// Where records and logs are kept. One runner at a time may use it, and no
-    /// [`NativeManager`](crate::NativeManager).
-    pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH` and, of a [`Runner`],
-    /// the `LANG` that it finds.
-    pub environment: Vec<(String, String)>,
-    /// How many bytes of its output are kept of each unit.
-    pub log_limit: u64,
-    /// Whether each run of a unit gets a control group of its own where that is possible.
-    pub control_groups: bool,
-    /// The clock that time-outs and restarts go by.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl RunnerConfig {
-    /// The usual set-up with everything in that directory, going by the real clock.
-    #[must_use]
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            environment: Vec::new(),
-            log_limit: crate::NativeConfig::DEFAULT_LOG_LIMIT,
-            control_groups: true,
-            clock: Arc::new(SystemClock::start()),
-        }
-    }
-}
-
-/// Why a runner does not do what it is asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunnerError {
-    /// It cannot be there for that.
-    #[error("it cannot be wanted")]
-    Wanted(#[source] Flaw),
-    /// A shutdown has begun.
-    #[error("all units are being ended: choose a goal once they are run again")]
-    ShuttingDown,
-    /// A unit cannot read its configuration again.
-    #[error("{target} cannot be reloaded")]
-    NotReloadable {
-        /// The target of the unit.
-        target: Target,
-        /// Why.
-        #[source]
-        why: NotReloadable,
-    },
-    /// There is no unit of that name, or it never ran.
-    #[error("there is no log of {unit}")]
-    NoLog {
-        /// The name.
-        unit: Name,
-    },
-    /// The directory cannot be used, or not be read or written.
-    #[error(transparent)]
-    Service(#[from] ServiceError),
-    /// What leads the units has ended by a defect. They go on running; start a runner anew.
-    #[error("the runner has ended by a defect: start it again")]
-    Ended,
-}
 
 /// Runs the units of a graph: starts what the goal needs, in order, and keeps it as the graph says.
 ///
@@ -123,8 +55,8 @@ impl Runner {
         graph: Graph,
         settings: &Settings,
     ) -> Result<Self, RunnerError> {
-        let config = speaking(config, std::env::var(LANGUAGE).ok());
-        let machine = open(&config).await?;
+        let config = config.speaking(std::env::var(LANGUAGE).ok());
+        let machine = config.open().await?;
         let record = config.directory.join(WANTED);
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
         let written = Choice::read(&record).map_err(io_error("read what was wanted"))?;
@@ -377,36 +309,6 @@ impl Drop for Runner {
     }
 }
 
-/// The set-up with the language that the machine speaks, unless it names one itself.
-fn speaking(mut config: RunnerConfig, language: Option<String>) -> RunnerConfig {
-    let is_named = config.environment.iter().any(|(name, _)| name == LANGUAGE);
-    let found = language.filter(|_| !is_named).map(|language| (LANGUAGE.to_owned(), language));
-    config.environment.extend(found);
-    config
-}
-
-/// Prepares a directory for one who runs units there.
-pub(super) async fn open(config: &RunnerConfig) -> Result<Arc<Machine>, ServiceError> {
-    let lock = acquire_private(&config.directory, &*config.clock).await?;
-    let units = config.directory.join("units");
-    let prepared = forget_old_boot(&config.directory, &units);
-    prepared.map_err(io_error("read the boot that this machine is in"))?;
-    let groups = if config.control_groups {
-        Groups::find(&config.directory)
-    } else {
-        Err("they are turned off".to_owned())
-    };
-    let machine = Machine::new(
-        Arc::clone(&config.clock),
-        config.environment.clone(),
-        units,
-        config.log_limit,
-        groups,
-        lock,
-    );
-    Ok(Arc::new(machine))
-}
-
 /// What decides, as it was, or as the settings say where that cannot be any more.
 fn restored(
     graph: Graph,
@@ -423,27 +325,4 @@ fn restored(
     }
     let system = System::restore(graph, settings, seen).map_err(RunnerError::Wanted)?;
     Ok((system, Choice::of(settings)))
-}
-
-pub(super) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
-    let action = action.to_owned();
-    move |source| ServiceError::Io { action, source }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_of_files_are_handed_the_language_of_the_machine() {
-        let given = |own: &[&str], language: Option<&str>| {
-            let mut config = RunnerConfig::new("/nowhere");
-            config.environment.extend(own.iter().map(|it| (LANGUAGE.into(), (*it).to_owned())));
-            let config = speaking(config, language.map(ToOwned::to_owned));
-            config.environment.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
-        };
-        assert_eq!(given(&[], Some("C.UTF-8")), ["C.UTF-8"]);
-        assert_eq!(given(&["de_DE.UTF-8"], Some("C.UTF-8")), ["de_DE.UTF-8"]);
-        assert_eq!(given(&[], None), Vec::<String>::new());
-    }
 }

@@ -11,7 +11,9 @@
 //! it looks at what is owed and has it carried out; no turn costs more for units that it does not
 //! concern. A course sees one run of one unit from its start until none of its processes is left.
 
+mod config;
 mod course;
+mod error;
 mod front;
 mod inbox;
 pub(in crate::native) mod lead;
@@ -24,7 +26,9 @@ mod tests;
 mod trial;
 mod wanted;
 
-pub use front::{Runner, RunnerConfig, RunnerError};
+pub use config::RunnerConfig;
+pub use error::RunnerError;
+pub use front::Runner;
 pub use snapshot::{Snapshot, UnitStatus};
 pub use trial::{Trial, Tried};
 pub use wanted::Wanted;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, Settings, System, Target};
 
-use super::front::{Runner, RunnerError};
+use super::error::RunnerError;
+use super::front::Runner;
 use super::lead::Lead;
 use super::wanted::Wanted;
 

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use fleet_core::graph::systemd::{Due, Look, Moment, Timer, TimerPhase};
-use fleet_core::{Epoch, Timestamp};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{Due, Look, Moment, TimerPhase};
+use fleet_unitfile::UnitName;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
@@ -17,31 +17,29 @@ use super::entry::Entry;
 use super::queue::Queue;
 use super::record::{Stamps, startup};
 use super::zones::KnownZones;
-use super::{Ask, Request, Seen, Shown, Units, is_timer};
+use super::{Request, Seen, Shown, Units, is_timer};
 use crate::clock::wait_until;
-use crate::native::calls::write;
 use crate::native::identity::Host;
 use crate::native::machine::{Machine, STARTUP, file_name};
-use crate::native::record::{Asked, UnitDirectory};
-use crate::{ServiceError, StateChanges, wall_time};
+use crate::{StateChanges, wall_time};
 
 /// The end of a start: the timer, the elapse, and whether the unit was known.
 type Started = (UnitName, u64, bool);
 
 pub(super) struct Keeper {
-    machine: Arc<Machine>,
-    units: Arc<dyn Units>,
-    zones: KnownZones,
+    pub(super) machine: Arc<Machine>,
+    pub(super) units: Arc<dyn Units>,
+    pub(super) zones: KnownZones,
     stamps: Stamps,
-    startup: Timestamp,
-    entries: BTreeMap<UnitName, Entry>,
+    pub(super) startup: Timestamp,
+    pub(super) entries: BTreeMap<UnitName, Entry>,
     /// From a unit to the timers that start it.
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
-    queue: Queue,
+    pub(super) queue: Queue,
     alarm: Option<Alarm>,
     /// The starts that are under way.
     starts: FuturesUnordered<BoxFuture<'static, Started>>,
-    shown: Shown,
+    pub(super) shown: Shown,
 }
 
 impl Keeper {
@@ -136,132 +134,8 @@ impl Keeper {
         }
     }
 
-    async fn on_request(&mut self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
-        match ask {
-            Ask::Load { file, timer, epoch } => {
-                self.zones.learn(&timer);
-                self.load(unit, file, timer, epoch).await
-            }
-            Ask::Unload if !self.entries.contains_key(unit) => Ok(()),
-            Ask::Unload => self.unload(unit).await,
-            Ask::Start(generation) => {
-                self.require_unit(unit)?;
-                let generation = generation.0;
-                self.note(unit, |asked| Asked { generation, launched: true, ..asked }).await?;
-                self.begin(unit);
-                Ok(())
-            }
-            Ask::Restart(generation) => {
-                self.require_unit(unit)?;
-                let generation = generation.0;
-                self.note(unit, |asked| Asked { generation, launched: true, ..asked }).await?;
-                // Written down with the start, or the next daemon would take that for done.
-                if let Some(entry) = self.entries.get_mut(unit) {
-                    let before = entry.life.due();
-                    entry.life.on_stop();
-                    self.queue.change(unit, before, entry.life.due());
-                }
-                self.begin(unit);
-                Ok(())
-            }
-            Ask::Pull => {
-                self.require_unit(unit)?;
-                self.note(unit, |asked| Asked { triggered: true, ..asked }).await?;
-                self.begin(unit);
-                Ok(())
-            }
-            Ask::Stop => {
-                let noted = self.note(unit, Asked::stopped).await;
-                // A disk that fails must not keep anything running.
-                self.change(unit, |entry, _| entry.life.on_stop());
-                noted
-            }
-        }
-    }
-
-    async fn load(
-        &mut self,
-        unit: &UnitName,
-        file: UnitFile,
-        timer: Arc<Timer>,
-        epoch: Epoch,
-    ) -> Result<(), ServiceError> {
-        let directory = self.machine.directory(unit.as_str());
-        let before = self.entries.get(unit).map(|entry| (entry.hash, entry.asked));
-        let known = before.map_or_else(Asked::default, |(_, asked)| asked);
-        let asked = Asked { epoch: epoch.0, ..known };
-        let hash = file.hash();
-        if before.is_some_and(|(known, _)| known == hash) {
-            write(&directory, "record a timer", move |at| at.write_asked(asked)).await?;
-            self.change(unit, |entry, _| entry.asked = asked);
-            return Ok(());
-        }
-        let source = file.source().to_vec();
-        write(&directory, "keep a unit file", move |at| at.write_unit(&source, asked)).await?;
-        if before.is_none() {
-            let entry = Entry::new(timer, hash, asked, directory, self.startup);
-            self.enter(unit, entry);
-            self.change(unit, |_, _| ());
-            return Ok(());
-        }
-        self.leave_index(unit);
-        self.change(unit, |entry, look| {
-            (entry.hash, entry.asked) = (hash, asked);
-            entry.life.replace(timer, look);
-        });
-        self.enter_index(unit);
-        self.look_at(unit);
-        Ok(())
-    }
-
-    async fn unload(&mut self, unit: &UnitName) -> Result<(), ServiceError> {
-        let directory = self.machine.directory(unit.as_str());
-        write(&directory, "forget a timer", UnitDirectory::remove).await?;
-        self.leave_index(unit);
-        if let Some(entry) = self.entries.remove(unit) {
-            self.queue.change(unit, entry.life.due(), Due::default());
-        }
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(unit);
-        self.machine.feed.report(unit);
-        Ok(())
-    }
-
-    /// A timer cannot be started without the unit that it is to start, nor once all are to end.
-    fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.machine.end.refuse_start(unit)?;
-        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
-        let entry = self.entries.get(unit).ok_or_else(not_loaded)?;
-        let started = &entry.life.timer().unit;
-        match self.units.is_active(started) {
-            Some(_) => Ok(()),
-            None => Err(ServiceError::NothingToTrigger {
-                unit: unit.clone(),
-                missing: started.to_string(),
-            }),
-        }
-    }
-
-    /// Records what is asked.
-    async fn note(
-        &mut self,
-        unit: &UnitName,
-        change: impl FnOnce(Asked) -> Asked,
-    ) -> Result<(), ServiceError> {
-        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
-        let entry = self.entries.get_mut(unit).ok_or_else(not_loaded)?;
-        let asked = change(entry.asked);
-        if asked == entry.asked {
-            return Ok(());
-        }
-        let directory = entry.directory.clone();
-        write(&directory, "record what is asked of a timer", move |at| at.write_asked(asked))
-            .await?;
-        entry.asked = asked;
-        Ok(())
-    }
-
     /// Starts a timer, unless it is active.
-    fn begin(&mut self, unit: &UnitName) {
+    pub(super) fn begin(&mut self, unit: &UnitName) {
         let Some(entry) = self.entries.get(unit) else { return };
         let (timer, file) = (entry.life.timer(), file_name(unit.as_str()));
         let last = match timer.persistent {
@@ -357,7 +231,7 @@ impl Keeper {
     }
 
     /// Sees what the unit of a timer does, and tells the timer.
-    fn look_at(&mut self, timer: &UnitName) {
+    pub(super) fn look_at(&mut self, timer: &UnitName) {
         if self.is_to_begin_again(timer) {
             return self.begin(timer);
         }
@@ -388,7 +262,7 @@ impl Keeper {
     }
 
     /// Does something to a timer, and sees to all that follows from its new state.
-    fn change<R>(
+    pub(super) fn change<R>(
         &mut self,
         timer: &UnitName,
         act: impl FnOnce(&mut Entry, Look<'_>) -> R,
@@ -417,20 +291,20 @@ impl Keeper {
         Some(result)
     }
 
-    fn enter(&mut self, unit: &UnitName, entry: Entry) {
+    pub(super) fn enter(&mut self, unit: &UnitName, entry: Entry) {
         self.zones.learn(entry.life.timer());
         self.entries.insert(unit.clone(), entry);
         self.enter_index(unit);
     }
 
-    fn enter_index(&mut self, timer: &UnitName) {
+    pub(super) fn enter_index(&mut self, timer: &UnitName) {
         if let Some(entry) = self.entries.get(timer) {
             let unit = entry.life.timer().unit.clone();
             self.by_unit.entry(unit).or_default().insert(timer.clone());
         }
     }
 
-    fn leave_index(&mut self, timer: &UnitName) {
+    pub(super) fn leave_index(&mut self, timer: &UnitName) {
         let Some(unit) = self.entries.get(timer).map(|entry| &entry.life.timer().unit) else {
             return;
         };

@@ -15,6 +15,7 @@ mod entry;
 mod keeper;
 mod queue;
 mod record;
+mod request;
 mod zones;
 
 use std::collections::BTreeMap;

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::graph::systemd::{Linked, Outside, Refusal, link};
-use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settings, System};
-
 use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{Linked, Outside, Refusal, link};
+use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settings, System, Unit};
 
 use super::super::lead::{Lead, lock};
 use super::super::member::Member;
@@ -87,7 +86,8 @@ impl Lead {
         let run = run.filter(|run| is_busy(&run.memory));
         let incarnation = Incarnation(self.system.last().0 + 1);
         let mut found = None;
-        if let Some((run, definition)) = run.zip(entry.definition()) {
+        if let Some(run) = run {
+            let definition = entry.definition();
             found = Some(go_on(&self.machine, name, &member, &definition, run, incarnation));
         }
         let found = found.transpose().map_err(failed)?;
@@ -116,8 +116,8 @@ impl Lead {
         (entry.hash, entry.asked, entry.is) = (new.hash, new.asked, new.is);
         services.stale = true;
         services.link_by.get_or_insert(self.machine.now().after(PAUSE_FOR_FILES));
-        if let Some((definition, member)) = entry.definition().zip(self.members.get(name)) {
-            member.replace(definition);
+        if let Some(member) = self.members.get(name) {
+            member.replace(entry.definition());
         }
     }
 }
@@ -183,9 +183,7 @@ impl Services {
             };
         }
     }
-}
 
-impl Services {
     /// Whoever is left out for any other reason is told, too, so that nobody waits for it.
     fn note_flaws(&mut self, graph: &Graph, flaws: &[Flaw]) {
         for (name, entry) in &mut self.entries {
@@ -210,23 +208,19 @@ impl Entry {
     }
 
     /// What it is run by, as far as its own file tells.
-    pub(super) fn definition(&self) -> Option<Arc<fleet_core::graph::Unit>> {
-        Some(match &self.is {
+    pub(super) fn definition(&self) -> Arc<Unit> {
+        match &self.is {
             Is::Fit(compiled) => Arc::clone(&compiled.unit),
             Is::Unfit(_) => Arc::new(only_to_stop(&self.unit)),
-        })
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use fleet_core::graph::Unit;
-
     use super::super::name_of;
     use super::super::shown::tests::{ask, load, opened};
-    use crate::native::runner::lead::Lead;
+    use super::*;
 
     /// A unit as it is in the graph.
     fn linked(lead: &mut Lead, unit: &str) -> Arc<Unit> {

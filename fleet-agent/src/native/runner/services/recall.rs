@@ -13,7 +13,9 @@ use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::super::front::{RunnerConfig, WAITING_REPORTS, WAITING_REQUESTS, io_error, open};
+use super::super::config::RunnerConfig;
+use super::super::error::io_error;
+use super::super::front::{WAITING_REPORTS, WAITING_REQUESTS};
 use super::super::lead::{Lead, Logs, Request, lock};
 use super::super::member::Member;
 use super::super::recall::{go_on, is_busy, over};
@@ -65,7 +67,7 @@ pub(in crate::native) async fn open_services(
     services: ServicesConfig,
 ) -> Result<Opened, ServiceError> {
     let ServicesConfig { accept, external, max_starting } = services;
-    let machine = open(&config).await?;
+    let machine = config.open().await?;
     let host = host(accept, machine.controllers());
     let record = config.directory.join(WANTED);
     let choice = Choice::read(&record).unwrap_or_else(|error| {
@@ -190,7 +192,7 @@ fn as_it_was(
     owed: Owed,
     incarnation: Incarnation,
 ) -> io::Result<(Option<Observed>, Option<Driver>)> {
-    let Some(definition) = entry.definition() else { return Ok((None, None)) };
+    let definition = entry.definition();
     member.memory = at_rest(run.memory.clone());
     if is_busy(&run.memory) {
         let name = name_of(&entry.unit);

@@ -1,0 +1,169 @@
+//! What every service manager does, of the native one: units go to who leads them, timers to who
+//! keeps them.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::NativeManager;
+use crate::native::calls::{Ask, Calls};
+use crate::native::compile::compile;
+use crate::native::journal;
+use crate::native::log::Log;
+use crate::native::runner::services::Done;
+use crate::native::timer::{Timers, is_timer};
+use crate::{
+    Journal, JournalQuery, ManagedUnit, Particulars, ServiceError, ServiceManager, StateChanges,
+};
+
+#[async_trait]
+impl ServiceManager for NativeManager {
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        let compiled = compile(unit, file, &self.host).map_err(|bad| ServiceError::BadSetting {
+            unit: unit.clone(),
+            line: bad.line,
+            problem: bad.problem,
+        })?;
+        if self.get(unit).await?.is_none() {
+            for remark in &compiled.remarks {
+                tracing::warn!(%unit, remark, "an option is not what it is under systemd");
+            }
+        }
+        if let Some(timer) = compiled.unit.timer {
+            self.timers.load(unit, file, timer, epoch).await?;
+            return self.calls.know_timer(unit, compiled.unit.relations).await;
+        }
+        let directory = self.machine.directory(unit.as_str());
+        self.calls.load(unit, file, compiled.unit, epoch, directory).await
+    }
+
+    async fn reload(&self) -> Result<(), ServiceError> {
+        // Each load has read its file already.
+        Ok(())
+    }
+
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            self.calls.forget_timer(unit).await?;
+            return self.timers.unload(unit).await;
+        }
+        self.calls.unload(unit, self.machine.directory(unit.as_str())).await
+    }
+
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.start(unit, generation).await;
+        }
+        self.start_with_timers(unit, Ask::Start(generation)).await
+    }
+
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.restart(unit, generation).await;
+        }
+        self.start_with_timers(unit, Ask::Restart(generation)).await
+    }
+
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if is_timer(unit) {
+            return self.timers.stop(unit).await;
+        }
+        self.calls.ask(unit, Ask::Stop, self.machine.directory(unit.as_str())).await
+    }
+
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        if self.timers.get(unit).is_some() {
+            let problem = "a timer has no configuration of its own: load its file again".to_owned();
+            return Err(ServiceError::ReloadFailed { unit: unit.clone(), problem });
+        }
+        self.calls.reload_unit(unit).await
+    }
+
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
+        self.calls.check()?;
+        match is_timer(unit) {
+            true => Ok(self.timers.get(unit)),
+            false => Ok(self.calls.seen(unit).map(|seen| seen.unit)),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        self.calls.check()?;
+        let mut all = self.calls.list();
+        all.extend(self.timers.list());
+        all.sort_by(|one, other| one.unit.cmp(&other.unit));
+        Ok(all)
+    }
+
+    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+        match self.timers.get(unit) {
+            Some(_) => Ok(Particulars::default()),
+            None => self.calls.particulars(unit).await,
+        }
+    }
+
+    fn changes(&self) -> StateChanges {
+        self.machine.feed.subscribe()
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        match self.timers.journal(unit, query.follow) {
+            Some(journal) => Ok(journal),
+            None => self.read_log(unit, |log| journal::read(log, query)),
+        }
+    }
+
+    async fn journal_after(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        match self.timers.journal(unit, follow) {
+            Some(journal) => Ok(journal),
+            None => self.read_log(unit, |log| journal::read_after(log, position, follow)),
+        }
+    }
+}
+
+impl NativeManager {
+    /// Starts a unit, the timers first that it wants or requires.
+    async fn start_with_timers(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
+        let (calls, timers) = (Arc::clone(&self.calls), Arc::clone(&self.timers));
+        // In a place of its own, which is free when it is done: what waits until the unit is up
+        // would have room for it until then, and more than once.
+        let first = Box::pin(start_timers_of(calls, timers, unit.clone()));
+        self.calls.ask_after(first, unit, ask, self.machine.directory(unit.as_str())).await
+    }
+
+    fn read_log(
+        &self,
+        unit: &UnitName,
+        read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
+    ) -> Result<Journal, ServiceError> {
+        let seen = self.calls.seen(unit);
+        let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
+        let action = || format!("read the log of {unit}");
+        read(&log).map_err(|source| ServiceError::Io { action: action(), source })
+    }
+}
+
+/// Starts the timers that a unit wants or requires, as it is about to be started.
+async fn start_timers_of(calls: Arc<Calls>, timers: Arc<Timers>, unit: UnitName) -> Done {
+    for (timer, is_required) in calls.timers_of(&unit).await? {
+        match timers.pull(&timer).await {
+            Err(error) if is_required => return Err(error),
+            Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
