@@ -81,7 +81,7 @@ fn supervised_daemons_are_started_again() {
     restart-delay: 2s
     restart-max-delay: 2s
     restart-factor: 1
-    restart-limit: 3 in 1min
+    restart-limit: 4 in 1min
     ---
     ");
 }
@@ -111,9 +111,9 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     type: foreground-supervised
     exec-start: /bin/web
     restart: always
-    restart-limit: 10 in 1min
+    restart-limit: 11 in 1min
     ---
-    + 4:1 without `respawn_max` it is 10 starts in that time, as OpenRC has it
+    + 4:1 without `respawn_max` OpenRC starts it again 10 times in that time
     ");
     insta::assert_snapshot!(script(&format!("{body}respawn_max=0\n")), @"
     type: foreground-supervised

@@ -207,29 +207,32 @@ impl Own<'_, '_> {
         Ok(())
     }
 
-    /// When supervise-daemon gives up. Without a period it counts all failures that there ever
-    /// were; of the most it has a default, which old versions had not.
+    /// When supervise-daemon gives up. It counts how often it starts one again, so that there is
+    /// one start more. Without a period it counts all failures that there ever were; of the most it
+    /// has a default, which old versions had not.
     fn limit(&mut self) -> Result<Limit, Why> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);
-        let burst = |most| u32::try_from(most).unwrap_or(u32::MAX);
+        let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        let starts = |most: u32, interval| {
+            let burst = most.saturating_add(1);
+            Limit::Starts { burst, interval }
+        };
         let (name, message, help, limit) = match (most, within) {
             (Some(0), _) => return Ok(Limit::None),
-            (Some(most), Some(interval)) => {
-                return Ok(Limit::Starts { burst: burst(most), interval });
-            }
+            (Some(most), Some(interval)) => return Ok(starts(most, interval)),
             (Some(most), None) => (
                 "respawn_max",
                 "without `respawn_period` each failure counts for ever; here those count that \
                  come in a row",
                 "write a restart-reset into the stanza, after which they are forgotten",
-                Limit::Failures(burst(most)),
+                Limit::Failures(most),
             ),
             (None, Some(interval)) => (
                 "respawn_period",
-                "without `respawn_max` it is 10 starts in that time, as OpenRC has it",
+                "without `respawn_max` OpenRC starts it again 10 times in that time",
                 "write another restart-limit into the stanza, if it is not to be that",
-                Limit::Starts { burst: RESPAWN_MAX, interval },
+                starts(RESPAWN_MAX, interval),
             ),
             (None, None) => (
                 "",
