@@ -21,8 +21,8 @@ pub use client::{
 pub use merge::{CutOff, merge_journals};
 pub use server::{
     Api, Guard, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Limits, Listen,
-    ListenError, ListenParseError, Listener, Metrics, Peers, Tokens, TokensError, serve,
-    serve_within,
+    ListenError, ListenParseError, Listener, Metrics, Peers, SocketFile, Tokens, TokensError,
+    listen_unix, serve, serve_within,
 };
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
 pub use token::{Token, TokenError};

@@ -150,8 +150,9 @@ pub(crate) struct RunArgs {
 /// Where a fleet-init listens.
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
-    /// Its socket [default: /run/fleet/init.sock, or in the user's runtime directory].
-    #[arg(long, value_name = "FILE", env = "FLEET_INIT_SOCKET")]
+    /// Its socket [default: what FLEET_INIT_SOCKET names; otherwise /run/fleet/init.sock, or in the
+    /// user's runtime directory].
+    #[arg(long, value_name = "FILE")]
     pub(crate) socket: Option<PathBuf>,
 }
 

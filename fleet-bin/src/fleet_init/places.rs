@@ -1,22 +1,31 @@
 //! Where a fleet-init listens and keeps its files, if nobody says so.
 
+use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::io::ErrorKind;
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use fleet_http::{ListenError, SocketFile, listen_unix};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::fleetctl::error::CliError;
 
+/// The variable that names the socket. As an empty one it names none.
+const SOCKET: &str = "FLEET_INIT_SOCKET";
+
 /// The environment, to find directories by.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
-/// The socket of this user's fleet-init.
+/// The socket of this user's fleet-init: the one that is given, or else the one that is named in
+/// the environment, or where it is by default.
 pub(super) fn socket(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(|| default_socket(is_root(), &environment), Path::to_owned)
+    let chosen = chosen(given, std::env::var_os(SOCKET));
+    chosen.unwrap_or_else(|| default_socket(is_root(), &environment))
+}
+
+fn chosen(given: Option<&Path>, named: Option<OsString>) -> Option<PathBuf> {
+    let named = named.filter(|name| !name.is_empty());
+    given.map(Path::to_owned).or_else(|| named.map(PathBuf::from))
 }
 
 /// The directory of this user's fleet-init that runs units of that kind.
@@ -64,74 +73,35 @@ pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
 /// Where others knock.
 pub(super) struct Door {
     pub(super) listener: UnixListener,
-    pub(super) socket: Socket,
-}
-
-/// The file of a socket, which goes with this.
-pub(super) struct Socket {
-    path: PathBuf,
-    /// By which it is known again: another one in its place is somebody else's.
-    file: Option<(u64, u64)>,
-}
-
-impl Socket {
-    fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: file_of(path) }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if self.file.is_some() && self.file == file_of(&self.path) {
-            // One that is gone already is what is wanted.
-            drop(std::fs::remove_file(&self.path));
-        }
-    }
-}
-
-fn file_of(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    /// The file of it, which goes with this.
+    pub(super) socket: SocketFile,
 }
 
 /// Listens at a path, in the place of one who listens there no more. Only this user and root get a
 /// connection.
 pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
-    let cannot = || CliError::failed(format!("cannot listen at {}", path.display()));
-    make_room(path).await?;
-    let listener = UnixListener::bind(path).map_err(|error| cannot().because(error))?;
-    let socket = Socket::of(path);
-    let private = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(path, private).map_err(|error| cannot().because(error))?;
+    let (listener, socket) = match listen_unix(path, 0o600).await {
+        Ok(both) => both,
+        Err(error @ ListenError::InUse(_)) => return Err(taken(path, error).await),
+        Err(error) => {
+            let error = CliError::failed("cannot be asked for anything").because(error);
+            return Err(error.help("choose another place with --socket"));
+        }
+    };
     Ok(Door { listener, socket })
 }
 
-/// Removes a socket at which nobody listens any more, which a refused connection alone proves.
-async fn make_room(path: &Path) -> Result<(), CliError> {
-    let cannot = || CliError::failed(format!("cannot listen at {}", path.display()));
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        let error = CliError::failed(format!("{} is there, and is no socket", path.display()));
-        return Err(error.help("choose another place with --socket"));
-    }
-    match UnixStream::connect(path).await {
-        Ok(other) => {
-            let who = other.peer_cred().ok().and_then(|other| other.pid());
-            let who = who.map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
-            let error = CliError::failed(format!("{who} listens at {} already", path.display()));
-            Err(error.help("choose another place with --socket, or end the other one first"))
+/// Says who listens at a path.
+async fn taken(path: &Path, error: ListenError) -> CliError {
+    let other = UnixStream::connect(path).await.and_then(|other| other.peer_cred());
+    let error = match other.ok().and_then(|other| other.pid()) {
+        Some(pid) => {
+            CliError::failed(format!("process {pid} listens at {} already", path.display()))
         }
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| cannot().because(error))
-        }
-        // Whoever removed it meanwhile has made room.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(cannot().because(error).help("choose another place with --socket")),
-    }
+        None => CliError::failed("cannot be asked for anything").because(error),
+    };
+    error.help("choose another place with --socket, or end the other one first")
 }
 
 /// The process that has a directory for itself to run units from.
@@ -149,6 +119,8 @@ pub(super) fn user_of(directory: &Path) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -165,6 +137,15 @@ mod tests {
         assert_eq!(places(false, &home), [&format!("{state}/init.sock"), state]);
         let expected = ["/x/XDG_RUNTIME_DIR/fleet/init.sock", "/x/XDG_STATE_HOME/fleet-init"];
         assert_eq!(places(false, &all), expected);
+    }
+
+    #[test]
+    fn a_variable_that_is_empty_names_no_socket() {
+        let given = Path::new("/a");
+        let chosen = |given, named: &str| chosen(given, Some(named.into()));
+        assert_eq!(chosen(None, ""), None);
+        assert_eq!(chosen(None, "b").as_deref(), Some(Path::new("b")));
+        assert_eq!(chosen(Some(given), "b").as_deref(), Some(given));
     }
 
     #[tokio::test]
@@ -190,7 +171,7 @@ mod tests {
         let path = folder.path().join("precious");
         std::fs::write(&path, "words").unwrap();
         let error = listen(&path).await.err().unwrap().to_string();
-        assert!(error.contains("is no socket"), "{error}");
+        assert!(error.contains("cannot be asked"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "words");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

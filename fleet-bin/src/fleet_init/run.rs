@@ -39,13 +39,13 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     if let Err(error) = check(args).and_then(|()| own_processes()) {
         return settle(Err(error));
     }
+    crate::fleetd::logging::start("info");
     if warden::is_needed(args.reap) {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let ended = warden::run(&words, &directory(args));
         return ended.unwrap_or_else(|error| settle(Err(error)));
     }
     keep_one_heap();
-    crate::fleetd::logging::start("info");
     defects::break_off();
     crate::fleetd::see_to_descriptors();
     let runtime =

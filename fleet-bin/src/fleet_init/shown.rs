@@ -40,6 +40,8 @@ pub(super) fn unit(status: &UnitStatus, system: &System, now: Timestamp) -> Unit
     };
     let reload = status.state.reload_failed.then(|| "its last reload failed".to_owned());
     let edges = system.graph().dependencies(&status.unit).into_iter();
+    // One of which nothing was seen yet has been so since before the clock began.
+    let since = Some(status.state.since).filter(|since| *since > Timestamp::from_millis(0));
     Unit {
         unit: status.unit.to_string(),
         description: status.description.clone(),
@@ -50,7 +52,7 @@ pub(super) fn unit(status: &UnitStatus, system: &System, now: Timestamp) -> Unit
         degraded_by: texts(&status.degraded_by),
         coincidental: texts(&status.coincidental),
         main_pid: status.main_pid,
-        milliseconds: millis(now.since(status.state.since)),
+        milliseconds: since.map(|since| millis(now.since(since))),
         retry_in_milliseconds: retry.map(|at| millis(at.since(now))),
         attempts: status.state.attempts,
         status: status.status.clone(),

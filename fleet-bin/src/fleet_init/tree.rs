@@ -91,7 +91,7 @@ impl<'a> Tree<'a> {
         row.extend((self.beside)(&unit.unit));
         row.extend([
             state,
-            cell((!off).then(|| brief(unit.milliseconds))),
+            cell(unit.milliseconds.filter(|_| !off).map(brief)),
             cell(unit.main_pid.map(|pid| pid.to_string())),
             cell(Some(why(unit))),
         ]);
@@ -128,6 +128,7 @@ mod tests {
             unit: name.to_owned(),
             provides: vec![name.to_owned()],
             state: state.to_owned(),
+            milliseconds: Some(0),
             depends: depends.iter().map(edge).collect(),
             ..Unit::default()
         }
@@ -137,7 +138,7 @@ mod tests {
     fn a_goal_stands_above_what_it_needs_and_what_nobody_needs_below() {
         let head = Head { goal: Some("home".into()), ..Head::default() };
         let running =
-            Unit { main_pid: Some(7), milliseconds: 61_000, ..unit("dns", "running", &[]) };
+            Unit { main_pid: Some(7), milliseconds: Some(61_000), ..unit("dns", "running", &[]) };
         let failed = Unit {
             reason: Some("exit 3; tried again in 2s".to_owned()),
             ..unit("bot", "failed", &[("depends-ms", "net"), ("after", "old")])

@@ -1,17 +1,16 @@
 //! Sockets that a server accepts connections on.
 
-use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 
 use super::guard::Guard;
 use super::handshake::Arrival;
 use super::limits::{Door, Limits};
 use super::listen::Listen;
+use super::unix::{SocketFile, listen_unix};
 
 /// A socket that listens. Dropping it closes it, and removes the file of a unix socket that
 /// [`bind`](Self::bind) made.
@@ -69,12 +68,6 @@ pub enum ListenError {
         cause: io::Error,
     },
 }
-
-/// How many connections may wait to be accepted.
-const BACKLOG: u32 = 1024;
-
-/// How many bytes of a path an address of Linux has room for, besides the zero at its end.
-const LONGEST_PATH: usize = 107;
 
 /// Owner and group may use a unix socket, others may not.
 const MODE: u32 = 0o660;
@@ -208,74 +201,13 @@ fn is_loopback(address: SocketAddr) -> bool {
 
 async fn bind_unix(path: &Path) -> Result<Listener, ListenError> {
     let at = Listen::Unix(path.to_owned());
-    if path.as_os_str().len() > LONGEST_PATH {
-        return Err(ListenError::PathTooLong(at));
-    }
-    remove_stale(path, &at).await?;
-    let socket = listen_unix(path).map_err(|cause| io_error(&at, cause))?;
-    let file = SocketFile::of(path);
-    Ok(Listener { socket: Socket::Unix(socket), at, guard: Guard::default(), _file: file })
+    let (socket, file) = listen_unix(path, MODE).await?;
+    Ok(Listener { socket: Socket::Unix(socket), at, guard: Guard::default(), _file: Some(file) })
 }
 
-/// Permissions are set before anyone can connect: a socket that does not listen refuses all.
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    let socket = UnixSocket::new_stream()?;
-    socket.bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(MODE))?;
-    socket.listen(BACKLOG)
-}
-
-/// Removes a socket file that its server left behind. Only a refused connection proves that.
-async fn remove_stale(path: &Path, at: &Listen) -> Result<(), ListenError> {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        return Ok(());
-    };
-    if !found.file_type().is_socket() {
-        return Err(ListenError::NotASocket(path.to_owned()));
-    }
-    match UnixStream::connect(path).await {
-        Ok(_) => Err(ListenError::InUse(at.clone())),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|cause| io_error(at, cause))
-        }
-        // Its server went away between hearing of us and answering: the next to look finds it gone.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-            Err(ListenError::InUse(at.clone()))
-        }
-        Err(cause) => Err(io_error(at, cause)),
-    }
-}
-
-fn io_error(at: &Listen, cause: io::Error) -> ListenError {
+pub(super) fn io_error(at: &Listen, cause: io::Error) -> ListenError {
     if cause.kind() == io::ErrorKind::AddrInUse {
         return ListenError::InUse(at.clone());
     }
     ListenError::Io { at: at.clone(), cause }
-}
-
-/// A socket's file, known again by its inode, so that never another server's is removed.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    inode: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> Option<Self> {
-        let inode = inode(path)?;
-        Some(Self { path: path.to_owned(), inode })
-    }
-}
-
-fn inode(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if inode(&self.path) == Some(self.inode) {
-            // It may be gone already; then there is nothing to do.
-            let _gone = fs::remove_file(&self.path);
-        }
-    }
 }

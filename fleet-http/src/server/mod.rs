@@ -50,6 +50,7 @@ mod tag;
 mod tokens;
 mod trial;
 mod units;
+mod unix;
 mod validate;
 mod whatif;
 
@@ -64,3 +65,4 @@ pub use listener::{ListenError, Listener};
 pub use metrics::Metrics;
 pub use peers::Peers;
 pub use tokens::{Tokens, TokensError};
+pub use unix::{SocketFile, listen_unix};

@@ -91,4 +91,7 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
     let cache = all.iter().find(|it| it["unit"] == "cache.service").unwrap();
     assert_eq!((&cache["sub"], &cache["state"]), (&json!("auto-restart"), &json!("failed")));
     assert!(cache["retryInMilliseconds"].as_u64().unwrap() > 3_000_000, "{cache:#}");
+    assert!(cache["milliseconds"].is_u64(), "{cache:#}");
+    let off = all.iter().find(|it| it["unit"] == "off.service").unwrap();
+    assert_eq!(off["milliseconds"], Value::Null, "it never ran: {off:#}");
 }

@@ -73,6 +73,7 @@ fn one_that_breaks_off_while_its_files_are_broken_goes_on_with_those_of_before()
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
+    assert!(log.contains("broke off; another takes them back"), "{log}");
     assert!(log.contains("goes on with the files that it last took"), "{log}");
     assert!(log.contains("all.unit:") && log.contains("[E01]"), "{log}");
     assert_eq!(init.ask(&["reload"]).0.code(), Some(1), "they are broken still");
