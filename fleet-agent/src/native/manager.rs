@@ -71,11 +71,11 @@ use crate::ServiceError;
 /// instant may be lost. A log is looked at when it is first written, and within a tenth of a second
 /// while more comes. Unloading a unit removes its log.
 ///
-/// Nobody sees the moment of each line, so a journal [`since`](JournalQuery::since) a moment begins
-/// where the file had ended at the last look that was certainly before: at most a tenth of a second
-/// early for a unit that writes without a pause, more the longer ago the moment is, and not at all
-/// for one that paused. What was written before this manager was opened counts as if it had been
-/// written at once, with its last line.
+/// Nobody sees the moment of each line, so a journal [`since`](crate::JournalQuery::since) a moment
+/// begins where the file had ended at the last look that was certainly before: at most a tenth of a
+/// second early for a unit that writes without a pause, more the longer ago the moment is, and not
+/// at all for one that paused. What was written before this manager was opened counts as if it had
+/// been written at once, with its last line.
 pub struct NativeManager {
     machine: Arc<Machine>,
     calls: Arc<Calls>,

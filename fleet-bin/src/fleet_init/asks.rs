@@ -98,7 +98,7 @@ pub(super) struct Unit {
     pub(super) coincidental: Vec<String>,
     #[serde(rename = "mainPID")]
     pub(super) main_pid: Option<u32>,
-    /// For how long its processes have been as they are, unless they never were.
+    /// For how long it has been so; nothing if nothing was seen of it yet.
     pub(super) milliseconds: Option<u64>,
     /// After how long it is tried again.
     pub(super) retry_in_milliseconds: Option<u64>,

@@ -86,7 +86,7 @@ pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
         Err(error @ ListenError::InUse(_)) => return Err(taken(path, error).await),
         Err(error) => {
             let error = CliError::failed("cannot be asked for anything").because(error);
-            return Err(error.help("choose another place with --socket"));
+            return Err(error.help("--socket names another place"));
         }
     };
     Ok(Door { listener, socket })
@@ -101,7 +101,7 @@ async fn taken(path: &Path, error: ListenError) -> CliError {
         }
         None => CliError::failed("cannot be asked for anything").because(error),
     };
-    error.help("choose another place with --socket, or end the other one first")
+    error.help("end that one first, or name another place with --socket")
 }
 
 /// The process that has a directory for itself to run units from.
@@ -170,8 +170,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "words").unwrap();
-        let error = listen(&path).await.err().unwrap().to_string();
-        assert!(error.contains("cannot be asked"), "{error}");
+        let error = listen(&path).await.err().unwrap().parts().0;
+        assert!(error.contains("is no socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "words");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

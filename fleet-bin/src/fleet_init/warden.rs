@@ -134,9 +134,10 @@ impl Warden {
             let status = status.exit_status().and_then(|status| u8::try_from(status).ok());
             return Some(ExitCode::from(status.unwrap_or(1)));
         }
+        // This waits for whoever reads the log, as those who write much to it do long before.
         let process = self.watched.map(Pid::as_raw_pid);
         let signal = status.terminating_signal();
-        tracing::warn!(process, signal, "what runs the units broke off; another takes them back");
+        tracing::warn!(process, signal, "what runs the units broke off; another is started");
         (self.watched, self.due) = (None, Some(now.after(PAUSE)));
         // What it was told has gone with it. Files are read anyhow.
         self.owed = if self.is_ending { vec![Signal::TERM] } else { Vec::new() };

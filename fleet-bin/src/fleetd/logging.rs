@@ -42,6 +42,8 @@ pub(crate) fn start(level: &str) -> Level {
         .with_ansi(terminal)
         .without_time()
         .with_target(false)
+        // A log that cannot be written is to end nobody: that could only be told by writing.
+        .log_internal_errors(false)
         .with_filter_reloading();
     let level = Level::of(subscriber.reload_handle());
     subscriber.init();

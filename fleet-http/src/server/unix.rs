@@ -17,7 +17,8 @@ const BACKLOG: u32 = 1024;
 const LONGEST_PATH: usize = 107;
 
 /// Listens on a unix socket, in the place of one that nobody listens on any more. Those may connect
-/// who may write to its file, which gets that mode. It has to be called inside a tokio runtime.
+/// who may write to its file, which gets that mode, and is removed when the [`SocketFile`] is
+/// dropped. It has to be called inside a tokio runtime.
 ///
 /// # Errors
 ///
@@ -31,7 +32,9 @@ pub async fn listen_unix(
         return Err(ListenError::PathTooLong(at));
     }
     remove_stale(path, &at).await?;
-    open(path, mode).map_err(|cause| io_error(&at, cause))
+    let (socket, file) = open(path, mode).map_err(|cause| io_error(&at, cause))?;
+    // Before it listened, somebody else who starts now may have taken it for one that was left.
+    if file.is_there() { Ok((socket, file)) } else { Err(ListenError::InUse(at)) }
 }
 
 /// Permissions are set before anyone can connect: a socket that does not listen refuses all.
@@ -81,6 +84,10 @@ impl SocketFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    fn is_there(&self) -> bool {
+        self.inode.is_some() && inode(&self.path) == self.inode
+    }
 }
 
 fn inode(path: &Path) -> Option<(u64, u64)> {
@@ -89,7 +96,7 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.inode.is_some() && inode(&self.path) == self.inode {
+        if self.is_there() {
             // It may be gone already; then there is nothing to do.
             let _gone = fs::remove_file(&self.path);
         }

@@ -12,14 +12,14 @@ use crate::{Clock, ServiceError, SystemClock};
 /// The variable by which programs know which language to speak.
 pub(super) const LANGUAGE: &str = "LANG";
 
-/// How a [`Runner`] is set up.
+/// How a [`Runner`](crate::Runner) is set up.
 #[derive(Clone)]
 pub struct RunnerConfig {
     /// Where records and logs are kept. One runner at a time may use it, and no
     /// [`NativeManager`](crate::NativeManager).
     pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH` and, of a [`Runner`],
-    /// the `LANG` that it finds.
+    /// Variables that every process of every unit is given, besides `PATH` and, of a
+    /// [`Runner`](crate::Runner), the `LANG` that it finds.
     pub environment: Vec<(String, String)>,
     /// How many bytes of its output are kept of each unit.
     pub log_limit: u64,

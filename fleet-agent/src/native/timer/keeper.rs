@@ -1,5 +1,7 @@
 //! The task that sees to all timers.
 
+mod request;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -27,19 +29,19 @@ use crate::{StateChanges, wall_time};
 type Started = (UnitName, u64, bool);
 
 pub(super) struct Keeper {
-    pub(super) machine: Arc<Machine>,
-    pub(super) units: Arc<dyn Units>,
-    pub(super) zones: KnownZones,
+    machine: Arc<Machine>,
+    units: Arc<dyn Units>,
+    zones: KnownZones,
     stamps: Stamps,
-    pub(super) startup: Timestamp,
-    pub(super) entries: BTreeMap<UnitName, Entry>,
+    startup: Timestamp,
+    entries: BTreeMap<UnitName, Entry>,
     /// From a unit to the timers that start it.
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
-    pub(super) queue: Queue,
+    queue: Queue,
     alarm: Option<Alarm>,
     /// The starts that are under way.
     starts: FuturesUnordered<BoxFuture<'static, Started>>,
-    pub(super) shown: Shown,
+    shown: Shown,
 }
 
 impl Keeper {
@@ -135,7 +137,7 @@ impl Keeper {
     }
 
     /// Starts a timer, unless it is active.
-    pub(super) fn begin(&mut self, unit: &UnitName) {
+    fn begin(&mut self, unit: &UnitName) {
         let Some(entry) = self.entries.get(unit) else { return };
         let (timer, file) = (entry.life.timer(), file_name(unit.as_str()));
         let last = match timer.persistent {
@@ -231,7 +233,7 @@ impl Keeper {
     }
 
     /// Sees what the unit of a timer does, and tells the timer.
-    pub(super) fn look_at(&mut self, timer: &UnitName) {
+    fn look_at(&mut self, timer: &UnitName) {
         if self.is_to_begin_again(timer) {
             return self.begin(timer);
         }
@@ -262,7 +264,7 @@ impl Keeper {
     }
 
     /// Does something to a timer, and sees to all that follows from its new state.
-    pub(super) fn change<R>(
+    fn change<R>(
         &mut self,
         timer: &UnitName,
         act: impl FnOnce(&mut Entry, Look<'_>) -> R,
@@ -291,20 +293,20 @@ impl Keeper {
         Some(result)
     }
 
-    pub(super) fn enter(&mut self, unit: &UnitName, entry: Entry) {
+    fn enter(&mut self, unit: &UnitName, entry: Entry) {
         self.zones.learn(entry.life.timer());
         self.entries.insert(unit.clone(), entry);
         self.enter_index(unit);
     }
 
-    pub(super) fn enter_index(&mut self, timer: &UnitName) {
+    fn enter_index(&mut self, timer: &UnitName) {
         if let Some(entry) = self.entries.get(timer) {
             let unit = entry.life.timer().unit.clone();
             self.by_unit.entry(unit).or_default().insert(timer.clone());
         }
     }
 
-    pub(super) fn leave_index(&mut self, timer: &UnitName) {
+    fn leave_index(&mut self, timer: &UnitName) {
         let Some(unit) = self.entries.get(timer).map(|entry| &entry.life.timer().unit) else {
             return;
         };

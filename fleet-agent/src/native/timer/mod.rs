@@ -15,7 +15,6 @@ mod entry;
 mod keeper;
 mod queue;
 mod record;
-mod request;
 mod zones;
 
 use std::collections::BTreeMap;

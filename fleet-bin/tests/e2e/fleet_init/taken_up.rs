@@ -28,6 +28,9 @@ provides: other
 waits-for: svc
 ";
 
+/// Each line of its log fails, as on a disk that is full.
+const LOGGED_NOWHERE: &[&str] = &["sh", "-c", "exec \"$0\" \"$@\" 2>/dev/full"];
+
 /// The process that runs the units, and has no child but them.
 fn watched(init: &Init) -> Pid {
     let all = wait_for("it is begun", || Some(children(init.pid())).filter(|all| all.len() == 1));
@@ -73,7 +76,7 @@ fn one_that_breaks_off_while_its_files_are_broken_goes_on_with_those_of_before()
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
-    assert!(log.contains("broke off; another takes them back"), "{log}");
+    assert!(log.contains("broke off; another is started"), "{log}");
     assert!(log.contains("goes on with the files that it last took"), "{log}");
     assert!(log.contains("all.unit:") && log.contains("[E01]"), "{log}");
     assert_eq!(init.ask(&["reload"]).0.code(), Some(1), "they are broken still");
@@ -98,6 +101,15 @@ fn kill_watched_beside_units(init: &Init, units: &[Pid]) {
     let watched = all.iter().find(|(pid, _)| !units.contains(pid)).expect("it runs").0;
     kill_process(watched, Signal::KILL).unwrap();
     wait_for("it is gone", || (!is_alive(watched)).then_some(()));
+}
+
+#[test]
+fn one_that_cannot_write_its_log_takes_its_units_back_all_the_same() {
+    let init = start_of(UNITS, "all", LOGGED_NOWHERE, &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    kill_watched(&init);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert_eq!(wait_state(&init, "db", "running"), Some(db));
 }
 
 #[test]

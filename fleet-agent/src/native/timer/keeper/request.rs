@@ -6,12 +6,12 @@ use fleet_core::graph::systemd::{Due, Timer};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::Ask;
-use super::entry::Entry;
-use super::keeper::Keeper;
+use super::Keeper;
 use crate::ServiceError;
 use crate::native::calls::write;
 use crate::native::record::{Asked, UnitDirectory};
+use crate::native::timer::Ask;
+use crate::native::timer::entry::Entry;
 
 impl Keeper {
     /// Does what is asked of one timer.
