@@ -1,7 +1,9 @@
 //! The one module that owns the real clock.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -149,18 +151,23 @@ impl Sleep {
 
     /// Returns at `at`; never, if there is no such moment. May be dropped at any time.
     pub(crate) async fn until(&mut self, at: Option<Timestamp>) {
+        poll_fn(|cx| self.poll_until(at, cx)).await;
+    }
+
+    /// Ready at `at`; never, if there is no such moment.
+    pub(crate) fn poll_until(&mut self, at: Option<Timestamp>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else {
             self.set = None;
-            return std::future::pending().await;
+            return Poll::Pending;
         };
         loop {
             self.set.take_if(|(set, _)| *set > at);
-            let set = self.set.get_or_insert_with(|| (at, asleep(&self.clock, at)));
-            (&mut set.1).await;
-            let is_due = set.0 >= at;
+            let (set, asleep) = self.set.get_or_insert_with(|| (at, asleep(&self.clock, at)));
+            ready!(asleep.poll_unpin(cx));
+            let is_due = *set >= at;
             self.set = None;
             if is_due {
-                return;
+                return Poll::Ready(());
             }
         }
     }

@@ -21,13 +21,13 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal,
 use tokio::io::unix::AsyncFd;
 
 use super::child::Preparation;
-use super::exit::{Known, how_it_ended};
+use super::exit::take_end;
 use super::outcome::End;
 use super::process::end_of;
 use super::program::Program;
 use super::step::{Failed, NotBegun, Step};
 use super::vfork;
-use crate::readable::readable;
+use crate::readable::{next, readable};
 use crate::{Clock as _, SystemClock};
 
 /// All that a program begins with, in the kernel's terms.
@@ -73,10 +73,11 @@ impl Child {
     /// Waits for its end, and tells how that was.
     pub(crate) async fn wait(&mut self) -> io::Result<End> {
         match self {
-            Self::Spawned(child) => child.wait().await.map(end_of),
+            // In a place of its own: hardly a unit has such a child, and all would have the room.
+            Self::Spawned(child) => Box::pin(child.wait()).await.map(end_of),
             Self::Born(born) => {
                 let Some(descriptor) = &born.descriptor else { return Ok(End::Unseen) };
-                let end = end_by(descriptor).await?;
+                let end = next(descriptor, take_end).await?;
                 born.descriptor = None;
                 Ok(end)
             }
@@ -95,19 +96,6 @@ impl Child {
     }
 }
 
-/// How the process of a descriptor ended, once it has.
-async fn end_by(descriptor: &AsyncFd<OwnedFd>) -> io::Result<End> {
-    loop {
-        let mut ready = descriptor.readable().await?;
-        match how_it_ended(descriptor.get_ref()) {
-            Known::Ended(end) => return Ok(end),
-            // Whoever reaps orphans has reaped it.
-            Known::Never => return Ok(End::Unseen),
-            Known::NotYet => ready.clear_ready(),
-        }
-    }
-}
-
 impl Drop for Born {
     fn drop(&mut self) {
         let Some(descriptor) = self.descriptor.take() else { return };
@@ -117,7 +105,7 @@ impl Drop for Born {
             let has_ended = descriptor.readable().await.is_ok();
             SystemClock::start().sleep(PATIENCE_WITH_HEIRS).await;
             if has_ended {
-                drop(end_by(&descriptor).await);
+                drop(next(&descriptor, take_end).await);
             }
         }));
     }

@@ -1,13 +1,15 @@
 //! What the kernel tells of changes to files.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::task::{Context, Poll};
 
 use rustix::fs::inotify::{self, WatchFlags};
 use tokio::io::unix::AsyncFd;
 
-use crate::readable::readable;
+use crate::readable::{poll_next, readable};
 
 /// Tells when something happens to files or directories.
 #[derive(Debug)]
@@ -36,12 +38,12 @@ impl Changes {
 
     /// Returns when something has happened. May be dropped at any time.
     pub(crate) async fn next(&self) -> io::Result<()> {
-        loop {
-            let mut ready = self.descriptor.readable().await?;
-            if let Ok(taken) = ready.try_io(|inner| take(inner.get_ref())) {
-                return taken;
-            }
-        }
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// As [`next`](Self::next).
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_next(&self.descriptor, take, cx)
     }
 }
 

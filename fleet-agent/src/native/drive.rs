@@ -5,8 +5,10 @@ mod run;
 mod signals;
 mod spawning;
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use fleet_core::Timestamp;
 use fleet_core::graph::Unit;
@@ -18,7 +20,7 @@ use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId};
 use super::log::{Log, Reading};
 use super::machine::Machine;
-use super::notify::NotifySocket;
+use super::notify::{NotifySocket, Said};
 use super::outcome::End;
 use super::patience::{begins_far, patiently, starts_far};
 use super::pidfile::Arrival;
@@ -65,6 +67,22 @@ pub(crate) struct Driver {
     killing: Option<AbortHandle>,
     problem: Option<String>,
     active: bool,
+}
+
+/// What a run waits for.
+enum Came {
+    /// A process ended.
+    End((ProcessId, End)),
+    /// None is left of those that a signal was for.
+    Gone,
+    /// The moment has come that the state machine named.
+    Time,
+    /// Something has become of the file that names the main process.
+    File(io::Result<()>),
+    /// The output was searched for the line that says that the unit is ready.
+    Line(io::Result<()>),
+    /// A process said how it is.
+    Said(io::Result<Said>),
 }
 
 impl Driver {
@@ -160,41 +178,53 @@ impl Driver {
     }
 
     /// Waits for the next thing to happen, and tells the state machine. May be dropped at any time.
-    ///
-    /// What ends comes first, and what is said comes last: who says much keeps nobody waiting.
     pub(crate) async fn wait(&mut self) {
-        let due = self.service.due();
-        tokio::select! {
-            biased;
-            Some(ended) = self.processes.next() => self.on_ended(ended),
-            () = async { self.sweep.as_mut().expect("only while sweeping").await },
-                if self.sweep.is_some() =>
-            {
+        match poll_fn(|cx| self.poll(cx)).await {
+            Came::End(ended) => self.on_ended(ended),
+            Came::Gone => {
                 self.sweep = None;
                 self.service.on_gone(self.machine.now());
             }
-            () = self.sleep.until(due) => self.on_time(),
-            arrived = async { self.arrival.as_ref().expect("only while awaited").next().await },
-                if self.arrival.is_some() =>
-            {
+            Came::Time => self.on_time(),
+            Came::File(arrived) => {
                 if let Err(error) = arrived {
                     tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
                     self.arrival = None;
                 }
                 self.look_for_main();
             }
-            found = async { self.line.as_mut().expect("only while awaited").await },
-                if self.line.is_some() =>
-            {
+            Came::Line(found) => {
                 self.line = None;
                 self.on_line(found);
             }
-            heard = async { self.notify.as_ref().expect("only while listening").next().await },
-                if self.notify.is_some() =>
-            {
-                self.on_heard(heard);
-            }
+            Came::Said(heard) => self.on_heard(heard),
         }
+    }
+
+    /// What has happened. What ends comes first, and what is said comes last: who says much keeps
+    /// nobody waiting.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Came> {
+        if let Poll::Ready(Some(ended)) = self.processes.poll_next_unpin(cx) {
+            return Poll::Ready(Came::End(ended));
+        }
+        if self.sweep.as_mut().is_some_and(|sweep| sweep.poll_unpin(cx).is_ready()) {
+            return Poll::Ready(Came::Gone);
+        }
+        if self.sleep.poll_until(self.service.due(), cx).is_ready() {
+            return Poll::Ready(Came::Time);
+        }
+        if let Some(arrival) = &self.arrival
+            && let Poll::Ready(arrived) = arrival.poll_next(cx)
+        {
+            return Poll::Ready(Came::File(arrived));
+        }
+        if let Some(line) = &mut self.line
+            && let Poll::Ready(found) = line.poll_unpin(cx)
+        {
+            return Poll::Ready(Came::Line(found));
+        }
+        let Some(notify) = &self.notify else { return Poll::Pending };
+        notify.poll_next(cx).map(Came::Said)
     }
 
     fn on_time(&mut self) {

@@ -5,7 +5,8 @@
 //! once its parent has waited for it. A process that became our child later, because this daemon
 //! takes in orphans, is waited for like any other.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -41,6 +42,16 @@ pub(crate) fn how_it_ended(process: impl AsFd) -> Known {
         }
         Ok(_) => Known::NotYet,
         Err(_) => Known::Never,
+    }
+}
+
+/// Takes the end of a process, or tells by `WouldBlock` that its parent has yet to wait for it.
+pub(crate) fn take_end(process: &OwnedFd) -> io::Result<End> {
+    match how_it_ended(process) {
+        Known::Ended(end) => Ok(end),
+        // Or whoever reaps orphans has reaped it.
+        Known::Never => Ok(End::Unseen),
+        Known::NotYet => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 

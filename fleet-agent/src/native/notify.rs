@@ -8,6 +8,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -16,7 +17,7 @@ use rustix::net::{
 use tokio::io::unix::AsyncFd;
 
 use super::notice::Notice;
-use crate::readable::readable;
+use crate::readable::{poll_next, readable};
 
 /// The longest message that is read, as with systemd. A longer one does not count.
 const LONGEST: usize = 4096;
@@ -53,14 +54,11 @@ impl NotifySocket {
         Ok(Self { descriptor: readable(descriptor)? })
     }
 
-    /// The next message. May be dropped at any time.
-    pub(crate) async fn next(&self) -> io::Result<Said> {
+    /// The next message, once there is one.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Said>> {
         loop {
-            let mut ready = self.descriptor.readable().await?;
-            match ready.try_io(|inner| receive(inner.get_ref())) {
-                Ok(Ok(Some(said))) => return Ok(said),
-                Ok(Err(error)) => return Err(error),
-                Ok(Ok(None)) | Err(_) => {}
+            if let Some(said) = ready!(poll_next(&self.descriptor, receive, cx))? {
+                return Poll::Ready(Ok(said));
             }
         }
     }
@@ -105,6 +103,7 @@ fn receive(descriptor: &OwnedFd) -> io::Result<Option<Said>> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -126,7 +125,7 @@ mod tests {
         long.resize(LONGEST + 1, b'x');
         send(&invocation, &long);
         send(&invocation, b"STOPPING=1");
-        let said = socket.next().await.expect("something was said");
+        let said = poll_fn(|cx| socket.poll_next(cx)).await.expect("something was said");
         let notice = Notice { is_stopping: true, ..Notice::default() };
         assert_eq!(said, Said { sender: std::process::id(), notice });
         assert_eq!(socket.waiting().expect("it can be asked"), None);

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
 
 use rustix::fs::inotify::WatchFlags;
 
@@ -30,10 +31,9 @@ impl Arrival {
         Ok(arrival)
     }
 
-    /// Returns when there is a reason to look again.
-    pub(crate) async fn next(&self) -> io::Result<()> {
-        self.changes.next().await?;
-        self.watch()
+    /// Ready when there is a reason to look again.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.changes.poll_next(cx)?.map(|()| self.watch())
     }
 
     /// Watches the nearest directory that there is by now.
@@ -115,6 +115,8 @@ fn text(path: &Path, owner: u32) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
 
     fn said(text: &str, is_own: bool) -> String {
@@ -157,8 +159,8 @@ mod tests {
         let path = directory.path().join("run/pid");
         let arrival = Arrival::of(&path).expect("it can be watched");
         std::fs::create_dir(directory.path().join("run")).expect("it can be made");
-        arrival.next().await.expect("it is seen");
+        poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
         std::fs::write(&path, "7").expect("it can be written");
-        arrival.next().await.expect("it is seen");
+        poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
     }
 }

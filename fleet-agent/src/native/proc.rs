@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
-use super::exit::{Known, how_it_ended};
+use super::exit::take_end;
 use super::life::ProcessId;
 use super::look::{Look, Stat, look_until_it_is, stat};
 use super::outcome::End;
 use super::signals::Sig;
 use crate::Clock;
-use crate::readable::readable;
+use crate::readable::{next, readable};
 
 /// How long a parent is given to wait for its child, before it is given up to learn its status.
 const PATIENCE_WITH_PARENTS: Duration = Duration::from_secs(1);
@@ -99,24 +99,14 @@ impl Watched {
 
     /// Returns when the process has ended.
     pub(crate) async fn ended(&self) -> io::Result<()> {
-        self.descriptor.readable().await.map(drop)
+        next(&self.descriptor, |_| Ok(())).await
     }
 
     /// Returns when the process has ended, with what there is to learn of its end.
     pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<End> {
         self.ended().await?;
-        let waited_for = async {
-            loop {
-                let mut ready = self.descriptor.readable().await?;
-                match how_it_ended(self.descriptor.get_ref()) {
-                    Known::Ended(end) => return Ok(end),
-                    Known::Never => return Ok(End::Unseen),
-                    Known::NotYet => ready.clear_ready(),
-                }
-            }
-        };
         tokio::select! {
-            end = waited_for => end,
+            end = next(&self.descriptor, take_end) => end,
             () = clock.sleep(PATIENCE_WITH_PARENTS) => Ok(End::Unseen),
         }
     }

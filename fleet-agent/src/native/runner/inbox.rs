@@ -2,11 +2,13 @@
 //! before there is the first, and hundreds of units run that are told nothing.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use fleet_core::graph::{Order, Unit};
-use tokio::sync::Notify;
 
+use super::lead::lock;
 use crate::native::record::Asked;
 
 /// How many orders to one run wait. There are never more than a stop, a kill and a reload.
@@ -24,31 +26,27 @@ pub(super) struct News {
 }
 
 /// Where a run finds what it is told.
-pub(super) struct Inbox(Arc<Shared>);
+pub(super) struct Inbox(Arc<Mutex<Waiting>>);
 
 /// Where a run is told what to do, and what it is to know. Once it is dropped nobody leads the run.
-pub(super) struct Outside(Arc<Shared>);
+pub(super) struct Outside(Arc<Mutex<Waiting>>);
 
 /// That so many orders wait already, so that this one is lost.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 #[derive(Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
-    more: Notify,
-}
-
-#[derive(Default)]
 struct Waiting {
     news: Option<News>,
     orders: VecDeque<Order>,
     is_left: bool,
+    /// Who waits for more.
+    reader: Option<Waker>,
 }
 
 /// Both ends of what is told to one run.
 pub(super) fn inbox() -> (Outside, Inbox) {
-    let shared = Arc::<Shared>::default();
+    let shared = Arc::<Mutex<Waiting>>::default();
     (Outside(Arc::clone(&shared)), Inbox(shared))
 }
 
@@ -57,12 +55,7 @@ impl Inbox {
     /// by then; or nothing, when all is read and nobody leads the run any more. Nothing is lost by
     /// not waiting to the end.
     pub(super) async fn next(&mut self) -> Option<(News, Option<Order>)> {
-        loop {
-            if let Some(found) = self.0.lock().take() {
-                return found;
-            }
-            self.0.more.notified().await;
-        }
+        poll_fn(|cx| lock(&self.0).poll(cx)).await
     }
 }
 
@@ -73,7 +66,7 @@ impl Outside {
     ///
     /// When too many wait.
     pub(super) fn order(&self, order: Order) -> Result<(), Full> {
-        self.0.change(|waiting| {
+        self.change(|waiting| {
             if waiting.orders.len() == WAITING_ORDERS {
                 return Err(Full);
             }
@@ -84,29 +77,35 @@ impl Outside {
 
     /// Adds to what the run is to know.
     pub(super) fn tell(&self, add: impl FnOnce(&mut News)) {
-        self.0.change(|waiting| add(waiting.news.get_or_insert_default()));
+        self.change(|waiting| add(waiting.news.get_or_insert_default()));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let mut waiting = lock(&self.0);
+        let changed = change(&mut waiting);
+        let reader = waiting.reader.take();
+        drop(waiting);
+        reader.into_iter().for_each(Waker::wake);
+        changed
     }
 }
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        self.0.change(|waiting| waiting.is_left = true);
-    }
-}
-
-impl Shared {
-    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
-        let changed = change(&mut self.lock());
-        self.more.notify_one();
-        changed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("nobody panics while holding it")
+        self.change(|waiting| waiting.is_left = true);
     }
 }
 
 impl Waiting {
+    /// What waits, as [`take`](Self::take) has it; until then, who asks is woken by what comes.
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<(News, Option<Order>)>> {
+        let found = self.take();
+        if found.is_none() {
+            self.reader = Some(cx.waker().clone());
+        }
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+
     /// What waits, if anything does; or that nothing will any more.
     fn take(&mut self) -> Option<Option<(News, Option<Order>)>> {
         let (news, order) = (self.news.take(), self.orders.pop_front());

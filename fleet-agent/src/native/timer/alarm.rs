@@ -11,7 +11,7 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::readable::readable;
+use crate::readable::{next, readable};
 
 /// What an alarm tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,18 +53,15 @@ impl Alarm {
 
     /// Returns when it rings. May be dropped at any time.
     pub(crate) async fn ring(&self) -> io::Result<Ring> {
-        loop {
-            let mut ready = self.descriptor.readable().await?;
-            let mut times = [0; 8];
-            let read = ready.try_io(|inner| Ok(rustix::io::read(inner.get_ref(), &mut times)));
-            match read {
-                Ok(Ok(Ok(_))) => return Ok(Ring::Come),
-                Ok(Ok(Err(Errno::CANCELED))) => return Ok(Ring::Set),
-                Ok(Ok(Err(Errno::AGAIN))) | Err(_) => ready.clear_ready(),
-                Ok(Ok(Err(error))) => return Err(error.into()),
-                Ok(Err(error)) => return Err(error),
-            }
-        }
+        next(&self.descriptor, take).await
+    }
+}
+
+fn take(timer: &OwnedFd) -> io::Result<Ring> {
+    match rustix::io::read(timer, &mut [0; 8]) {
+        Ok(_) => Ok(Ring::Come),
+        Err(Errno::CANCELED) => Ok(Ring::Set),
+        Err(error) => Err(error.into()),
     }
 }
 
