@@ -89,7 +89,7 @@ impl Calls {
     }
 
     /// What is seen of a unit; nothing if it is not loaded.
-    pub(super) fn seen(&self, unit: &UnitName) -> Option<Seen> {
+    pub(super) fn seen(&self, unit: &UnitName) -> Option<Arc<Seen>> {
         lock(&self.showcase).get(unit).cloned()
     }
 
@@ -119,7 +119,7 @@ impl Calls {
         self: &Arc<Self>,
         unit: &UnitName,
         file: &UnitFile,
-        compiled: systemd::Compiled,
+        compiled: Box<systemd::Compiled>,
         epoch: Epoch,
         directory: UnitDirectory,
     ) -> Done {
@@ -141,7 +141,7 @@ impl Calls {
                 at.write_unit(&source, asked)
             };
             calls.write(&directory, "keep a unit file", keep).await?;
-            let entry = Entry::new(name, hash, asked, Is::Fit(Box::new(compiled)));
+            let entry = Entry::new(name, hash, asked, Is::Fit(compiled));
             calls.lead(move |lead| lead.load(entry)).await?
         })
         .await

@@ -143,7 +143,7 @@ impl NativeManager {
     /// `sd_notify`); nothing if it said nothing.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
-        self.calls.seen(unit).and_then(|seen| seen.status)
+        self.calls.seen(unit).and_then(|seen| seen.status.clone())
     }
 
     /// Stops all units, dependents before what they depend on, and waits for their end. They stay

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use super::asks::LineWire;
 use super::frame::{Frame, How, WINDOW, encode_item};
@@ -101,7 +102,12 @@ impl Replies {
             Frame::End { id, how }.encode()
         };
         match frame.or_else(in_words) {
-            Ok(bytes) => drop(self.out.send(bytes).await),
+            Ok(bytes) => match self.out.try_send(bytes) {
+                // In a place of its own: it is seldom waited for, and hundreds of asks would have
+                // the room.
+                Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),
+                Ok(()) | Err(TrySendError::Closed(_)) => {}
+            },
             Err(error) => tracing::error!(%error, "an answer is lost"),
         }
     }
@@ -113,9 +119,11 @@ pub(super) struct Credit(Semaphore);
 
 impl Credit {
     async fn take(&self) {
-        if let Ok(permit) = self.0.acquire().await {
-            permit.forget();
-        }
+        let permit = match self.0.try_acquire() {
+            Err(TryAcquireError::NoPermits) => Box::pin(self.0.acquire()).await.ok(),
+            taken => taken.ok(),
+        };
+        permit.into_iter().for_each(SemaphorePermit::forget);
     }
 
     /// The reader has room for so many more; whatever it says, for no more than the window.

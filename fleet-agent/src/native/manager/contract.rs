@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_core::graph::systemd;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -27,22 +28,14 @@ impl ServiceManager for NativeManager {
         file: &UnitFile,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        let compiled = compile(unit, file, &self.host).map_err(|bad| ServiceError::BadSetting {
-            unit: unit.clone(),
-            line: bad.line,
-            problem: bad.problem,
-        })?;
-        if self.get(unit).await?.is_none() {
-            for remark in &compiled.remarks {
-                tracing::warn!(%unit, remark, "an option is not what it is under systemd");
-            }
-        }
-        if let Some(timer) = compiled.unit.timer {
+        let is_new = self.get(unit).await?.is_none();
+        let compiled = self.compile(unit, file, is_new)?;
+        if let Some(timer) = compiled.timer {
             self.timers.load(unit, file, timer, epoch).await?;
-            return self.calls.know_timer(unit, compiled.unit.relations).await;
+            return self.calls.know_timer(unit, compiled.relations).await;
         }
         let directory = self.machine.directory(unit.as_str());
-        self.calls.load(unit, file, compiled.unit, epoch, directory).await
+        self.calls.load(unit, file, compiled, epoch, directory).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
@@ -91,7 +84,7 @@ impl ServiceManager for NativeManager {
         self.calls.check()?;
         match is_timer(unit) {
             true => Ok(self.timers.get(unit)),
-            false => Ok(self.calls.seen(unit).map(|seen| seen.unit)),
+            false => Ok(self.calls.seen(unit).map(|seen| seen.unit.clone())),
         }
     }
 
@@ -135,6 +128,25 @@ impl ServiceManager for NativeManager {
 }
 
 impl NativeManager {
+    /// Compiles the file of a unit, and tells of one that is new what a person should know. In a
+    /// place of its own, since hundreds are loaded at once.
+    fn compile(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        is_new: bool,
+    ) -> Result<Box<systemd::Compiled>, ServiceError> {
+        let compiled = compile(unit, file, &self.host).map_err(|bad| ServiceError::BadSetting {
+            unit: unit.clone(),
+            line: bad.line,
+            problem: bad.problem,
+        })?;
+        for remark in compiled.remarks.iter().filter(|_| is_new) {
+            tracing::warn!(%unit, remark, "an option is not what it is under systemd");
+        }
+        Ok(Box::new(compiled.unit))
+    }
+
     /// Starts a unit, the timers first that it wants or requires.
     async fn start_with_timers(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
         let (calls, timers) = (Arc::clone(&self.calls), Arc::clone(&self.timers));
@@ -150,9 +162,9 @@ impl NativeManager {
         read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
     ) -> Result<Journal, ServiceError> {
         let seen = self.calls.seen(unit);
-        let log = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?.log;
+        let seen = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let action = || format!("read the log of {unit}");
-        read(&log).map_err(|source| ServiceError::Io { action: action(), source })
+        read(&seen.log).map_err(|source| ServiceError::Io { action: action(), source })
     }
 }
 

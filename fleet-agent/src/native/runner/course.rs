@@ -1,5 +1,7 @@
 //! One run of one unit: from its start until none of its processes is left.
 
+use std::sync::Arc;
+
 use fleet_core::graph::{Happening, Incarnation, Name, Order};
 use tokio::sync::mpsc;
 
@@ -13,7 +15,7 @@ pub(super) struct Report {
     pub(super) unit: Name,
     pub(super) incarnation: Incarnation,
     pub(super) happenings: Vec<Happening>,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     /// What last kept a process from being started.
     pub(super) problem: Option<String>,
 }
@@ -33,16 +35,17 @@ impl Course {
     /// What is kept on the way is in one place of its own: a task has room for all that is moved
     /// into it twice.
     pub(super) async fn run(mut self: Box<Self>) {
-        let mut told: Option<Memory> = None;
+        let mut told: Option<Arc<Memory>> = None;
         loop {
             self.driver.act();
             let service = &self.driver.service;
-            if service.has_happenings() || told.as_ref() != Some(service.memory()) {
+            if service.has_happenings() || told.as_deref() != Some(service.memory()) {
                 // Waited for in a place of its own, since it is seldom waited for.
                 let room = Box::pin(self.reports.clone().reserve_owned()).await;
                 let Ok(room) = room else { return };
-                told = Some(self.driver.service.memory().clone());
-                room.send(self.report());
+                let report = self.report();
+                told = Some(Arc::clone(&report.memory));
+                room.send(report);
             }
             if self.driver.service.is_at_rest() {
                 return;
@@ -63,7 +66,7 @@ impl Course {
             unit: self.unit.clone(),
             incarnation: self.incarnation,
             happenings: self.driver.service.take_happenings(),
-            memory: self.driver.service.memory().clone(),
+            memory: Arc::new(self.driver.service.memory().clone()),
             problem: self.driver.problem().map(ToOwned::to_owned),
         }
     }
@@ -101,7 +104,7 @@ mod tests {
         fn size<F: Future>(_: fn(Box<Course>) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(Course::run) <= 256, "a task of {} bytes", size(Course::run));
-        assert!(size_of::<Course>() <= 1024, "a run of {} bytes", size_of::<Course>());
+        assert!(size(Course::run) <= 128, "a task of {} bytes", size(Course::run));
+        assert!(size_of::<Course>() <= 1000, "a run of {} bytes", size_of::<Course>());
     }
 }

@@ -133,7 +133,8 @@ impl Lead {
             if let Some(member) = self.members.get_mut(&action.unit) {
                 member.problem = Some(format!("cannot begin: {error}"));
                 let outcome = Some(Outcome::Resources);
-                member.memory = Memory { phase: Phase::Failed, outcome, ..Memory::default() };
+                member.memory =
+                    Arc::new(Memory { phase: Phase::Failed, outcome, ..Memory::default() });
             }
             self.unbegun.push_back((now.after(PAUSE_BEFORE_FAILURE), action.clone()));
         }
@@ -164,11 +165,12 @@ impl Lead {
         let mut driver = Driver::new(&self.machine, unit, directory, log, spec);
         driver.asked(asked);
         member.done = asked;
-        let before = member.retries.then_some(&member.memory);
+        let before = member.retries.then_some(&*member.memory);
         driver.service.begin_after(before, self.machine.now());
         if driver.service.is_seen_to_start() {
             // How it ended before is over, though it may take a while until this run is heard of.
-            (member.memory, member.problem) = (driver.service.memory().clone(), None);
+            member.memory = Arc::new(driver.service.memory().clone());
+            member.problem = None;
         }
         member.retries = false;
         self.follow(&action.unit, action.incarnation, driver);

@@ -17,7 +17,7 @@ pub(super) struct Member {
     pub(super) directory: UnitDirectory,
     pub(super) log: Arc<Log>,
     /// How its last run is, or ended.
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     pub(super) problem: Option<String>,
     /// Its present run.
     pub(super) live: Option<Live>,
@@ -44,7 +44,7 @@ impl Member {
         Ok(Self {
             directory,
             log,
-            memory: Memory::default(),
+            memory: Arc::default(),
             problem: None,
             live: None,
             retries: false,

@@ -57,7 +57,7 @@ impl Recalled {
             return directory.remove();
         }
         let mut member = Member::new(machine, name)?;
-        member.memory = run.memory.clone();
+        member.memory = Arc::new(run.memory.clone());
         member.written = Some(Arc::clone(&definition));
         self.seen.last = Incarnation(self.seen.last.0 + 1);
         let incarnation = self.seen.last;
@@ -88,7 +88,7 @@ impl Lead {
             let Some(member) = member else { continue };
             let gave_up = self.system.state(unit).is_some_and(|state| gave_up(&state.what));
             let memory = match (gave_up, member.memory.gave_up) {
-                (true, false) => Memory { gave_up, ..member.memory.clone() },
+                (true, false) => Memory { gave_up, ..Memory::clone(&member.memory) },
                 (false, true) => Memory::default(),
                 _ => continue,
             };

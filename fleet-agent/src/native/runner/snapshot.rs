@@ -89,7 +89,7 @@ impl Lead {
         let unit = self.system.graph().unit(name);
         let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
         let member = self.members.get(name);
-        let memory = member.map(|member| &member.memory);
+        let memory = member.map(|member| &*member.memory);
         let live = member.filter(|member| member.live.is_some());
         let coincidental = provides.iter().filter(|target| self.system.is_coincidental(target));
         Some(UnitStatus {

@@ -67,10 +67,10 @@ pub(in crate::native) struct Services {
 }
 
 /// What everybody may see of all units.
-pub(in crate::native) type Showcase = Arc<Mutex<BTreeMap<UnitName, Seen>>>;
+pub(in crate::native) type Showcase = Arc<Mutex<BTreeMap<UnitName, Arc<Seen>>>>;
 
 /// What everybody may see of a unit.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(in crate::native) struct Seen {
     pub(in crate::native) unit: ManagedUnit,
     pub(in crate::native) asked: Asked,

@@ -151,7 +151,7 @@ impl Look {
             unit: self.unit.clone(),
             incarnation: self.incarnation,
             happenings: vec![happening],
-            memory: Memory { phase, ..Memory::default() },
+            memory: Arc::new(Memory { phase, ..Memory::default() }),
             problem: None,
         };
         // Without a lead there is nobody whom it concerns.

@@ -193,7 +193,7 @@ fn as_it_was(
     incarnation: Incarnation,
 ) -> io::Result<(Option<Observed>, Option<Driver>)> {
     let definition = entry.definition();
-    member.memory = at_rest(run.memory.clone());
+    member.memory = Arc::new(at_rest(run.memory.clone()));
     if is_busy(&run.memory) {
         let name = name_of(&entry.unit);
         let (seen, driver) = go_on(machine, &name, member, &definition, run, incarnation)?;

@@ -1,5 +1,7 @@
 //! How fleet is shown its units: in systemd's words.
 
+use std::sync::Arc;
+
 use fleet_core::graph::{Name, Retry, Shown, State, Waiting};
 use fleet_core::{ActiveState, LoadState, SystemdState};
 
@@ -20,22 +22,18 @@ impl Lead {
             return;
         };
         let state = self.system.state(name);
-        let seen = Seen {
+        let seen = Arc::new(Seen {
             unit: ManagedUnit {
                 unit: entry.unit.clone(),
                 known: entry.known(),
                 state: state_of_unit(state.as_ref(), member),
             },
             asked: entry.asked,
-            log: std::sync::Arc::clone(&member.log),
+            log: Arc::clone(&member.log),
             status: member.memory.status.clone(),
-        };
-        let mut all = lock(shown);
-        let before = all.insert(entry.unit.clone(), seen);
-        let is_new =
-            before.map(|before| before.unit) != all.get(&entry.unit).map(|it| it.unit.clone());
-        drop(all);
-        if is_new {
+        });
+        let before = lock(shown).insert(entry.unit.clone(), Arc::clone(&seen));
+        if before.is_none_or(|before| before.unit != seen.unit) {
             self.machine.feed.report(&entry.unit);
         }
     }
@@ -43,7 +41,7 @@ impl Lead {
 
 /// While it runs a run knows best what it is doing; what follows its end is decided by the graph.
 fn state_of_unit(state: Option<&State>, member: &Member) -> SystemdState {
-    let memory = &member.memory;
+    let memory = &*member.memory;
     let Some(state) = state.filter(|_| member.live.is_none()) else { return state_of(memory) };
     let plain = |active, sub| SystemdState {
         result: Some("success".to_owned()),
@@ -70,7 +68,7 @@ fn state_of_unit(state: Option<&State>, member: &Member) -> SystemdState {
 impl Member {
     /// What it remembers once it was tried too often.
     pub(super) fn given_up(&self) -> Memory {
-        let memory = self.memory.clone();
+        let memory = Memory::clone(&self.memory);
         let restarts = memory.restarts.saturating_add(1);
         let outcome = Some(Outcome::StartLimitHit);
         match memory.outcome {
@@ -86,7 +84,7 @@ impl Member {
 
     /// It is not to be tried again, because nobody wants it.
     pub(in super::super) fn rest(&mut self) {
-        let memory = Memory { phase: Phase::Dead, ..self.memory.clone() };
+        let memory = Memory { phase: Phase::Dead, ..Memory::clone(&self.memory) };
         if let Err(error) = self.remember(memory) {
             tracing::warn!(%error, "cannot record that a unit is not tried again");
         }
@@ -101,12 +99,12 @@ impl Member {
 
     /// What it remembers while no run of it goes on, in place of what its last run did.
     pub(in super::super) fn remember(&mut self, memory: Memory) -> std::io::Result<()> {
-        if self.memory == memory || self.live.is_some() {
+        if *self.memory == memory || self.live.is_some() {
             return Ok(());
         }
-        self.memory = memory;
+        self.memory = Arc::new(memory.clone());
         let Some(mut run) = self.directory.read_run()? else { return Ok(()) };
-        run.memory = self.memory.clone();
+        run.memory = memory;
         self.directory.write_run(&run)
     }
 }

@@ -123,7 +123,7 @@ fn verdict_of_start(
     if before.is_some() && state.incarnation == before {
         return None;
     }
-    let memory = member.map(|member| &member.memory);
+    let memory = member.map(|member| &*member.memory);
     let problem = member.and_then(|member| member.problem.as_deref());
     let why = || memory.map_or_else(String::new, |memory| why_not_started(memory, problem));
     let good = memory.is_none_or(|memory| memory.outcome == Some(Outcome::Success));
@@ -170,7 +170,7 @@ fn why_no_reload(state: Option<&State>, member: Option<&Member>) -> Option<Strin
         return None;
     }
     let ended = Memory { phase: Phase::Dead, ..Memory::default() };
-    let memory = member.map(|member| &member.memory).filter(|_| is_up);
+    let memory = member.map(|member| &*member.memory).filter(|_| is_up);
     Some(why_not_reloaded(memory.unwrap_or(&ended)))
 }
 
