@@ -150,7 +150,7 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
         if !is_up {
             down.push(unit);
         }
-        ledger.see(&found, what);
+        ledger.see([(&found, what)]);
     }
     nothing_is_left(home, &down);
 }

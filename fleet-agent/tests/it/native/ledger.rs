@@ -79,11 +79,15 @@ impl Ledger {
         self.write(&format!("answer {unit} {}", call.0));
     }
 
-    /// A unit was looked at that nothing is asked of, and found as it should be.
-    pub(super) fn see(&self, unit: &ManagedUnit, what: u64) {
-        let launched = u8::from(unit.known.asked == TargetState::Launched);
-        let generation = unit.known.generation.0;
-        self.write(&format!("seen {} {launched} {generation} {what}", unit.unit));
+    /// Units were looked at that nothing is asked of, and found as they should be. All of it is
+    /// one word: who is killed in between would leave what was asked of some and not of others.
+    pub(super) fn see<'a>(&self, units: impl IntoIterator<Item = (&'a ManagedUnit, u64)>) {
+        let line = |(unit, what): (&ManagedUnit, u64)| {
+            let launched = u8::from(unit.known.asked == TargetState::Launched);
+            format!("seen {} {launched} {} {what}", unit.unit, unit.known.generation.0)
+        };
+        let lines: Vec<String> = units.into_iter().map(line).collect();
+        self.write(&lines.join("\n"));
     }
 
     fn write(&self, line: &str) {

@@ -147,17 +147,19 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
     for (unit, now) in &found {
         assert!(told(unit).allows(now), "{now:?} is not what was asked: {:?}", told(unit));
     }
+    let mut seen = Vec::new();
     for number in 0..MANY {
         let single = format!("s{number}.service");
         let is_launched = found[&single].known.asked == TargetState::Launched;
         assert_eq!(found[&single].state.main_pid.is_some(), is_launched, "{:?}", found[&single]);
         steady_goes_on(&told(&single), &found[&single]);
-        nothing_is_lost_of_wanted(ledger, &told, &found, number);
-        nothing_is_lost_of_timer(manager, home, ledger, (&told, &found), number).await;
+        nothing_is_lost_of_wanted(&told, &found, number);
+        let ran = nothing_is_lost_of_timer(manager, home, (&told, &found), number).await;
+        seen.push((&found[&format!("j{number}.timer")], ran));
     }
-    for unit in found.values().filter(|it| it.unit.as_str().starts_with(['s', 't'])) {
-        ledger.see(unit, unit.state.main_pid.unwrap_or(0).into());
-    }
+    let others = found.values().filter(|it| it.unit.as_str().starts_with(['s', 't', 'w']));
+    seen.extend(others.map(|unit| (unit, unit.state.main_pid.unwrap_or(0).into())));
+    ledger.see(seen);
     let is_down = |unit: &&ManagedUnit| unit.state.sub == "dead";
     let steady = found.values().filter(|it| it.unit.as_str().starts_with('s')).filter(is_down);
     nothing_is_left(home, &steady.map(|it| it.unit.to_string()).collect::<Vec<_>>());
@@ -188,7 +190,6 @@ fn steady_goes_on(told: &Told, found: &ManagedUnit) {
 /// Of a service that targets want: it is up if it was asked for or one of these is, unless it was
 /// stopped since.
 fn nothing_is_lost_of_wanted(
-    ledger: &Ledger,
     told: &impl Fn(&str) -> Told,
     found: &BTreeMap<String, ManagedUnit>,
     number: u64,
@@ -203,11 +204,10 @@ fn nothing_is_lost_of_wanted(
         assert_eq!(up, is_up, "{now:?}, {told:?}, {targets:?}");
     }
     steady_goes_on(&told, now);
-    let pid = now.state.main_pid.unwrap_or(0).into();
+    let pid: u64 = now.state.main_pid.unwrap_or(0).into();
     if told.calls.is_empty() && targets.iter().all(|(told, _)| told.calls.is_empty()) {
         assert_eq!(pid, told.seen.what, "{now:?}, {told:?}, {targets:?}");
     }
-    ledger.see(now, pid);
 }
 
 /// Whether a service is to be up; nothing if it may or may not.
@@ -235,14 +235,14 @@ fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]
     starts.next().map(|_| true)
 }
 
-/// Of a timer: it elapses once for each time that it was started, and never besides.
+/// Of a timer: it elapses once for each time that it was started, and never besides. Tells how
+/// often that was.
 async fn nothing_is_lost_of_timer(
     manager: &NativeManager,
     home: &Path,
-    ledger: &Ledger,
     (told, found): (&impl Fn(&str) -> Told, &BTreeMap<String, ManagedUnit>),
     number: u64,
-) {
+) -> u64 {
     let unit = format!("j{number}.timer");
     let told = told(&unit);
     let timer = &found[&unit];
@@ -255,7 +255,7 @@ async fn nothing_is_lost_of_timer(
     .await;
     let ran = count(home, number);
     assert!(done.is_some() || ran == least, "{unit} has elapsed once more: {ran}, {told:?}");
-    ledger.see(timer, ran);
+    ran
 }
 
 #[tokio::test]
