@@ -129,6 +129,14 @@ fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
 }
 
 #[test]
+fn a_daemon_that_cannot_write_its_log_runs_all_the_same() {
+    let mut machine = Machine::new();
+    std::os::unix::fs::symlink("/dev/full", machine.path("fleetd.log")).unwrap();
+    machine.start_with_unit();
+    machine.end();
+}
+
+#[test]
 fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     let mut machine = Machine::new();
     machine.start();
