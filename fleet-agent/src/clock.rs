@@ -16,7 +16,7 @@ use rustix::time::{
 };
 
 use crate::native::boot_id;
-use crate::readable::readable;
+use crate::readable::{comes, readable};
 
 /// What the loops know of time. A test hands in one that it moves itself.
 #[async_trait]
@@ -96,9 +96,7 @@ pub(crate) fn pause(duration: Duration) {
 
 /// Returns when a timer that was set to `at` is due.
 async fn wait_on_timer(at: Timestamp) -> io::Result<()> {
-    let timer = readable(timer(at)?)?;
-    let _due = timer.readable().await?;
-    Ok(())
+    comes(&readable(timer(at)?)?).await
 }
 
 fn timer(at: Timestamp) -> io::Result<OwnedFd> {
@@ -202,5 +200,20 @@ mod tests {
             () = far => panic!("it never comes"),
             () = near => {}
         }
+    }
+
+    #[tokio::test]
+    async fn one_sleep_is_set_anew_for_what_is_earlier_and_lasts_until_what_is_later() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let in_millis = |millis| clock.now().after(Duration::from_millis(millis));
+        let mut sleep = Sleep::new(&clock);
+        assert!(sleep.until(Some(in_millis(3_600_000))).now_or_never().is_none());
+        let (near, far) = (in_millis(30), in_millis(60));
+        // Where this is late, the moment has passed.
+        let _asked = sleep.until(Some(near)).now_or_never();
+        sleep.until(Some(far)).await;
+        assert!(clock.now() >= far, "it has rung at the nearer moment");
+        assert!(sleep.until(Some(near)).now_or_never().is_some(), "it has passed");
+        assert!(sleep.until(None).now_or_never().is_none(), "there is no such moment");
     }
 }

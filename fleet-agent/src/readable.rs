@@ -25,14 +25,22 @@ pub(crate) fn interesting(descriptor: OwnedFd, interest: Interest) -> io::Result
 
 /// What a descriptor has next, as `take` takes it, which tells by `WouldBlock` that there is
 /// nothing. May be dropped at any time; of several who wait at once, the last hears of it.
+///
+/// The future of [`AsyncFd::readable`], which several may wait for, takes a hundred bytes, and what
+/// waits here is there for each unit that runs.
 pub(crate) async fn next<T>(descriptor: &AsyncFd<OwnedFd>, take: Take<T>) -> io::Result<T> {
     poll_fn(|cx| poll_next(descriptor, take, cx)).await
+}
+
+/// Returns when a descriptor has something to be read, and takes nothing. Otherwise as [`next`].
+pub(crate) async fn comes(descriptor: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    next(descriptor, |_| Ok(())).await
 }
 
 /// How something is taken from a descriptor.
 pub(crate) type Take<T> = fn(&OwnedFd) -> io::Result<T>;
 
-/// As [`next`], for what waits in large numbers: a future of tokio's takes a hundred bytes.
+/// As [`next`], for who waits for more than that.
 pub(crate) fn poll_next<T>(
     descriptor: &AsyncFd<OwnedFd>,
     take: Take<T>,

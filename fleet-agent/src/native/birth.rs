@@ -27,7 +27,7 @@ use super::process::end_of;
 use super::program::Program;
 use super::step::{Failed, NotBegun, Step};
 use super::vfork;
-use crate::readable::{next, readable};
+use crate::readable::{comes, next, readable};
 use crate::{Clock as _, SystemClock};
 
 /// All that a program begins with, in the kernel's terms.
@@ -102,7 +102,7 @@ impl Drop for Born {
         // Without a runtime this daemon is ending, and who takes in its orphans waits for them.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         drop(runtime.spawn(async move {
-            let has_ended = descriptor.readable().await.is_ok();
+            let has_ended = comes(&descriptor).await.is_ok();
             SystemClock::start().sleep(PATIENCE_WITH_HEIRS).await;
             if has_ended {
                 drop(next(&descriptor, take_end).await);

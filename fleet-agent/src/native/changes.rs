@@ -1,6 +1,5 @@
 //! What the kernel tells of changes to files.
 
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::task::{Context, Poll};
 use rustix::fs::inotify::{self, WatchFlags};
 use tokio::io::unix::AsyncFd;
 
-use crate::readable::{poll_next, readable};
+use crate::readable::{next, poll_next, readable};
 
 /// Tells when something happens to files or directories.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Changes {
 
     /// Returns when something has happened. May be dropped at any time.
     pub(crate) async fn next(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        next(&self.descriptor, take).await
     }
 
     /// As [`next`](Self::next).

@@ -14,7 +14,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::Unit;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, coop::unconstrained};
 
 use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId};
@@ -228,8 +228,8 @@ impl Driver {
     }
 
     fn on_time(&mut self) {
-        // An end in the same moment wins.
-        if let Some(Some(ended)) = self.processes.next().now_or_never() {
+        // An end in the same moment wins, also where this task has had its share of the thread.
+        if let Some(Some(ended)) = unconstrained(self.processes.next()).now_or_never() {
             return self.on_ended(ended);
         }
         // What was said by then counts.

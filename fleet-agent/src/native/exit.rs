@@ -45,7 +45,8 @@ pub(crate) fn how_it_ended(process: impl AsFd) -> Known {
     }
 }
 
-/// Takes the end of a process, or tells by `WouldBlock` that its parent has yet to wait for it.
+/// Takes the end of a process, or tells by `WouldBlock` that it runs, or that its parent has yet to
+/// wait for it.
 pub(crate) fn take_end(process: &OwnedFd) -> io::Result<End> {
     match how_it_ended(process) {
         Known::Ended(end) => Ok(end),

@@ -14,7 +14,7 @@ use super::look::{Look, Stat, look_until_it_is, stat};
 use super::outcome::End;
 use super::signals::Sig;
 use crate::Clock;
-use crate::readable::{next, readable};
+use crate::readable::{comes, next, readable};
 
 /// How long a parent is given to wait for its child, before it is given up to learn its status.
 const PATIENCE_WITH_PARENTS: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Watched {
 
     /// Returns when the process has ended.
     pub(crate) async fn ended(&self) -> io::Result<()> {
-        next(&self.descriptor, |_| Ok(())).await
+        comes(&self.descriptor).await
     }
 
     /// Returns when the process has ended, with what there is to learn of its end.

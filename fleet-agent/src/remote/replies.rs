@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
+use tokio::sync::{Semaphore, TryAcquireError};
 
 use super::asks::LineWire;
 use super::frame::{Frame, How, WINDOW, encode_item};
@@ -123,7 +123,9 @@ impl Credit {
             Err(TryAcquireError::NoPermits) => Box::pin(self.0.acquire()).await.ok(),
             taken => taken.ok(),
         };
-        permit.into_iter().for_each(SemaphorePermit::forget);
+        if let Some(permit) = permit {
+            permit.forget();
+        }
     }
 
     /// The reader has room for so many more; whatever it says, for no more than the window.
@@ -168,5 +170,24 @@ mod tests {
         let only = queue.recv().await.expect("that it has ended is told");
         assert!(String::from_utf8_lossy(&only).contains("cannot be sent"), "{only:?}");
         assert!(queue.recv().await.is_none(), "and nothing else");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_or_for_the_reader_goes_on_when_there_is_some() {
+        let (out, mut queue) = mpsc::channel(1);
+        let mut replies = Replies::new(1, out);
+        let credit = replies.credit();
+        let sending = tokio::spawn(async move {
+            for item in 0..=WINDOW {
+                replies.send(&item).await;
+            }
+        });
+        for _ in 0..WINDOW {
+            assert!(queue.recv().await.is_some(), "it waits for room in the queue");
+        }
+        assert!(queue.recv().now_or_never().is_none(), "and then for the reader");
+        credit.grant(1);
+        assert!(queue.recv().await.is_some());
+        sending.await.expect("it ends");
     }
 }

@@ -29,7 +29,7 @@ impl ServiceManager for NativeManager {
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
         let is_new = self.get(unit).await?.is_none();
-        let compiled = self.compile(unit, file, is_new)?;
+        let compiled = self.compile_and_warn(unit, file, is_new)?;
         if let Some(timer) = compiled.timer {
             self.timers.load(unit, file, timer, epoch).await?;
             return self.calls.know_timer(unit, compiled.relations).await;
@@ -128,9 +128,10 @@ impl ServiceManager for NativeManager {
 }
 
 impl NativeManager {
-    /// Compiles the file of a unit, and tells of one that is new what a person should know. In a
-    /// place of its own, since hundreds are loaded at once.
-    fn compile(
+    /// Compiles the file of a unit, and tells of one that is new what a person should know. What it
+    /// comes to is boxed before anything is waited for: hundreds are loaded at once, and each would
+    /// have the room for it until the end, and more than once.
+    fn compile_and_warn(
         &self,
         unit: &UnitName,
         file: &UnitFile,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::graph::{Happening, Incarnation, Name, Order};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::inbox::{Inbox, News};
 use crate::native::drive::Driver;
@@ -40,9 +40,7 @@ impl Course {
             self.driver.act();
             let service = &self.driver.service;
             if service.has_happenings() || told.as_deref() != Some(service.memory()) {
-                // Waited for in a place of its own, since it is seldom waited for.
-                let room = Box::pin(self.reports.clone().reserve_owned()).await;
-                let Ok(room) = room else { return };
+                let Some(room) = room_for_one(self.reports.clone()).await else { return };
                 let report = self.report();
                 told = Some(Arc::clone(&report.memory));
                 room.send(report);
@@ -92,6 +90,16 @@ impl Course {
         if let Some(asked) = asked {
             self.driver.asked(asked);
         }
+    }
+}
+
+/// Room for a report; nothing once nobody leads any more.
+async fn room_for_one(reports: mpsc::Sender<Report>) -> Option<mpsc::OwnedPermit<Report>> {
+    match reports.try_reserve_owned() {
+        // In a place of its own: each unit that runs would have the room for what is seldom waited
+        // for.
+        Err(TrySendError::Full(reports)) => Box::pin(reports.reserve_owned()).await.ok(),
+        room => room.ok(),
     }
 }
 

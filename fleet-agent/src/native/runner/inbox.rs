@@ -170,4 +170,18 @@ mod tests {
         let (_, order) = waiting.await.expect("it ends").expect("somebody leads");
         assert_eq!(order, Some(Order::Reload));
     }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_news_and_that_nobody_leads_any_more() {
+        let (outside, mut inbox) = inbox();
+        let waiting = tokio::spawn(async move {
+            let news = inbox.next().await;
+            (news.is_some_and(|(news, _)| news.kill), inbox.next().await.is_none())
+        });
+        tokio::task::yield_now().await;
+        outside.tell(|news| news.kill = true);
+        tokio::task::yield_now().await;
+        drop(outside);
+        assert_eq!(waiting.await.expect("it ends"), (true, true));
+    }
 }

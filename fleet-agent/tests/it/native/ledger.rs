@@ -79,8 +79,8 @@ impl Ledger {
         self.write(&format!("answer {unit} {}", call.0));
     }
 
-    /// Units were looked at that nothing is asked of, and found as they should be. All of it is
-    /// one word: who is killed in between would leave what was asked of some and not of others.
+    /// Units were looked at that nothing is asked of, and found as they should be. It is one write:
+    /// killed between two, a daemon would settle what was asked of some and not of others.
     pub(super) fn see<'a>(&self, units: impl IntoIterator<Item = (&'a ManagedUnit, u64)>) {
         let line = |(unit, what): (&ManagedUnit, u64)| {
             let launched = u8::from(unit.known.asked == TargetState::Launched);
