@@ -1,25 +1,22 @@
 //! A service manager that runs nothing.
 
+mod manager;
+mod unit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
-    Timestamp,
-};
-use fleet_unitfile::{UnitFile, UnitName};
-use tokio::sync::{Notify, mpsc};
+use fleet_core::{ActiveState, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_unitfile::UnitName;
+use tokio::sync::Notify;
 
+use self::unit::{FakeUnit, ended, started};
 use super::script::{Behaviour, Call};
-use crate::{
-    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    StateChanges, StateFeed, wall_time,
-};
+use crate::{Drift, ServiceError, StateFeed};
 
 /// A service manager without processes, files and time of its own, which does as it is told. A line
-/// of output has the [`wall_time`] at which it was told to write it.
+/// of output has the [`wall_time`](crate::wall_time) at which it was told to write it.
 ///
 /// It stands for the machine rather than for a daemon: hand the same one to the next daemon to
 /// play a restart of fleet, and call [`reboot`](Self::reboot) to play one of the machine.
@@ -62,15 +59,6 @@ struct State {
     calls: Vec<Call>,
     /// The number of the last process that never was.
     pid: u32,
-}
-
-#[derive(Debug)]
-struct FakeUnit {
-    known: KnownUnit,
-    state: SystemdState,
-    drift: Option<Drift>,
-    lines: Vec<(Timestamp, String)>,
-    followers: Vec<mpsc::Sender<JournalLine>>,
 }
 
 impl FakeManager {
@@ -257,175 +245,5 @@ impl FakeManager {
             };
         };
         drop(self.change(unit, stopped));
-    }
-}
-
-#[async_trait]
-impl ServiceManager for FakeManager {
-    async fn load(
-        &self,
-        unit: &UnitName,
-        file: &UnitFile,
-        epoch: Epoch,
-    ) -> Result<(), ServiceError> {
-        let mut state = self.lock();
-        let hash = file.hash();
-        state.calls.push(Call::Load { unit: unit.clone(), hash, epoch });
-        if let Some(problem) = state.bad_loads.get(unit).cloned() {
-            return Err(ServiceError::BadSetting { unit: unit.clone(), line: 1, problem });
-        }
-        let entry = state.units.entry(unit.clone()).or_insert_with(|| FakeUnit {
-            known: KnownUnit {
-                hash,
-                asked: TargetState::Loaded,
-                epoch,
-                generation: Generation::ZERO,
-            },
-            state: SystemdState::loaded(),
-            drift: None,
-            lines: Vec::new(),
-            followers: Vec::new(),
-        });
-        (entry.known.hash, entry.known.epoch, entry.drift) = (hash, epoch, None);
-        drop(state);
-        self.feed.report(unit);
-        Ok(())
-    }
-
-    async fn reload(&self) -> Result<(), ServiceError> {
-        self.lock().calls.push(Call::Reload);
-        Ok(())
-    }
-
-    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.lock().calls.push(Call::Unload(unit.clone()));
-        self.halt(unit).await;
-        self.lock().units.remove(unit);
-        self.feed.report(unit);
-        Ok(())
-    }
-
-    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.lock().calls.push(Call::Start(unit.clone(), generation));
-        self.run(unit, generation)
-    }
-
-    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.lock().calls.push(Call::Restart(unit.clone(), generation));
-        self.change(unit, |unit| unit.known.asked = TargetState::Launched)?;
-        self.halt(unit).await;
-        // A stop that was asked meanwhile wins.
-        let wanted = |unit: &FakeUnit| unit.known.asked == TargetState::Launched;
-        if self.lock().units.get(unit).is_none_or(wanted) {
-            return self.run(unit, generation);
-        }
-        Ok(())
-    }
-
-    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.lock().calls.push(Call::Stop(unit.clone()));
-        self.change(unit, |unit| (unit.known.asked, unit.drift) = (TargetState::Loaded, None))?;
-        self.halt(unit).await;
-        Ok(())
-    }
-
-    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        let mut state = self.lock();
-        state.calls.push(Call::ReloadUnit(unit.clone()));
-        let can_reload = state.behaviour.get(unit) == Some(&Behaviour::Reloads);
-        let found = state.units.get_mut(unit);
-        let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let problem = match found.state.active {
-            ActiveState::Active if can_reload => {
-                found.write("reloaded");
-                return Ok(());
-            }
-            ActiveState::Active => "it does not say how",
-            _ => "it is not active",
-        };
-        Err(ServiceError::ReloadFailed { unit: unit.clone(), problem: problem.to_owned() })
-    }
-
-    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        Ok(self.lock().units.get(unit).map(|found| found.managed(unit)))
-    }
-
-    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        Ok(self.lock().units.iter().map(|(name, unit)| unit.managed(name)).collect())
-    }
-
-    async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
-        Ok(self.lock().units.get(unit).and_then(|unit| unit.drift))
-    }
-
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
-        Ok(self.lock().time_outs.get(unit).copied())
-    }
-
-    fn changes(&self) -> StateChanges {
-        self.feed.subscribe()
-    }
-
-    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        let mut state = self.lock();
-        let found = state.units.get_mut(unit);
-        let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
-        let lines = found.lines.iter().map(|(at, line)| (*at, line));
-        let (more, journal) = Journal::kept(lines, query);
-        found.followers.extend(more);
-        Ok(journal)
-    }
-}
-
-impl FakeUnit {
-    fn write(&mut self, line: &str) {
-        let at = wall_time();
-        self.lines.push((at, line.to_owned()));
-        self.followers.retain(|follower| {
-            let line = JournalLine { at: Some(at), ..line.to_owned().into() };
-            let sent = follower.try_send(line);
-            !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
-        });
-    }
-
-    fn managed(&self, unit: &UnitName) -> ManagedUnit {
-        ManagedUnit { unit: unit.clone(), known: self.known, state: self.state.clone() }
-    }
-}
-
-/// What a start makes of a unit, and why it is no success.
-fn started(
-    behaviour: Behaviour,
-    problem: Option<String>,
-    pid: u32,
-) -> (SystemdState, Option<String>) {
-    let running = SystemdState {
-        result: Some("success".to_owned()),
-        main_pid: Some(pid),
-        ..SystemdState::new(LoadState::Loaded, ActiveState::Active, "running")
-    };
-    match (problem, behaviour) {
-        (Some(problem), _) => (ended(&running, ExitStatus::Code(203)), Some(problem)),
-        (None, Behaviour::Runs | Behaviour::Writes(_) | Behaviour::Reloads) => (running, None),
-        (None, Behaviour::Exits(code)) => (ended(&running, ExitStatus::Code(code)), None),
-        (None, Behaviour::Task(code)) => {
-            let exit = ExitStatus::Code(code);
-            let problem = (code != 0).then(|| format!("its main process {exit}"));
-            (ended(&running, exit), problem)
-        }
-    }
-}
-
-fn ended(before: &SystemdState, exit: ExitStatus) -> SystemdState {
-    let (active, sub, result) = match exit {
-        ExitStatus::Code(0) => (ActiveState::Inactive, "dead", "success"),
-        ExitStatus::Signal(_) => (ActiveState::Failed, "failed", "signal"),
-        ExitStatus::Code(_) | ExitStatus::Unknown => (ActiveState::Failed, "failed", "exit-code"),
-    };
-    SystemdState {
-        result: Some(result.to_owned()),
-        exit: Some(exit),
-        restarts: before.restarts,
-        ..SystemdState::new(LoadState::Loaded, active, sub)
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::{Graph, Incarnation, Name, NotReloadable, Shown, Target};
+use fleet_core::graph::{Incarnation, Name, NotReloadable, Shown, Target};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
 use super::super::lead::{Lead, lock};
-use super::super::member::Member;
-use super::waiters::{answer, is_busy, is_over, is_there};
-use super::{Done, Entry, Reply, Services};
+use super::waiters::{answer, is_busy, is_there};
+use super::{Done, Entry, Reply};
 use crate::ServiceError;
 use crate::native::end::refusal;
 use crate::native::record::Asked;
@@ -219,23 +218,6 @@ impl Lead {
         }
     }
 
-    /// A unit is wanted, and what was stopped of all that it needs may run again.
-    pub(super) fn want(&mut self, name: &Name) {
-        let needed = requirements(self.system.graph(), name);
-        self.unmask(&needed);
-        self.want_as_asked(name);
-        // A new attempt is one for what failed of that, too.
-        for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
-            let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
-            let Some(unit) = unit else { continue };
-            if self.system.state(&unit).is_some_and(|state| is_over(&state.what)) {
-                self.reset(target);
-                // Its own record would keep the next daemon from that.
-                self.members.get_mut(&unit).into_iter().for_each(Member::forget_end);
-            }
-        }
-    }
-
     /// Has a unit started anew, with those that are stopped along, and tells which runs of these
     /// end.
     fn renew_with_all(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
@@ -264,30 +246,6 @@ impl Lead {
         self.touched.insert(name.clone());
     }
 
-    pub(super) fn end_with_all(&mut self, name: &Name) {
-        self.want_as_asked(name);
-        let Some(services) = &mut self.services else { return };
-        let mut all = services.linked.stopped_with(name);
-        all.insert(name.clone());
-        let (mut mask, mut over) = (Vec::new(), Vec::new());
-        for unit in &all {
-            let Some(entry) = services.entries.get(unit) else { continue };
-            services.again.remove(unit);
-            services.waiters.refuse_starts(unit, &entry.unit);
-            if self.system.state(unit).is_some_and(|state| state.needed) {
-                mask.push(Target::from(unit));
-            }
-            if unit != name {
-                over.push((unit.clone(), entry.asked));
-            }
-        }
-        self.mask(mask);
-        // Nothing comes of a start that was under way, neither here nor in the next daemon.
-        for (unit, asked) in over {
-            self.note_done(&unit, asked);
-        }
-    }
-
     /// What was asked of a unit is done, or nothing comes of it.
     pub(super) fn note_done(&mut self, name: &Name, asked: Asked) {
         let is_off = self.system.is_off(name);
@@ -295,72 +253,6 @@ impl Lead {
             member.note_done(asked, is_off);
         }
     }
-
-    /// Has the graph want a unit, or not any more, as fleet asks, if it can be had.
-    fn want_as_asked(&mut self, name: &Name) {
-        let entry = self.services.as_ref().and_then(|services| services.entries.get(name));
-        let is_wanted = entry.is_some_and(Entry::is_wanted);
-        let (target, now) = (Target::from(name), self.machine.now());
-        if !is_wanted {
-            self.system.unwant(&target, now);
-        } else if self.system.graph().provider(&target).is_some()
-            && let Err(flaw) = self.system.want(target, now)
-        {
-            tracing::error!(%flaw, "what is asked cannot be wanted");
-        }
-    }
-
-    fn mask(&mut self, more: Vec<Target>) {
-        let now = self.machine.now();
-        let mut is_new = false;
-        for target in more {
-            is_new |= self.choice.wanted.mask.insert(target.clone());
-            // Nothing is wrong with a mask where there is no goal.
-            drop(self.system.mask(target, now));
-        }
-        if is_new {
-            self.write_mask();
-        }
-    }
-
-    fn unmask(&mut self, less: &BTreeSet<Target>) {
-        let now = self.machine.now();
-        let mask = &mut self.choice.wanted.mask;
-        let masked: Vec<&Target> = less.iter().filter(|target| mask.remove(*target)).collect();
-        masked.iter().for_each(|target| self.system.unmask(target, now));
-        if !masked.is_empty() {
-            self.write_mask();
-        }
-    }
-
-    fn write_mask(&self) {
-        if let Err(error) = self.write_wanted() {
-            tracing::warn!(%error, "cannot record which units were stopped");
-        }
-    }
-}
-
-impl Services {
-    /// The targets of all units that are to run, and that can be had.
-    pub(super) fn wanted(&self, graph: &Graph) -> BTreeSet<Target> {
-        let wanted = self.entries.iter().filter(|(_, entry)| entry.is_wanted());
-        let targets = wanted.map(|(name, _)| Target::from(name));
-        targets.filter(|target| graph.provider(target).is_some()).collect()
-    }
-}
-
-/// The targets that are called as a unit and as all that it requires.
-pub(super) fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
-    let mut found = BTreeSet::from([Target::from(name)]);
-    let mut open = vec![name.clone()];
-    while let Some(next) = open.pop() {
-        for (_, unit) in graph.dependencies(&next).into_iter().filter(|(kind, _)| kind.requires()) {
-            if found.insert(Target::from(&unit.name)) {
-                open.push(unit.name.clone());
-            }
-        }
-    }
-    found
 }
 
 /// The unit as the graph calls it.

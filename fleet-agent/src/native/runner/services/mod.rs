@@ -11,6 +11,7 @@ mod recall;
 mod shown;
 mod timers;
 mod waiters;
+mod wants;
 
 pub(in crate::native) use self::calls::name_of;
 pub(in crate::native) use self::recall::{Opened, ServicesConfig, open_services};

@@ -10,7 +10,8 @@ use fleet_core::graph::{Name, Target};
 use fleet_unitfile::UnitName;
 
 use super::super::lead::Lead;
-use super::calls::{name_of, requirements};
+use super::calls::name_of;
+use super::wants::requirements;
 use super::{Is, Services};
 
 /// A timer that a unit starts, and whether it cannot do without.
