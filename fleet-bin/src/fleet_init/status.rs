@@ -22,7 +22,6 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
         Ok((head, units)) => {
             tell(&head);
             let mut output = Output::on_stdout(args.output);
-            // It costs much where the units are deep.
             let tree = match args.output {
                 Format::Table => tree::tree(&head, &units, output.colour()),
                 _ => String::new(),

@@ -1,11 +1,15 @@
 //! Pure: units as a tree, from the goal down to what it needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::asks::{Head, Unit};
 use super::shown::brief;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
+
+/// What is deeper has a tree of its own further down: with its full depth each row of a long chain
+/// would be as wide as the chain is long.
+const DEEPEST: usize = 40;
 
 /// What is shown beside each unit, by its name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
@@ -54,30 +58,54 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// A unit and all below it, without recursion: a chain may be long. What was shown already is
-    /// named again without what is below it.
+    /// A unit and all below it, in as many trees as it takes.
     fn add_all(&mut self, root: &'a Unit) {
-        let mut open = vec![(String::new(), String::new(), root, "")];
-        while let Some((lead, below, unit, kind)) = open.pop() {
-            if !self.seen.insert(&unit.unit) {
-                let again = if unit.depends.is_empty() { "" } else { " (see above)" };
-                let name = format!("{lead}{}{}{again}", unit.unit, of(kind));
-                self.rows.push(name_only(name, self.more + 4));
+        let mut roots = VecDeque::from([root]);
+        while let Some(root) = roots.pop_front() {
+            if !self.seen.contains(root.unit.as_str()) {
+                self.add_tree(root, &mut roots);
+            }
+        }
+    }
+
+    /// A unit and what is below it, without recursion, and in `deeper` what is below that. What was
+    /// shown already is named again without what is below it.
+    fn add_tree(&mut self, root: &'a Unit, deeper: &mut VecDeque<&'a Unit>) {
+        let mut open = vec![(0, String::new(), String::new(), root, "")];
+        while let Some((depth, lead, below, unit, kind)) = open.pop() {
+            let needs = self.needs(unit);
+            if self.seen.contains(unit.unit.as_str()) {
+                self.refer(&lead, unit, kind, if needs.is_empty() { "" } else { " (see above)" });
                 continue;
             }
+            if depth == DEEPEST && !needs.is_empty() {
+                self.refer(&lead, unit, kind, " (see below)");
+                deeper.push_back(unit);
+                continue;
+            }
+            self.seen.insert(&unit.unit);
             self.row(&lead, unit, kind);
-            let known = |name: &str| self.by_name.get(name).copied();
-            let needs = unit.depends.iter().filter(|edge| edge.kind != "after");
-            let needs: Vec<_> =
-                needs.filter_map(|it| Some((known(&it.unit)?, it.kind.as_str()))).collect();
             let last = needs.len().saturating_sub(1);
             for (index, (unit, kind)) in needs.into_iter().enumerate().rev() {
                 let (branch, line) =
                     if index == last { ("└─", "  ") } else { ("├─", "│ ") };
                 let both = (format!("{below}{branch}"), format!("{below}{line}"));
-                open.push((both.0, both.1, unit, kind));
+                open.push((depth + 1, both.0, both.1, unit, kind));
             }
         }
+    }
+
+    fn needs(&self, unit: &'a Unit) -> Vec<(&'a Unit, &'a str)> {
+        let known = |name: &str| self.by_name.get(name).copied();
+        let needs = unit.depends.iter().filter(|edge| edge.kind != "after");
+        needs.filter_map(|it| Some((known(&it.unit)?, it.kind.as_str()))).collect()
+    }
+
+    /// Names a unit that has its row elsewhere.
+    fn refer(&mut self, lead: &str, unit: &Unit, kind: &str, where_it_is: &str) {
+        let name = format!("{lead}{}{}{where_it_is}", unit.unit, of(kind));
+        let others = (0..self.more + 4).map(|_| String::new());
+        self.rows.push([name].into_iter().chain(others).collect());
     }
 
     fn row(&mut self, lead: &str, unit: &Unit, kind: &str) {
@@ -101,10 +129,6 @@ impl<'a> Tree<'a> {
 
 fn of(kind: &str) -> String {
     if kind.is_empty() { String::new() } else { format!(" ({kind})") }
-}
-
-fn name_only(name: String, others: usize) -> Vec<String> {
-    [name].into_iter().chain((0..others).map(|_| String::new())).collect()
 }
 
 fn why(unit: &Unit) -> String {
@@ -165,5 +189,23 @@ mod tests {
           └─net (depends-ms) (see above)→→→→→→
         old→→→→→disabled→→-→-→-
         ");
+    }
+    #[test]
+    fn a_long_chain_goes_on_in_a_tree_of_its_own() {
+        let name = |at: usize| format!("u{at}");
+        let link = |at: usize| match at {
+            99 => unit(&name(at), "running", &[]),
+            _ => unit(&name(at), "running", &[("depends-on", &name(at + 1))]),
+        };
+        let head = Head { goal: Some(name(0)), ..Head::default() };
+        let units: Vec<Unit> = (0..100).map(link).collect();
+        let shown = tree(&head, &units, Colour::Off);
+        let rows: Vec<&str> = shown.lines().map(|row| row.split('\t').next().unwrap()).collect();
+        let starts_anew: Vec<&&str> = rows.iter().filter(|row| row.starts_with('u')).collect();
+        assert_eq!(starts_anew, [&"u0", &"u40", &"u80"]);
+        let lead = |depth: usize| format!("{}└─", "  ".repeat(depth - 1));
+        assert_eq!(rows[41], format!("{}u40 (depends-on) (see below)", lead(40)));
+        assert_eq!(rows.last(), Some(&format!("{}u99 (depends-on)", lead(19)).as_str()));
+        assert_eq!(rows.len(), 1 + 100 + 2);
     }
 }
