@@ -6,6 +6,10 @@
 //! `NAME!SIGNAL` kills it, and `NAME?` only waits. Each other word is a sub-state that the unit
 //! has to show next, perhaps with a result after a colon, and one in parentheses may show before.
 //!
+//! Where a unit has others beside it, `b/` before a step has it concern the unit `b`. What units
+//! show is in order for each of them; which of two showed something first is seen where a command
+//! of one waits for its word meanwhile.
+//!
 //! Since each command waits for its word, each state of a story lasts until it has been seen.
 
 mod orders;
@@ -13,7 +17,9 @@ mod restarts;
 mod starts;
 mod stops;
 mod story;
+mod together;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +40,9 @@ pub(crate) struct Case {
     /// The lines of `[Service]`, or more sections than that. What stands in `<>` are the steps of
     /// a command.
     unit: &'static str,
+    /// The units beside it, the same way: what they are called with their type, and their text,
+    /// where `{b}` is the name of the unit that is called `b`. It is itself `a.service`.
+    others: &'static [(&'static str, &'static str)],
     /// What systemd does.
     story: &'static str,
     /// What the native service manager does, where that is something else. The documents say why.
@@ -43,12 +52,16 @@ pub(crate) struct Case {
 }
 
 const fn case(name: &'static str, unit: &'static str, story: &'static str) -> Case {
-    Case { name, unit, story, native: None, of_root: false }
+    Case { name, unit, others: &[], story, native: None, of_root: false }
 }
 
 impl Case {
     const fn but_native(self, native: &'static str) -> Self {
         Self { native: Some(native), ..self }
+    }
+
+    const fn beside(self, others: &'static [(&'static str, &'static str)]) -> Self {
+        Self { others, ..self }
     }
 
     const fn of_root(self) -> Self {
@@ -65,20 +78,42 @@ impl Case {
         self.native.unwrap_or(self.story)
     }
 
-    fn text(&self, place: &Path) -> String {
-        let mut text = self.unit.to_owned();
-        while let Some((before, rest)) = text.split_once('<') {
-            let (steps, after) = rest.split_once('>').expect("it is closed");
-            text = format!("{before}{}{after}", that_does(steps, place));
-        }
-        let text = text.replace("{at}", &place.display().to_string());
-        if text.starts_with('[') { text } else { format!("[Service]\n{text}\n") }
+    /// The units of the story: how it calls each, its name, and its text. The one that the
+    /// story is about comes last, so that what it needs is there.
+    fn cast(&self, at: usize, place: &Path) -> Vec<(&'static str, String, String)> {
+        let all = self.others.iter().copied().chain([("a.service", self.unit)]);
+        let parts: Vec<_> =
+            all.filter_map(|(file, text)| Some((file.split_once('.')?, text))).collect();
+        let named = |&((called, suffix), _): &((&'static str, &str), _)| {
+            (called, format!("story-{at}-{called}.{suffix}"))
+        };
+        let names: BTreeMap<&str, String> = parts.iter().map(named).collect();
+        let text = |called: &str, text: &str| {
+            let text = full_text(text, &place.join(called));
+            names.iter().fold(text, |text, (it, name)| text.replace(&format!("{{{it}}}"), name))
+        };
+        let cast = parts
+            .iter()
+            .map(|&((called, _), it)| (called, names[called].clone(), text(called, it)));
+        cast.collect()
     }
+}
+
+/// A unit file whose commands meet the teller in this place.
+fn full_text(unit: &str, place: &Path) -> String {
+    let mut text = unit.to_owned();
+    while let Some((before, rest)) = text.split_once('<') {
+        let (steps, after) = rest.split_once('>').expect("it is closed");
+        text = format!("{before}{}{after}", that_does(steps, place));
+    }
+    let text = text.replace("{at}", &place.display().to_string());
+    if text.starts_with('[') { text } else { format!("[Service]\n{text}\n") }
 }
 
 /// All units that the user of that kind may have.
 pub(crate) fn cases(is_root: bool) -> Vec<Case> {
-    let all = [starts::CASES, stops::CASES, restarts::CASES, orders::CASES].concat();
+    let all =
+        [starts::CASES, stops::CASES, restarts::CASES, orders::CASES, together::CASES].concat();
     all.into_iter().filter(|case| is_root || !case.of_root).collect()
 }
 
@@ -92,10 +127,7 @@ pub(crate) async fn tell_all(
 ) -> Vec<String> {
     let told = cases.iter().enumerate().map(|(at, case)| async move {
         let place = place.join(at.to_string());
-        std::fs::create_dir_all(&place).expect("a folder can be made");
-        let unit = format!("story-{at}.service");
-        let text = case.text(&place);
-        let told = tell(Arc::clone(manager), &unit, &text, &place, story(case)).await;
+        let told = tell(Arc::clone(manager), case.cast(at, &place), &place, story(case)).await;
         told.err().map(|problem| format!("{}: {problem}", case.name))
     });
     let told: Vec<Option<String>> = stream::iter(told).buffered(AT_ONCE).collect().await;
@@ -104,13 +136,32 @@ pub(crate) async fn tell_all(
 
 async fn tell(
     manager: Arc<dyn ServiceManager>,
-    unit: &str,
-    text: &str,
+    cast: Vec<(&'static str, String, String)>,
     place: &Path,
     story: &str,
 ) -> Result<(), String> {
-    let mut teller = Teller::new(Arc::clone(&manager), unit, text, place).await?;
-    let told = teller.tell(story).await;
-    let unloaded = manager.unload(&unit.parse().expect("it is a name")).await;
-    told.and(unloaded.map_err(|error| error.to_string()))
+    let mut tellers = BTreeMap::new();
+    for (called, unit, text) in cast {
+        let place = place.join(called);
+        std::fs::create_dir_all(&place).expect("a folder can be made");
+        tellers.insert(called, Teller::new(Arc::clone(&manager), &unit, &text, &place).await?);
+    }
+    let told = tell_of(&mut tellers, story).await;
+    let mut unloaded = Ok(());
+    for teller in tellers.values() {
+        unloaded = unloaded.and(teller.unload().await);
+    }
+    told.and(unloaded)
+}
+
+/// Tells the whole story; what went otherwise, if anything did.
+async fn tell_of(tellers: &mut BTreeMap<&str, Teller>, story: &str) -> Result<(), String> {
+    for word in story.split_whitespace() {
+        let (called, step) = word.split_once('/').unwrap_or(("a", word));
+        tellers.get_mut(called).expect("the story knows it").tell(step).await?;
+    }
+    for teller in tellers.values_mut() {
+        teller.end().await?;
+    }
+    Ok(())
 }

@@ -157,4 +157,10 @@ pub(super) const CASES: &[Case] = &[
         "Restart=always\nRestartSec=1h\nExecCondition=<hold c>\nExecStart=<hold main>",
         "+ condition c=1 dead",
     ),
+    case(
+        "by steps up to a longest delay",
+        "Restart=on-failure\nRestartSec=10ms\nRestartSteps=2\nRestartMaxDelaySec=1h\n\
+         ExecStart=<hold main>",
+        "+ running main=1 (auto-restart) running main=1 auto-restart . - (failed) dead",
+    ),
 ];

@@ -127,6 +127,31 @@ pub(super) const CASES: &[Case] = &[
         "+ .",
     ),
     case(
+        "an assertion that does not hold",
+        "[Unit]\nAssertPathExists=/no/such\n[Service]\nExecStart=<hold main>\n",
+        "+ .",
+    )
+    .but_native("+ failed ."),
+    case(
+        "conditions that hold",
+        "[Unit]\nConditionPathExists=!/no/such\nConditionPathIsDirectory=/proc\n\
+         ConditionFileIsExecutable=/bin/sh\nConditionFileNotEmpty=/bin/sh\n\
+         AssertPathExists=/proc\nAssertFileIsExecutable=!/proc\n[Service]\nExecStart=<hold main>\n",
+        "+ running main=0 dead",
+    ),
+    case(
+        "one of two conditions that does not hold",
+        "[Unit]\nConditionPathIsDirectory=/proc\nConditionPathIsDirectory=/bin/sh\n[Service]\n\
+         ExecStart=<hold main>\n",
+        "+ .",
+    ),
+    case(
+        "one of two that suffices",
+        "[Unit]\nConditionPathIsDirectory=|/proc\nConditionPathIsDirectory=|/bin/sh\n[Service]\n\
+         ExecStart=<hold main>\n",
+        "+ running main=0 dead",
+    ),
+    case(
         "a command after",
         "ExecStart=<hold main>\nExecStartPost=<hold p>",
         "+ start-post p=0 running main=0 dead",

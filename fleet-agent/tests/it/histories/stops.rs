@@ -22,6 +22,28 @@ pub(super) const CASES: &[Case] = &[
         "+ running main? - failed main=0",
     ),
     case(
+        "stopped, takes too long and is killed by another signal",
+        "TimeoutStopSec=100ms\nFinalKillSignal=SIGUSR1\nExecStart=<trap TERM|hold main>",
+        "+ running main? - failed:timeout",
+    ),
+    case(
+        "stopped, with a hangup",
+        "KillSignal=SIGCONT\nSendSIGHUP=yes\nTimeoutStopSec=1h\nExecStart=<hold main>",
+        "+ running main? - dead",
+    ),
+    case(
+        "silent for too long, by another signal",
+        "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nWatchdogSignal=SIGUSR1\n\
+         ExecStart=<say READY=1|hold main>",
+        "+ (start) running (stop-watchdog) failed:watchdog",
+    ),
+    case(
+        "silent for too long, and deaf",
+        "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nTimeoutAbortSec=100ms\n\
+         ExecStart=<trap ABRT|say READY=1|hold main>",
+        "+ (start) running (stop-watchdog) (stop-sigkill) failed:watchdog",
+    ),
+    case(
         "another signal",
         "KillSignal=SIGINT\nExecStart=<trap TERM|hold main>",
         "+ running main? - dead",

@@ -1,4 +1,4 @@
-//! Lets a unit live through a story, and says where it differs.
+//! Lets a unit live through a story, step by step, and says where it differs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -69,17 +69,24 @@ impl Teller {
         })
     }
 
-    /// Tells the whole story; what went otherwise, if anything did.
-    pub(super) async fn tell(&mut self, story: &str) -> Result<(), String> {
-        for step in story.split_whitespace() {
-            self.step(step).await.map_err(|problem| self.at(step, &problem))?;
-        }
+    /// Tells one step; what went otherwise, if anything did.
+    pub(super) async fn tell(&mut self, step: &str) -> Result<(), String> {
+        self.step(step).await.map_err(|problem| self.at(step, &problem))
+    }
+
+    /// Ends the story: nothing more is to show.
+    pub(super) async fn end(&mut self) -> Result<(), String> {
         self.wait_for_orders().await.map_err(|problem| self.at("the end", &problem))?;
         let left = self.states().split_off(self.told);
         match left.iter().find(|state| !self.is_fleeting(state)) {
             Some(state) => Err(self.at("the end", &format!("it shows {}", state.sub))),
             None => Ok(()),
         }
+    }
+
+    /// Has the service manager forget the unit.
+    pub(super) async fn unload(&self) -> Result<(), String> {
+        self.manager.unload(&self.unit).await.map_err(|error| error.to_string())
     }
 
     fn at(&self, step: &str, problem: &str) -> String {
@@ -258,12 +265,12 @@ fn is_gone(pid: &str) -> bool {
     rest.is_empty() || rest.starts_with("Z 1 ")
 }
 
-/// The state that goes with a sub-state of a service.
+/// The state that goes with a sub-state of a service, a target or a timer.
 fn active_of(sub: &str) -> ActiveState {
     match sub {
         "dead" => ActiveState::Inactive,
         "failed" => ActiveState::Failed,
-        "running" | "exited" => ActiveState::Active,
+        "running" | "exited" | "active" | "waiting" | "elapsed" => ActiveState::Active,
         "condition" | "auto-restart" => ActiveState::Activating,
         start if start.starts_with("start") => ActiveState::Activating,
         reload if reload.starts_with("reload") => ActiveState::Reloading,

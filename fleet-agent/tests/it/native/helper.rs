@@ -152,7 +152,11 @@ fn hand_over(steps: &str) -> std::process::Child {
 }
 
 fn trap(name: &str) -> Signal {
-    let kind = if name == "HUP" { SignalKind::hangup() } else { SignalKind::terminate() };
+    let kind = match name {
+        "HUP" => SignalKind::hangup(),
+        "ABRT" => SignalKind::from_raw(rustix::process::Signal::ABORT.as_raw()),
+        _ => SignalKind::terminate(),
+    };
     signal(kind).expect("it can be trapped")
 }
 
