@@ -174,7 +174,7 @@ fn what_is_passed_over_is_noted() {
                 [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(true, "a.service", text).expect("it can be obeyed");
     insta::assert_snapshot!(wrapped(&compiled.remarks), @r"
+    9:1: Service.SyslogIdentifier concerns a journal that is not there
     10:1: Service.TTYReset concerns a terminal, and no unit has one here
-    9:1: Service.SyslogIdentifier marks no lines: each unit has a log of its own
     ");
 }

@@ -37,15 +37,8 @@ pub(crate) fn compile(
     if !lacking.is_empty() {
         return Err(bad_setting(&Refusals { unit: unit.clone(), all: lacking }));
     }
-    let mut remarks: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
-    remarks.extend(passed_over(&compiled));
+    let remarks = compiled.remarks.iter().map(ToString::to_string).collect();
     Ok(Compiled { unit: compiled, remarks })
-}
-
-/// What the compiler understands and this supervisor does without.
-fn passed_over(compiled: &systemd::Compiled) -> Option<String> {
-    let place = compiled.place_of("Service", "SyslogIdentifier")?;
-    Some(format!("{place} marks no lines: each unit has a log of its own"))
 }
 
 fn bad_setting(refusals: &Refusals) -> BadSetting {

@@ -137,6 +137,36 @@ fn a_daemon_that_cannot_write_its_log_runs_all_the_same() {
 }
 
 #[test]
+fn what_is_passed_over_in_a_unit_is_told_for_each_of_its_files() {
+    let mut machine = Machine::new();
+    let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
+    let config = format!("native_accept = [\"PrivateTmp\", \"ProtectHome\"]\n{config}");
+    std::fs::write(machine.path("fleet.conf"), config).unwrap();
+    machine.start();
+    let unit = machine.path(UNIT);
+    let run = |wanted: &str, passed_over: &[&str]| {
+        let options = passed_over.join("\n");
+        let text = format!("{wanted}[Service]\nExecStart=/bin/sleep infinity\n{options}\n");
+        std::fs::write(&unit, text).unwrap();
+        let applied = machine.fleetctl(&["apply", unit.to_str().unwrap()]);
+        assert!(applied.status.success(), "{}", told(&applied));
+    };
+    run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes"]);
+    run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes", "ProtectHome=yes"]);
+    run("[Unit]\nAfter=gone.service lost.service\n", &["ProtectHome=yes"]);
+    let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+    for option in ["PrivateTmp", "ProtectHome"] {
+        let part = format!("Service.{option} is passed over, as this machine's operator accepts");
+        assert_eq!(log.matches(&part).count(), 2, "{part}: {log}");
+    }
+    for other in ["gone", "lost"] {
+        let part = format!("After says nothing of {other}.service, which is not run here");
+        assert!(log.contains(&part), "{part}: {log}");
+    }
+    machine.end();
+}
+
+#[test]
 fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     let mut machine = Machine::new();
     machine.start();

@@ -33,8 +33,6 @@ pub struct Surroundings {
     pub output: Output,
     /// Where it writes its errors; nothing is where it writes.
     pub error: Option<Output>,
-    /// What its lines are marked with in the log; nothing is the program's name.
-    pub identifier: Option<String>,
 }
 
 /// A file of variables.

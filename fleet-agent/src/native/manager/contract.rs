@@ -28,7 +28,8 @@ impl ServiceManager for NativeManager {
         file: &UnitFile,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        let is_new = self.get(unit).await?.is_none();
+        let known = self.get(unit).await?;
+        let is_new = known.is_none_or(|it| it.known.hash != file.hash());
         let compiled = self.compile_and_warn(unit, file, is_new)?;
         if let Some(timer) = compiled.timer {
             self.timers.load(unit, file, timer, epoch).await?;
@@ -128,7 +129,7 @@ impl ServiceManager for NativeManager {
 }
 
 impl NativeManager {
-    /// Compiles the file of a unit, and tells of one that is new what a person should know. What it
+    /// Compiles the file of a unit, and tells of a new one what a person should know. What it
     /// comes to is boxed before anything is waited for: hundreds are loaded at once, and each would
     /// have the room for it until the end, and more than once.
     fn compile_and_warn(

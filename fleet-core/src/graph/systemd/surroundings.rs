@@ -31,9 +31,6 @@ pub(super) fn apply(
         "StandardError" if value.is_empty() => it.error = None,
         "StandardError" => it.error = output(value, unit)?,
         "StandardInput" => drop(choice(value, &[("null", ())])?),
-        "SyslogIdentifier" => {
-            it.identifier = Some(unit.expand(value)?).filter(|text| !text.is_empty());
-        }
         _ => {
             if let Some(limit) = limit::name(name) {
                 it.limits.insert(limit, limit::parse(name, value)?);

@@ -174,7 +174,6 @@ const SURROUNDS: &[&str] = &[
     "StandardInput",
     "StandardOutput",
     "SupplementaryGroups",
-    "SyslogIdentifier",
     "TasksMax",
     "UMask",
     "UnsetEnvironment",
@@ -206,6 +205,7 @@ const LOGS: &[&str] = &[
     "LogRateLimitBurst",
     "LogRateLimitIntervalSec",
     "SyslogFacility",
+    "SyslogIdentifier",
     "SyslogLevel",
     "SyslogLevelPrefix",
 ];

@@ -125,7 +125,7 @@ fn command_lines() {
 fn what_surrounds_a_process() {
     let it = with(
         "StandardOutput=append:/var/log/%p\nStandardError=truncate:/e\nUser=u%i\n\
-                   SupplementaryGroups=a b\nEnvironmentFile=-/etc/%p\nSyslogIdentifier=%n\n\
+                   SupplementaryGroups=a b\nEnvironmentFile=-/etc/%p\n\
                    PassEnvironment=A B\nNice=-5\nOOMScoreAdjust=10\nLimitNOFILE=1024:infinity\n\
                    LimitCPU=1min\nLimitNICE=+5\nLimitMEMLOCK=64K\nLimitRTTIME=2s",
     )
@@ -136,7 +136,6 @@ fn what_surrounds_a_process() {
     assert_eq!(it.user.as_deref(), Some("u1"));
     assert_eq!(it.supplementary_groups, ["a", "b"]);
     assert_eq!(it.environment_files, [EnvironmentFile { path: "/etc/web".into(), optional: true }]);
-    assert_eq!(it.identifier.as_deref(), Some("web@1.service"));
     assert_eq!((it.nice, it.oom_score_adjust), (Some(-5), Some(10)));
     let limit = |name| it.limits.get(name).copied();
     assert_eq!(limit("nofile"), Some((Some(1024), None)));

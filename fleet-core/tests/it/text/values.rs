@@ -21,7 +21,7 @@ fn printed(line: &str) -> String {
 }
 
 /// Lines below a supervised unit, and the lines that are printed of them.
-const LINES: [(&str, &str); 67] = [
+const LINES: [(&str, &str); 66] = [
     ("description:  two  words # no comment ", "description: two  words # no comment"),
     ("depends-on: b ,c", "depends-on: b, c"),
     ("depends-on: b,\n\tc,\n# between\n d", "depends-on: b, c, d"),
@@ -83,7 +83,6 @@ const LINES: [(&str, &str); 67] = [
     ("limit-core: 0:none", "limit-core: 0:none"),
     ("output: null", "output: null"),
     ("error-output: append:/var/log/a b", "error-output: append:/var/log/a b"),
-    ("identifier: web", "identifier: web"),
     ("memory-max: 1.5G\nmemory-high: 1G", "memory-max: 1536M | memory-high: 1G"),
     ("tasks-max: 100", "tasks-max: 100"),
     ("cpu-quota: 150%\ncpu-weight: 10", "cpu-weight: 10 | cpu-quota: 150%"),

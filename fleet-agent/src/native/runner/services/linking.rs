@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::systemd::{Linked, Outside, Refusal, link};
+use fleet_core::graph::systemd::{Linked, Outside, Refusal, Remark, link};
 use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settings, System, Unit};
 
 use super::super::lead::{Lead, lock};
@@ -144,6 +144,7 @@ impl Services {
             }
             self.note_refused(&linked, &out, busy);
             self.note_flaws(&graph, &flaws);
+            self.tell_remarks(&linked);
             self.linked = linked;
             return graph;
         }
@@ -181,6 +182,17 @@ impl Services {
                 Is::Unfit(problem) if !busy.contains(name) => Some(problem.clone()),
                 _ => why.or_else(|| out.get(name).cloned()),
             };
+        }
+    }
+
+    /// What a person should know of what a unit says of others is told once.
+    fn tell_remarks(&self, linked: &Linked) {
+        for (unit, remarks) in &linked.remarks {
+            let told = self.linked.remarks.get(unit);
+            let is_new = |remark: &&Remark| told.is_none_or(|told| !told.contains(remark));
+            for remark in remarks.iter().filter(is_new) {
+                tracing::info!(%unit, %remark, "what is said of another unit is to be known");
+            }
         }
     }
 

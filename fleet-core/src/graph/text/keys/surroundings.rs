@@ -116,7 +116,6 @@ pub(super) const KEYS: &[Key] = &[
         |value, draft, problems| draft.run().surroundings.error = read_output(value, problems),
         |unit, _| some(unit.run.surroundings.error.as_ref().map(write_output)),
     ),
-    text!("identifier", identifier),
     limit!("as"),
     limit!("core"),
     limit!("cpu"),
