@@ -17,6 +17,10 @@ use super::signals::{CONT, Sig};
 /// How long to wait before looking again, where a process could not be watched.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often the processes of a control group are listed at once, where each time others are on the
+/// list that have ended already.
+const LOOKS: usize = 100;
+
 /// Whom a signal is for.
 #[derive(Debug, Clone)]
 pub(crate) enum Targets {
@@ -84,9 +88,7 @@ impl Targets {
                 };
                 leaders.iter().filter_map(|leader| running(leader).transpose()).collect()
             }
-            Self::Group(group) => {
-                group.members()?.into_iter().filter_map(|pid| started(pid).transpose()).collect()
-            }
+            Self::Group(group) => those_that_run(|| group.members(), started),
             Self::Run { invocation, leaders } => {
                 let all = machine.census.take().await?;
                 let own = std::process::id();
@@ -94,6 +96,34 @@ impl Targets {
                 Ok(members.map(|process| process.id).filter(|id| id.pid != own).collect())
             }
         }
+    }
+}
+
+/// The processes on a list that run. One that ends before it is looked at may have begun another,
+/// which is on the next list: there is one as long as somebody new cannot be seen. Who cannot be
+/// seen twice is hidden.
+fn those_that_run(
+    mut list: impl FnMut() -> io::Result<Vec<u32>>,
+    mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
+) -> io::Result<Vec<ProcessId>> {
+    let mut unseen = BTreeSet::new();
+    let mut running = Vec::new();
+    for _ in 0..LOOKS {
+        let mut ended = false;
+        running.clear();
+        for pid in list()? {
+            match look(pid)? {
+                Some(process) => running.push(process),
+                None => ended |= unseen.insert(pid),
+            }
+        }
+        if !ended {
+            return Ok(running);
+        }
+    }
+    match running.is_empty() {
+        true => Err(io::Error::other("its processes end faster than they can be looked at")),
+        false => Ok(running),
     }
 }
 
@@ -118,4 +148,40 @@ async fn signal_and_wait(
     }
     let ended = join_all(watched.iter().map(Watched::ended)).await;
     ended.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who runs, where each list is another one, and these are those on it that can be seen.
+    fn running(lists: &[&[u32]], seen: &[u32]) -> Vec<u32> {
+        let mut lists = lists.iter();
+        let list = || Ok(lists.next().expect("there is one").to_vec());
+        let look = |pid| Ok(seen.contains(&pid).then_some(ProcessId { pid, start: 0 }));
+        let found = those_that_run(list, look).expect("nothing is in the way");
+        assert_eq!(lists.len(), 0, "that is too few");
+        found.into_iter().map(|process| process.pid).collect()
+    }
+
+    #[test]
+    fn one_that_was_begun_by_a_process_that_ended_when_its_turn_came_is_found() {
+        assert_eq!(running(&[&[8], &[9]], &[9]), [9]);
+        assert_eq!(running(&[&[7, 8], &[7, 9]], &[7, 9]), [7, 9]);
+        // Its parent hands over to the next one just so.
+        assert_eq!(running(&[&[8], &[9], &[10]], &[10]), [10]);
+        assert_eq!(running(&[&[8], &[]], &[]), [0; 0]);
+    }
+
+    #[test]
+    fn who_stays_on_the_list_and_is_hidden_is_not_looked_for_for_ever() {
+        assert_eq!(running(&[&[8], &[8]], &[]), [0; 0]);
+        assert_eq!(running(&[&[7, 8], &[8, 9]], &[9]), [9]);
+        let mut pid = 0;
+        let list = || {
+            pid += 1;
+            Ok(vec![pid])
+        };
+        those_that_run(list, |_| Ok(None)).expect_err("nobody says that none is left");
+    }
 }
