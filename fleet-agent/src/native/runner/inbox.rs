@@ -80,6 +80,11 @@ impl Outside {
         self.change(|waiting| add(waiting.news.get_or_insert_default()));
     }
 
+    /// What a run that is over was still told to be done, and nobody has read.
+    pub(super) fn unread(&self) -> Option<Asked> {
+        self.change(|waiting| waiting.news.take()?.asked)
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let mut waiting = lock(&self.0);
         let changed = change(&mut waiting);

@@ -238,8 +238,9 @@ impl Lead {
         self.follow_files();
         let Some(member) = self.members.get_mut(&report.unit) else { return };
         let over = report.happenings.contains(&Happening::AllGone);
+        let mut unread = None;
         if over {
-            member.live = None;
+            unread = member.live.take().and_then(|live| live.outside.unread());
             self.running -= 1;
         }
         for what in report.happenings {
@@ -253,8 +254,11 @@ impl Lead {
                 state.map(|state| state.what),
                 Some(Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)))
             );
+            let is_off = self.system.is_off(&report.unit);
             if let Some(member) = self.members.get_mut(&report.unit) {
                 member.retries = retries;
+                // It had ended before it was told, so it has not written this down.
+                unread.into_iter().for_each(|asked| member.write_done(asked, is_off));
             }
         }
         if self.services.is_some() {

@@ -59,9 +59,14 @@ impl Member {
         if std::mem::replace(&mut self.done, asked) == asked {
             return;
         }
-        if let Some(live) = &self.live {
-            return live.outside.tell(|news| news.asked = Some(asked));
+        match &self.live {
+            Some(live) => live.outside.tell(|news| news.asked = Some(asked)),
+            None => self.write_done(asked, is_off),
         }
+    }
+
+    /// Writes down with its last run what was asked and is done.
+    pub(super) fn write_done(&self, asked: Asked, is_off: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
             run.asked = asked;

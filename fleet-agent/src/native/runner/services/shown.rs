@@ -113,13 +113,16 @@ impl Member {
 pub(super) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::Path;
+    use std::time::Duration;
 
     use fleet_unitfile::{UnitFile, UnitName};
+    use rustix::process::{Pid, Signal, kill_process};
     use tokio::sync::oneshot;
 
-    use super::super::{Entry, Is, Opened, ServicesConfig, open_services};
+    use super::super::{Entry, Is, Opened, ServicesConfig, name_of, open_services};
     use super::*;
     use crate::RunnerConfig;
+    use crate::clock::pause;
     use crate::native::compile::compile;
     use crate::native::record::Asked;
     use crate::native::runner::lead::Request;
@@ -158,6 +161,44 @@ pub(super) mod tests {
         };
         let config = RunnerConfig { control_groups: false, ..RunnerConfig::new(home) };
         open_services(config, services).await.expect("it opens")
+    }
+
+    /// Kills the main process of a unit and waits until its run is over.
+    fn have_run_end(lead: &Lead, unit: &Name) {
+        let member = &lead.members[unit];
+        let main = member.memory.main.expect("it has a main process").pid;
+        let main = i32::try_from(main).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(main, Signal::KILL).expect("it runs");
+        let run = member.live.as_ref().expect("it has a run");
+        let is_over = |_| {
+            pause(Duration::from_millis(1));
+            run.task.is_finished()
+        };
+        assert!((0..60_000).any(is_over), "its run does not end");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_done_is_written_down_where_the_run_had_ended_before_it_was_told() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let opened = opened(home.path()).await;
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        load(&opened, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        ask(&opened, move |lead| lead.start(&name, start(1), reply)).await;
+        answer.await.expect("it is answered").expect("it starts");
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        let ended = move |lead: &mut Lead| {
+            have_run_end(lead, &name_of(&name));
+            // Nobody has heard of that yet.
+            lead.start(&name, start(2), reply);
+        };
+        ask(&opened, ended).await;
+        answer.await.expect("it is answered").expect_err("it has failed");
+        let run = opened.machine.directory(unit.as_str()).read_run().expect("it can be read");
+        assert_eq!(run.map(|run| run.asked), Some(start(2)), "the next daemon would start it");
+        opened.lead.abort();
     }
 
     #[tokio::test]
