@@ -42,6 +42,8 @@ struct Kept {
     length: u64,
     /// How much of it counts.
     counting: u64,
+    /// How long it is at least before it is replaced.
+    least: u64,
     units: BTreeMap<String, Places>,
 }
 
@@ -131,8 +133,8 @@ impl Records {
     fn add(&self, line: &Line<'_>) -> io::Result<()> {
         self.with(|kept| {
             kept.add(line)?;
-            if kept.length > LEAST_TO_REPLACE.max(kept.counting.saturating_mul(MOST_TIMES)) {
-                *kept = kept.replaced(&self.path)?;
+            if kept.length > kept.least.max(kept.counting.saturating_mul(MOST_TIMES)) {
+                kept.replace(&self.path);
             }
             Ok(())
         })
@@ -166,7 +168,8 @@ impl Kept {
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         // What is broken off was not written, and must not come to be by what follows it.
         file.set_len(whole as u64)?;
-        let mut kept = Self { file, length: 0, counting: 0, units: BTreeMap::new() };
+        let (least, units) = (LEAST_TO_REPLACE, BTreeMap::new());
+        let mut kept = Self { file, length: 0, counting: 0, least, units };
         for line in text[..whole].split_inclusive(|&byte| byte == b'\n') {
             kept.take(line);
         }
@@ -225,18 +228,34 @@ impl Kept {
         Ok(line)
     }
 
-    /// The same without what does not count. Whatever happens meanwhile, the file is one of both.
-    fn replaced(&self, path: &Path) -> io::Result<Self> {
+    /// Goes on without what does not count. All that counts is written, so that it harms nothing
+    /// where that cannot be, as on a full disk: it is tried again once there is as much more.
+    fn replace(&mut self, path: &Path) {
         let aside = path.with_extension("new");
-        let mut writer = BufWriter::new(File::create(&aside)?);
+        match self.replaced(path, &aside) {
+            Ok(replaced) => *self = replaced,
+            Err(error) => {
+                tracing::warn!(%error, "cannot make the records of units shorter");
+                self.least = self.length.saturating_add(LEAST_TO_REPLACE);
+                // It takes room that others need.
+                drop(std::fs::remove_file(aside));
+            }
+        }
+    }
+
+    /// The same without what does not count. Whatever happens meanwhile, the file is one of both.
+    fn replaced(&self, path: &Path, aside: &Path) -> io::Result<Self> {
+        let mut writer = BufWriter::new(File::create(aside)?);
         for places in self.units.values() {
             for place in places.run.into_iter().chain(places.stanza) {
                 writer.write_all(&self.read(place)?)?;
             }
         }
         drop(writer.into_inner().map_err(io::IntoInnerError::into_error)?);
-        std::fs::rename(&aside, path)?;
-        Self::open(path)
+        // After this nothing is left that could fail.
+        let replaced = Self::open(aside)?;
+        std::fs::rename(aside, path)?;
+        Ok(replaced)
     }
 }
 
@@ -319,6 +338,39 @@ mod tests {
             assert_eq!(read(&path, "a").0, Some(expected), "{length} of {}", two.len());
             assert_eq!(read(&path, "b"), (Some(run(3)), Some("unit: b\n".to_owned())));
         }
+    }
+
+    /// Writes of two units until there is more than is kept before the file is replaced.
+    fn write_much(records: &Records) {
+        for pid in 0..10_000 {
+            records.write_run(["a", "b"][pid as usize % 2], &run(pid)).expect("it is written");
+        }
+    }
+
+    #[test]
+    fn what_is_written_counts_also_where_the_file_cannot_be_replaced() {
+        let (_home, path) = home();
+        let (records, aside) = (Records::new(path.clone()), path.with_extension("new"));
+        std::fs::create_dir(&aside).expect("it can be in the way");
+        let length = || std::fs::metadata(&path).expect("it is there").len();
+        write_much(&records);
+        assert!(length() > 2 * LEAST_TO_REPLACE, "it could not be replaced");
+        assert_eq!(read(&path, "b").0, Some(run(9_999)));
+        std::fs::remove_dir(&aside).expect("it is there");
+        write_much(&records);
+        assert!(length() < 2 * LEAST_TO_REPLACE, "it is tried again");
+        assert_eq!(read(&path, "b").0, Some(run(9_999)));
+    }
+
+    #[test]
+    fn a_replacement_that_comes_to_nothing_is_taken_away() {
+        let (_home, path) = home();
+        let records = Records::new(path.clone());
+        records.write_run("a", &run(1)).expect("it is written");
+        std::fs::remove_file(&path).and_then(|()| std::fs::create_dir(&path)).expect("it can be");
+        write_much(&records);
+        assert!(!path.with_extension("new").exists(), "it takes room");
+        assert_eq!(records.read_run("b").expect("it can be read"), Some(run(9_999)));
     }
 
     #[test]
