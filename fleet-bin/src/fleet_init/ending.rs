@@ -91,19 +91,28 @@ impl Grip {
     async fn shutdown(&self) -> Result<(), CliError> {
         match self {
             Self::Manager(manager) => manager.shutdown().await.map_err(cannot),
-            Self::Runner(runner) => runner.shutdown().await.map_err(cannot),
+            Self::Runner(runner) => {
+                runner.shutdown().await.map_err(cannot)?;
+                let stuck = self.names(is_stuck).await;
+                if stuck.is_empty() { Ok(()) } else { Err(are_left(&stuck)) }
+            }
         }
     }
 
     /// The names of the units that are left.
     async fn left(&self) -> String {
+        self.names(is_left).await
+    }
+
+    /// The names of the units that are so.
+    async fn names(&self, are_so: fn(&UnitStatus) -> bool) -> String {
         let snapshot = match self {
             Self::Manager(manager) => manager.snapshot().await.map_err(cannot),
             Self::Runner(runner) => runner.snapshot().await.map_err(cannot),
         };
         let units = snapshot.map(|snapshot| snapshot.units).unwrap_or_default();
         let names: Vec<_> =
-            units.iter().filter(|unit| is_left(unit)).map(|unit| unit.unit.as_str()).collect();
+            units.iter().filter(|unit| are_so(unit)).map(|unit| unit.unit.as_str()).collect();
         match names.get(..MOST_NAMES) {
             Some(first) if names.len() > MOST_NAMES => {
                 format!("{} and {} more", first.join(", "), names.len() - MOST_NAMES)
@@ -130,8 +139,17 @@ async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
 
 /// Whether there may be processes of a unit.
 fn is_left(unit: &UnitStatus) -> bool {
-    use Shown::{Active, Failed, Starting, Stopping};
-    matches!(unit.state.what, Starting | Active(_) | Stopping(_) | Failed { stuck: true, .. })
+    use Shown::{Active, Starting, Stopping};
+    is_stuck(unit) || matches!(unit.state.what, Starting | Active(_) | Stopping(_))
+}
+
+/// Whether there are processes of a unit that nothing can end.
+fn is_stuck(unit: &UnitStatus) -> bool {
+    matches!(unit.state.what, Shown::Failed { stuck: true, .. })
+}
+
+fn are_left(names: &str) -> CliError {
+    CliError::failed(format!("processes of units are left: {names}"))
 }
 
 fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
@@ -163,8 +181,7 @@ pub(super) async fn end(
             () = clock.sleep(AGAIN) => {}
         }
         if clock.now() >= deadline {
-            let left = units.left().await;
-            return Err(CliError::failed(format!("processes of units are left: {left}")));
+            return Err(are_left(&units.left().await));
         }
     }
 }

@@ -77,7 +77,6 @@ impl Runner {
             changes: changed,
             ends: false,
             until_rest: Vec::new(),
-            running: 0,
             unbegun: VecDeque::new(),
             reports,
             outbox,

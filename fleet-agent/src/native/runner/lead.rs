@@ -51,10 +51,8 @@ pub(in crate::native) struct Lead {
     pub(super) changes: watch::Sender<u64>,
     /// Whether a shutdown has begun, so that nothing is started any more.
     pub(super) ends: bool,
-    /// Who waits for all runs to be over.
+    /// Who waits for all runs to be over, but for those that nothing can end.
     pub(super) until_rest: Vec<oneshot::Sender<()>>,
-    /// How many runs there are that are not over, but for those that nothing can end.
-    pub(super) running: usize,
     /// The runs that could not be begun and do not count as failed yet, and when they do.
     pub(super) unbegun: VecDeque<(Timestamp, Action)>,
     pub(super) reports: mpsc::Receiver<Report>,
@@ -115,12 +113,21 @@ impl Lead {
             actions.iter().for_each(|action| self.carry_out(action, now));
         }
         self.publish(changed);
-        if self.running == 0 {
+        if !self.until_rest.is_empty() && self.is_at_rest() {
             for waiter in self.until_rest.drain(..) {
                 // Whoever asked may have gone away, which changes nothing.
                 let _ = waiter.send(());
             }
         }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let is_stuck = |unit| {
+            let state = self.system.state(unit);
+            state.is_some_and(|state| matches!(state.what, Shown::Failed { stuck: true, .. }))
+        };
+        let mut running = self.members.iter().filter(|(_, member)| member.live.is_some());
+        running.all(|(unit, _)| is_stuck(unit))
     }
 
     fn carry_out(&mut self, action: &Action, now: Timestamp) {
@@ -184,8 +191,6 @@ impl Lead {
         let course = Course { driver, unit: unit_name, incarnation, inbox, reports };
         let Some(member) = self.members.get_mut(unit) else { return };
         let task = tokio::spawn(Box::new(course).run()).abort_handle();
-        // A run before this one that nothing could end is over by now.
-        self.running += 1;
         member.live = Some(Live { incarnation, outside, task });
     }
 
@@ -241,7 +246,6 @@ impl Lead {
         let mut unread = None;
         if over {
             unread = member.live.take().and_then(|live| live.outside.unread());
-            self.running -= 1;
         }
         for what in report.happenings {
             let (unit, incarnation) = (report.unit.clone(), report.incarnation);

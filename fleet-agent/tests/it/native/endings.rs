@@ -10,7 +10,7 @@ use fleet_core::graph::{Activity, Cause, Exit, Settings, Shown};
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::beside;
 use super::lines::{does, failed, is, meet, tell, unit, want, with_cause};
-use crate::support::{Home, hasty, runs, signal, wait_until};
+use crate::support::{DEADLINE, Home, hasty, runs, signal, wait_until};
 
 /// A goal that needs nothing.
 const NOTHING: &str = "unit: nothing\ntype: virtual\nprovides: nothing\n";
@@ -69,6 +69,14 @@ async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
     }
 }
 
+/// What is traced ends only when whoever traces it lets go of it.
+async fn trace(home: &Home, pid: u32) -> Beside {
+    let held = home.path("held");
+    let tracer = Beside(beside(&format!("trace {pid}|make {}|sleep", held.display())));
+    wait_until("it is traced", async || held.exists()).await;
+    tracer
+}
+
 #[tokio::test]
 async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gone() {
     for control_groups in [true, false] {
@@ -82,10 +90,7 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
         })
         .await;
         let pid = meet(&home, "a").await;
-        // What is traced ends only when whoever traces it lets go of it.
-        let held = home.path("held");
-        let tracer = Beside(beside(&format!("trace {pid}|make {}|sleep", held.display())));
-        wait_until("it is traced", async || held.exists()).await;
+        let tracer = trace(&home, pid).await;
         want(&stand, "nothing").await;
         stand.wait_for("a", stuck).await;
         stand.wait_for("base", is(Shown::Disabled)).await;
@@ -101,6 +106,24 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
         tell(&home, "a", "go");
         stand.clean_up().await;
     }
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
+    let home = Home::new();
+    let more = format!("depends-on: base\n{}", does("traceable|hold a|sleep", &home));
+    let stanzas = supervised("a", &more) + &supervised("base", SLEEP);
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    let stand = Stand::with(&stanzas, settings, |config| config.clock = hasty()).await;
+    let pid = meet(&home, "a").await;
+    let tracer = trace(&home, pid).await;
+    let shutdown = tokio::time::timeout(DEADLINE, stand.runner.shutdown()).await;
+    shutdown.expect("it returns").expect("it does what it can");
+    assert!(stuck(&stand.unit("a").await));
+    assert_eq!(stand.unit("base").await.state.what, Shown::Disabled, "it is waited for");
+    drop(tracer);
+    stand.wait_for("a", |unit| !stuck(unit)).await;
+    stand.clean_up().await;
 }
 
 #[tokio::test]

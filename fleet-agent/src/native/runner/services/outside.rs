@@ -93,7 +93,6 @@ impl Lead {
         };
         let mut member = Member::new(&self.machine, &action.unit)?;
         let task = tokio::spawn(look.run()).abort_handle();
-        self.running += 1;
         member.live = Some(Live { incarnation: action.incarnation, outside, task });
         self.members.insert(action.unit.clone(), member);
         Ok(true)
@@ -111,7 +110,6 @@ impl Lead {
             (services.stale, services.link_by) = (true, Some(self.machine.now()));
             if let Some(live) = self.members.remove(name).and_then(|member| member.live) {
                 live.task.abort();
-                self.running -= 1;
             }
         }
     }

@@ -96,7 +96,6 @@ pub(in crate::native) async fn open_services(
         changes: watch::channel(0).0,
         ends: false,
         until_rest: Vec::new(),
-        running: 0,
         reports,
         outbox,
         unbegun: VecDeque::new(),
