@@ -239,7 +239,7 @@ impl Driver {
 
     fn on_ended(&mut self, (process, end): (ProcessId, End)) {
         self.hear();
-        self.forget_group(process);
+        self.forget_groups();
         self.service.on_exited(process, end, self.machine.now());
     }
 

@@ -53,12 +53,14 @@ impl Driver {
         }
     }
 
-    /// Once a group has no member its number may be given to strangers.
-    pub(super) fn forget_group(&mut self, leader: ProcessId) {
-        let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
-        let empty = |pid| test_kill_process_group(pid) == Err(rustix::io::Errno::SRCH);
-        if pid.is_none_or(empty) {
-            self.leaders.retain(|it| *it != leader);
-        }
+    /// Once a group has no member its number may be given to strangers. Its leader may have ended
+    /// long before.
+    pub(super) fn forget_groups(&mut self) {
+        self.leaders.retain(has_members);
     }
+}
+
+fn has_members(leader: &ProcessId) -> bool {
+    let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process_group(pid) != Err(rustix::io::Errno::SRCH))
 }

@@ -1,7 +1,7 @@
 //! How the processes of a unit are found: by control groups, and where there are none.
 
 use fleet_agent::{ServiceManager, Tracking};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 
 use super::adoption::unwrite_start;
 use crate::support::{Bench, name, runs, signal, wait_until};
@@ -77,6 +77,37 @@ async fn who_hides_in_the_group_of_a_process_that_was_found_ends_with_its_unit()
     signal(pid, "KILL");
     bench.wait_for_sub("a.service", "failed").await;
     assert!(!runs(stray.0), "it was left behind");
+    bench.clean_up().await;
+}
+
+/// The leaders of the groups that count as those of the unit.
+fn leaders(bench: &Bench) -> Vec<i32> {
+    let record = bench.path("native/units/a.service/run.json");
+    let text = std::fs::read_to_string(record).expect("it is there");
+    let run: serde_json::Value =
+        serde_json::from_str(text.trim_end().lines().next_back().expect("it ran")).expect("JSON");
+    let leaders = run["leaders"].as_array().expect("a list").iter();
+    leaders
+        .map(|it| it["pid"].as_i64().and_then(|pid| pid.try_into().ok()).expect("a pid"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_group_that_has_outlived_its_leader_is_given_up_once_nobody_is_in_it() {
+    let bench = Bench::with(|config| config.control_groups = false).await;
+    let gate = bench.path("gate");
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+    let reload = format!("ExecReload=/bin/sh -c '({waits}; exec setsid sleep 1004) &'\n");
+    bench.run("a.service", &format!("ExecStart=/bin/sleep 1005\n{reload}")).await;
+    bench.manager.reload_unit(&name("a.service")).await.expect("it reloads");
+    let [main, reloads] = leaders(&bench)[..] else { panic!("somebody is in the second group") };
+    std::fs::write(gate, "").expect("it can be made");
+    let group = Pid::from_raw(reloads).expect("a pid");
+    wait_until("it is empty", async || test_kill_process_group(group).is_err()).await;
+    // Its number may be a stranger's from now on.
+    bench.manager.reload_unit(&name("a.service")).await.expect("it reloads");
+    let left = leaders(&bench);
+    assert!(left.contains(&main) && !left.contains(&reloads), "{left:?}");
     bench.clean_up().await;
 }
 
