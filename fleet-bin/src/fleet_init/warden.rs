@@ -87,7 +87,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
             return Ok(code);
         }
         if warden.is_to_begin(clock.now()) {
-            warden.watched = Some(begin(args)?);
+            warden.begun(begin(args), clock.now());
         }
     }
 }
@@ -146,6 +146,18 @@ impl Warden {
 
     fn is_to_begin(&mut self, now: Timestamp) -> bool {
         self.due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Takes note of whether one was begun. What kept it from that, such as memory that somebody
+    /// else has, may be over a moment later; were this process to end, so would all units.
+    fn begun(&mut self, begun: io::Result<Pid>, now: Timestamp) {
+        match begun {
+            Ok(watched) => self.watched = Some(watched),
+            Err(error) => {
+                tracing::error!(%error, "what runs the units cannot be started; it is tried again");
+                self.due = Some(now.after(PAUSE));
+            }
+        }
     }
 }
 

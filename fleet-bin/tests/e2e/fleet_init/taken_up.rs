@@ -1,6 +1,6 @@
 //! What becomes of units of files when what runs them breaks off and is begun again.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::container::{THROUGH, end, first, is_allowed};
 use super::files::{UNITS, start_of, succeed, wait_state};
@@ -108,6 +108,25 @@ fn one_that_cannot_write_its_log_takes_its_units_back_all_the_same() {
     let init = start_of(UNITS, "all", LOGGED_NOWHERE, &["--reap"]);
     let db = wait_state(&init, "db", "running").unwrap();
     kill_watched(&init);
+    wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
+    assert_eq!(wait_state(&init, "db", "running"), Some(db));
+}
+
+#[test]
+fn one_that_cannot_be_started_for_want_of_memory_is_tried_until_it_can() {
+    let init = start_of(UNITS, "all", &[], &["--reap"]);
+    let db = wait_state(&init, "db", "running").unwrap();
+    // The first process gets no more than it has.
+    let none = Rlimit { current: Some(1), maximum: None };
+    let before = prlimit(Some(init.pid()), Resource::As, none).unwrap();
+    kill_watched(&init);
+    let log = init.home.path().join("log");
+    wait_for("it was tried in vain, and the first process runs", || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(is_alive(init.pid()), "{log}");
+        log.contains("cannot be started; it is tried again").then_some(())
+    });
+    prlimit(Some(init.pid()), Resource::As, before).unwrap();
     wait_for("it listens again", || init.ask(&["status"]).0.success().then_some(()));
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
 }
