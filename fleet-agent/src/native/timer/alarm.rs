@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use rustix::io::Errno;
@@ -11,7 +12,11 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
+use crate::Clock;
 use crate::readable::{next, readable};
+
+/// How often the calendar is looked at where no alarm can be set, as when no descriptor is left.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What an alarm tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +62,46 @@ impl Alarm {
     }
 }
 
+/// Waits for one moment of the calendar after another.
+#[derive(Debug, Default)]
+pub(super) struct Calendar {
+    alarm: Option<Alarm>,
+    /// Whether there is no alarm though a moment is waited for.
+    is_blind: bool,
+}
+
+impl Calendar {
+    /// What is waited for from now on is that moment, or nothing.
+    pub(super) fn await_moment(&mut self, at: Option<Timestamp>) {
+        let was_blind = std::mem::take(&mut self.is_blind);
+        if self.alarm.as_ref().map(Alarm::at) == at {
+            return;
+        }
+        self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
+            if !was_blind {
+                tracing::error!(%error, "cannot wait for a moment of the calendar");
+            }
+            self.is_blind = true;
+            None
+        });
+    }
+
+    /// Returns when the moment has come, or may have come: without an alarm, that is each second.
+    /// What is waited for next is to be said then. May be dropped at any time.
+    pub(super) async fn ring(&mut self, clock: &dyn Clock) -> io::Result<Ring> {
+        let ring = match &self.alarm {
+            Some(alarm) => alarm.ring().await,
+            None if self.is_blind => {
+                clock.sleep(LOOK).await;
+                Ok(Ring::Come)
+            }
+            None => std::future::pending().await,
+        };
+        self.alarm = None;
+        ring
+    }
+}
+
 fn take(timer: &OwnedFd) -> io::Result<Ring> {
     match rustix::io::read(timer, &mut [0; 8]) {
         Ok(_) => Ok(Ring::Come),
@@ -72,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_rings_at_its_moment_and_not_before() {
-        let at = wall_time().after(std::time::Duration::from_millis(40));
+        let at = wall_time().after(Duration::from_millis(40));
         let alarm = Alarm::set(at).expect("it can be set");
         assert_eq!(alarm.ring().await.expect("it rings"), Ring::Come);
         assert!(wall_time() >= at);

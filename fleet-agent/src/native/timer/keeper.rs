@@ -14,7 +14,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 
-use super::alarm::{Alarm, Ring};
+use super::alarm::{Calendar, Ring};
 use super::entry::Entry;
 use super::queue::Queue;
 use super::record::{Stamps, startup};
@@ -38,7 +38,7 @@ pub(super) struct Keeper {
     /// From a unit to the timers that start it.
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
     queue: Queue,
-    alarm: Option<Alarm>,
+    calendar: Calendar,
     /// The starts that are under way.
     starts: FuturesUnordered<BoxFuture<'static, Started>>,
     shown: Shown,
@@ -60,7 +60,7 @@ impl Keeper {
             entries: BTreeMap::new(),
             by_unit: BTreeMap::new(),
             queue: Queue::default(),
-            alarm: None,
+            calendar: Calendar::default(),
             starts: FuturesUnordered::new(),
             shown: Arc::clone(shown),
         })
@@ -111,7 +111,7 @@ impl Keeper {
         loop {
             self.elapse();
             let due = self.due();
-            self.set_alarm(due.wall);
+            self.calendar.await_moment(due.wall);
             let clock = Arc::clone(&self.machine.clock);
             tokio::select! {
                 request = inbox.recv() => match request {
@@ -131,7 +131,7 @@ impl Keeper {
                     self.on_started(&started);
                 }
                 () = wait_until(&*clock, due.clock) => {}
-                ring = ring(self.alarm.as_ref()) => self.on_ring(ring),
+                ring = self.calendar.ring(&*clock) => self.on_ring(ring),
             }
         }
     }
@@ -220,7 +220,6 @@ impl Keeper {
     }
 
     fn on_ring(&mut self, ring: io::Result<Ring>) {
-        self.alarm = None;
         match ring {
             Ok(Ring::Come) => {}
             Ok(Ring::Set) => {
@@ -330,26 +329,8 @@ impl Keeper {
         }));
     }
 
-    fn set_alarm(&mut self, at: Option<Timestamp>) {
-        if self.alarm.as_ref().map(Alarm::at) == at {
-            return;
-        }
-        self.alarm = at.and_then(|at| {
-            let alarm = Alarm::set(at);
-            let tell = |error| tracing::error!(%error, "cannot wait for a moment of the calendar");
-            alarm.map_err(tell).ok()
-        });
-    }
-
     fn now(&self) -> Moment {
         Moment { clock: self.machine.now(), wall: wall_time() }
-    }
-}
-
-async fn ring(alarm: Option<&Alarm>) -> io::Result<Ring> {
-    match alarm {
-        Some(alarm) => alarm.ring().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! Timers ── requests ──> keeper ── TimerLife    when it elapses, in which state it is (pure)
 //!                          │ ├──── Queue        which is due next (pure)
-//!                          │ ├──── Alarm        moments of the calendar, also when it is set
+//!                          │ ├──── Calendar     its moments, also when it is set
 //!                          │ └──── Written      what is kept on disk
 //!                          └── Units            starts their units, and tells of them
 //! ```

@@ -2,7 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use fleet_agent::ServiceManager as _;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 
 use super::Init;
@@ -156,4 +159,35 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
     assert!(!log.contains("cannot accept a connection"), "{log}");
     assert!(log.matches("cannot end a process").count() <= 1, "{log}");
+}
+
+/// While it has none, no run of its unit is under way, whose end could not be seen to.
+#[test]
+fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {
+    let init = Init::start();
+    let path = |name: &str| init.home.path().join(name);
+    let (gate, ran, log) = (path("gate"), path("ran"), path("log"));
+    let service = format!(
+        "[Unit]\nStartLimitIntervalSec=0\nConditionPathExists={}\n\
+         [Service]\nType=oneshot\nExecStart=/bin/touch {}\n",
+        gate.display(),
+        ran.display()
+    );
+    let timer = "[Timer]\nOnCalendar=*:*:* UTC\n".to_owned();
+    init.order(async |manager| {
+        for (name, text) in [("a.service", service), ("a.timer", timer)] {
+            let (name, file) = (UnitName::parse(name).unwrap(), UnitFile::parse(text).unwrap());
+            manager.load(&name, &file, Epoch(1)).await.unwrap();
+        }
+        manager.start(&UnitName::parse("a.timer").unwrap(), Generation(1)).await.unwrap();
+    });
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
+    let before = prlimit(Some(init.pid()), Resource::Nofile, none).unwrap();
+    wait_for("it cannot wait for its next moment", || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains("cannot wait for a moment of the calendar").then_some(())
+    });
+    std::fs::write(gate, "").unwrap();
+    prlimit(Some(init.pid()), Resource::Nofile, before).unwrap();
+    wait_for("it elapses", || ran.exists().then_some(()));
 }
