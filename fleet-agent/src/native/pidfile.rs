@@ -36,21 +36,44 @@ impl Arrival {
         self.changes.poll_next(cx)?.map(|()| self.watch())
     }
 
-    /// Watches the nearest directory that there is by now.
     fn watch(&self) -> io::Result<()> {
         let events = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::DELETE_SELF;
-        for directory in self.path.ancestors().skip(1) {
-            match self.changes.watch(directory, events) {
-                Ok(()) => return Ok(()),
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        Ok(watch_nearest(&self.path, |directory| self.changes.watch(directory, events))?)
     }
+}
+
+/// Watches the nearest directory of a path that there is by now.
+///
+/// One that is nearer may have come before that was watched, and is told of by nobody then: so it
+/// is looked for until none has.
+fn watch_nearest(
+    path: &Path,
+    mut watch: impl FnMut(&Path) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let directories: Vec<&Path> = path.ancestors().skip(1).collect();
+    let mut nearer = directories.as_slice();
+    while let Some(found) = watch_first(nearer, &mut watch)? {
+        nearer = &nearer[..found];
+    }
+    Ok(())
+}
+
+/// Watches the first of these directories that there is, and tells which one that is.
+fn watch_first(
+    directories: &[&Path],
+    watch: &mut impl FnMut(&Path) -> rustix::io::Result<()>,
+) -> rustix::io::Result<Option<usize>> {
+    for (place, directory) in directories.iter().enumerate() {
+        match watch(directory) {
+            Ok(()) => return Ok(Some(place)),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// The process that the file names, if it runs and `is_own` says that it belongs to the unit.
@@ -162,5 +185,24 @@ mod tests {
         poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
         std::fs::write(&path, "7").expect("it can be written");
         poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
+    }
+    #[test]
+    fn a_directory_that_comes_while_others_are_asked_for_is_watched() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let (run, path) = (directory.path().join("run"), directory.path().join("run/unit/pid"));
+        let mut watched = Vec::new();
+        let watch = |place: &Path| {
+            if !place.exists() {
+                // All come in the moment after it was asked for the farthest that was not there.
+                if place == run {
+                    std::fs::create_dir_all(run.join("unit")).expect("they can be made");
+                }
+                return Err(rustix::io::Errno::NOENT);
+            }
+            watched.push(place.to_owned());
+            Ok(())
+        };
+        watch_nearest(&path, watch).expect("it can be watched");
+        assert_eq!(watched, [directory.path().to_owned(), run.join("unit")]);
     }
 }
