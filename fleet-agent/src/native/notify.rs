@@ -63,15 +63,10 @@ impl NotifySocket {
         }
     }
 
-    /// A message that is there already.
+    /// A message that is there already; `None` for one that does not count. What tells that there
+    /// is no other is [`io::ErrorKind::WouldBlock`].
     pub(crate) fn waiting(&self) -> io::Result<Option<Said>> {
-        loop {
-            match receive(self.descriptor.get_ref()) {
-                Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                other => return other,
-            }
-        }
+        receive(self.descriptor.get_ref())
     }
 }
 
@@ -104,6 +99,7 @@ fn receive(descriptor: &OwnedFd) -> io::Result<Option<Said>> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::io::ErrorKind;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -120,7 +116,8 @@ mod tests {
     async fn the_kernel_tells_who_says_it_and_what_is_too_long_does_not_count() {
         let invocation = format!("test-{}", std::process::id());
         let socket = NotifySocket::open(&invocation).expect("it can be opened");
-        assert_eq!(socket.waiting().expect("it can be asked"), None);
+        let is_silent = || socket.waiting().is_err_and(|why| why.kind() == ErrorKind::WouldBlock);
+        assert!(is_silent());
         let mut long = b"READY=1\nSTATUS=".to_vec();
         long.resize(LONGEST + 1, b'x');
         send(&invocation, &long);
@@ -128,9 +125,22 @@ mod tests {
         let said = poll_fn(|cx| socket.poll_next(cx)).await.expect("something was said");
         let notice = Notice { is_stopping: true, ..Notice::default() };
         assert_eq!(said, Said { sender: std::process::id(), notice });
-        assert_eq!(socket.waiting().expect("it can be asked"), None);
+        assert!(is_silent());
         send(&invocation, b"READY=1");
         assert!(socket.waiting().expect("it can be asked").expect("it was said").notice.is_ready);
+    }
+
+    /// Whoever takes what is there takes so many at a time, and anybody may send these.
+    #[tokio::test]
+    async fn what_does_not_count_is_taken_one_by_one() {
+        let invocation = format!("long-{}", std::process::id());
+        let socket = NotifySocket::open(&invocation).expect("it can be opened");
+        (0..3).for_each(|_| send(&invocation, &[b'x'; LONGEST + 1]));
+        send(&invocation, b"READY=1");
+        for _ in 0..3 {
+            assert_eq!(socket.waiting().expect("it was said"), None);
+        }
+        assert!(socket.waiting().expect("it was said").is_some());
     }
 
     #[tokio::test]

@@ -61,10 +61,12 @@ impl Driver {
     /// Takes what was said and not heard yet: what a process says before its end counts before it.
     pub(super) fn hear(&mut self) {
         for _ in 0..AT_ONCE {
-            let Some(Ok(Some(said))) = self.notify.as_ref().map(NotifySocket::waiting) else {
-                return;
-            };
-            self.on_said(&said);
+            match self.notify.as_ref().map(NotifySocket::waiting) {
+                Some(Ok(Some(said))) => self.on_said(&said),
+                Some(Ok(None)) => {}
+                // There is no other, or who waits for one is told why.
+                Some(Err(_)) | None => return,
+            }
         }
     }
 
