@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -15,6 +15,11 @@ use tokio::task::AbortHandle;
 
 use super::frame::{Frame, Frames, Hello, How, MOST_OPEN, Sink, VERSION, WINDOW};
 use super::peer::{stranger, stranger_to_ask};
+
+/// How many frames may wait to be written before nothing more can be asked. Whoever does not read,
+/// as one that is stopped, has no end of them otherwise: each that was asked in vain leaves an ask
+/// and a cancel.
+const MOST_WAITING: usize = 4 * MOST_OPEN;
 
 /// A connection to a program that serves a socket by [`serve_with`](super::serve_with). Dropping it
 /// gives up all that is asked on it.
@@ -65,8 +70,11 @@ pub enum AskError {
 struct Shared {
     /// Who waits for answers; none any more once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<Part>>>>,
-    /// Bounded by what is open: each has one ask, one cancel, and what its window lets it grant.
+    /// Bounded by [`MOST_WAITING`], and by what is open: each has one cancel, and what its window
+    /// lets it grant.
     out: mpsc::UnboundedSender<Bytes>,
+    /// How many frames are in there.
+    queued: AtomicUsize,
     next: AtomicU64,
     lost: watch::Sender<Option<String>>,
 }
@@ -115,8 +123,9 @@ impl Link {
         greet(&mut frames, &mut sink, program).await.map_err(turned)?;
         let (out, queue) = mpsc::unbounded_channel();
         let waiting = Mutex::new(Some(HashMap::new()));
-        let (next, lost) = (AtomicU64::new(0), watch::Sender::new(None));
-        let shared = Arc::new(Shared { waiting, out, next, lost });
+        let (queued, next, lost) =
+            (AtomicUsize::new(0), AtomicU64::new(0), watch::Sender::new(None));
+        let shared = Arc::new(Shared { waiting, out, queued, next, lost });
         let task = tokio::spawn(run(Arc::clone(&shared), frames, sink, queue)).abort_handle();
         Ok(Self { shared, task })
     }
@@ -135,7 +144,7 @@ impl Link {
         let (sender, parts) = mpsc::channel(WINDOW as usize + 1);
         let mut waiting = self.shared.waiting();
         let Some(waiting) = &mut *waiting else { return Err(AskError::Lost(self.why())) };
-        if waiting.len() >= MOST_OPEN {
+        if waiting.len() >= MOST_OPEN || self.shared.has_many_waiting() {
             return Err(AskError::Refused("too much is asked at once".to_owned()));
         }
         waiting.insert(id, sender);
@@ -229,8 +238,13 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn has_many_waiting(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= MOST_WAITING
+    }
+
     /// Where the connection is lost, nobody misses the frame.
     fn put(&self, frame: Bytes) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
         drop(self.out.send(frame));
     }
 
@@ -311,11 +325,14 @@ async fn run(
     };
     let write = async {
         while let Some(frame) = queue.recv().await {
+            let mut fed = 1;
             let mut goes_on = sink.feed(frame)?;
             while goes_on {
                 let Ok(frame) = queue.try_recv() else { break };
                 goes_on = sink.feed(frame)?;
+                fed += 1;
             }
+            shared.queued.fetch_sub(fed, Ordering::Relaxed);
             sink.flush().await?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::served::Served;
-use crate::support::name;
+use crate::support::{name, wait_until};
 
 const UNIT: &str = "a.service";
 
@@ -103,16 +103,43 @@ async fn what_is_not_understood_is_an_error_and_the_connection_goes_on() {
     assert_eq!(found["unit"], UNIT);
 }
 
+/// A frame as it goes over the socket.
+fn framed(frame: &Value) -> Vec<u8> {
+    let text = frame.to_string();
+    let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
+    [&length, text.as_bytes()].concat()
+}
+
+/// Nobody waits for an answer, so that none counts as open.
+#[tokio::test]
+async fn what_is_asked_in_vain_of_a_server_that_does_not_read_has_its_bound() {
+    let served = Served::new();
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let hello = framed(&json!({"hello": {"version": 1, "program": "stopped"}}));
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("somebody comes");
+        stream.write_all(&hello).await.expect("it reads");
+        stream
+    });
+    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let mut stream = server.await.expect("no panic");
+    let ask = || link.ask(&json!({"units": "list"}));
+    let refused = (0..100_000).find_map(|_| ask().err());
+    assert!(matches!(refused, Some(AskError::Refused(_))), "{refused:?}");
+    let reads = tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
+    wait_until("there is room as soon as it reads", async || ask().is_ok()).await;
+    drop(link);
+    reads.await.expect("no panic").expect("it reads to the end");
+}
+
 /// A server that answers with one frame, whatever it is told.
 async fn answered(served: &Served, frame: &Value) -> ServiceError {
     drop(std::fs::remove_file(served.socket()));
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
-    let text = frame.to_string();
+    let frame = framed(frame);
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("somebody comes");
-        let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
-        stream.write_all(&length).await.expect("it reads");
-        stream.write_all(text.as_bytes()).await.expect("it reads");
+        stream.write_all(&frame).await.expect("it reads");
         stream.read_to_end(&mut Vec::new()).await.expect("it goes");
     });
     let error = served.try_open().await.err().expect("it is not opened");
