@@ -204,6 +204,47 @@ async fn a_service_that_is_silent_for_too_long_is_ended() {
     bench.clean_up().await;
 }
 
+/// The time of the other one, which begins later, ends later than its own would have.
+#[tokio::test]
+async fn a_service_that_asks_for_more_time_to_start_has_it() {
+    let bench = Bench::new().await;
+    let (gate, said) = (bench.path("gate"), bench.path("said"));
+    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
+    let steps = format!("{ask}|await {}|say READY=1|sleep", gate.display());
+    let service = |steps: &str| format!("Type=notify\nTimeoutStartSec=3s\n{}", does(steps));
+    bench.begin(&service(&steps)).await;
+    wait_until("it has asked", async || said.exists()).await;
+    bench.load("b.service", &service("sleep")).await;
+    bench.start("b.service").await.expect_err("it takes too long");
+    assert_eq!(bench.state("b.service").await.result.as_deref(), Some("timeout"));
+    assert_eq!(bench.state("a.service").await.sub, "start");
+    std::fs::write(gate, "").expect("it can be made");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_service_that_asks_for_more_time_to_stop_has_it() {
+    let bench = Bench::new().await;
+    let (gate, said) = (bench.path("gate"), bench.path("said"));
+    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
+    let steps = format!("trap TERM|say READY=1|hear|{ask}|await {}|exit 0", gate.display());
+    let service = |steps: &str| format!("Type=notify\nTimeoutStopSec=3s\n{}", does(steps));
+    bench.run("a.service", &service(&steps)).await;
+    bench.run("b.service", &service("trap TERM|say READY=1|sleep")).await;
+    let manager = Arc::clone(&bench.manager);
+    let stop = tokio::spawn(async move { manager.stop(&name("a.service")).await });
+    wait_until("it has asked", async || said.exists()).await;
+    bench.stop("b.service").await;
+    assert_eq!(bench.state("b.service").await.result.as_deref(), Some("timeout"));
+    assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");
+    std::fs::write(gate, "").expect("it can be made");
+    stop.await.expect("no panic").expect("it stops");
+    let state = bench.state("a.service").await;
+    assert_eq!((state.sub.as_str(), state.exit), ("dead", Some(ExitStatus::Code(0))));
+    bench.clean_up().await;
+}
+
 #[tokio::test]
 async fn a_service_ends_by_itself_and_says_so() {
     let bench = Bench::new().await;
