@@ -2,31 +2,9 @@
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use super::container::{THROUGH, end, first, is_allowed};
 use super::files::{UNITS, start_of, succeed, wait_state};
 use super::{Init, children};
 use crate::daemon::{is_alive, wait_for};
-
-/// What is run once before the other may start, and then never again by itself.
-const ONCE: &str = "\
-unit: svc
-type: foreground-supervised
-provides: svc
-depends-ms: setup
-exec-start: /bin/sleep 100000
-restart: never
-
-unit: setup
-type: oneshot
-provides: setup
-exec-start: /bin/sh -c 'echo set up >> setups'
-directory: HOME
-
-unit: other
-type: virtual
-provides: other
-waits-for: svc
-";
 
 /// Each line of its log fails, as on a disk that is full.
 const LOGGED_NOWHERE: &[&str] = &["sh", "-c", "exec \"$0\" \"$@\" 2>/dev/full"];
@@ -41,26 +19,6 @@ fn kill_watched(init: &Init) {
     let watched = watched(init);
     kill_process(watched, Signal::KILL).unwrap();
     wait_for("it is gone", || (!is_alive(watched)).then_some(()));
-}
-
-#[test]
-fn a_container_that_was_killed_and_started_again_begins_with_nothing() {
-    if !is_allowed() {
-        return;
-    }
-    let mut init = start_of(ONCE, "svc", THROUGH, &[]);
-    wait_state(&init, "svc", "running");
-    succeed(&init, &["set-target", "other"]);
-    wait_state(&init, "other", "running");
-    kill_process(first(&init), Signal::KILL).unwrap();
-    init.wait();
-    init.start_again();
-    wait_state(&init, "svc", "running");
-    wait_state(&init, "setup", "exited");
-    wait_state(&init, "other", "disabled");
-    let setups = std::fs::read_to_string(init.home.path().join("setups")).unwrap();
-    assert_eq!(setups, "set up\nset up\n", "it is as after a boot");
-    end(&init);
 }
 
 #[test]
