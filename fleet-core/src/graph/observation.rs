@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Cause, Ending, Incarnation, Name, Phase, Target, Unit};
+use super::{Activity, Cause, EdgeKind, Ending, Graph, Incarnation, Name, Phase, Target, Unit};
 use crate::Timestamp;
 
 /// All that is known of the units of a system. Together with the graph and the settings it decides
@@ -68,7 +68,41 @@ pub struct Starts {
     pub count: u32,
 }
 
+impl Observation {
+    /// Adds what nobody writes down of units that run nothing. One is up if a unit depends on it
+    /// that was found to be starting or up: without it, that one would have had to stop. Found are
+    /// those that `is_found` says are, and nothing that is known is changed.
+    pub fn add_virtual(&mut self, graph: &Graph, now: Timestamp, is_found: impl Fn(&Name) -> bool) {
+        let runs = |seen: &Observed| seen.phase == Phase::Starting || seen.phase.is_active();
+        let found = self.units.iter().filter(|(name, seen)| is_found(name) && runs(seen));
+        let started = found.filter_map(|(_, seen)| seen.definition.as_deref());
+        let mut open: Vec<Target> = started.flat_map(depends_on).cloned().collect();
+        while let Some(unit) = open.pop().map(|target| graph.provider(&target)) {
+            let Some(unit) = unit.filter(|unit| unit.is_virtual()) else { continue };
+            if self.units.get(&unit.name).is_none_or(Observed::is_nothing) {
+                self.units.insert(unit.name.clone(), Observed::virtual_up(unit, now));
+                open.extend(depends_on(unit).cloned());
+            }
+        }
+    }
+}
+
+fn depends_on(unit: &Unit) -> impl Iterator<Item = &Target> {
+    let hard = unit.edges.iter().filter(|(kind, _)| *kind == EdgeKind::DependsOn);
+    hard.map(|(_, target)| target)
+}
+
 impl Observed {
+    fn virtual_up(unit: &Arc<Unit>, now: Timestamp) -> Self {
+        Self {
+            phase: Phase::Up(Activity::Running),
+            since: now,
+            up_since: Some(now),
+            definition: Some(Arc::clone(unit)),
+            ..Self::default()
+        }
+    }
+
     /// Whether it is as if the unit had never been seen.
     #[must_use]
     pub fn is_nothing(&self) -> bool {

@@ -45,6 +45,7 @@ impl Recalled {
                 tracing::error!(unit = %name, %error, "cannot take a unit back");
             }
         }
+        recalled.seen.add_virtual(graph, machine.now(), |_| true);
         Ok(recalled)
     }
 

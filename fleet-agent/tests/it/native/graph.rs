@@ -169,6 +169,30 @@ async fn the_end_of_a_runner_changes_nothing() {
     stand.clean_up().await;
 }
 
+/// Of a unit that runs nothing nothing is written down: it counted as off, and what depended on it
+/// was stopped before it was up again.
+#[tokio::test]
+async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
+    let none = |name: &str, on: &str| {
+        format!("unit: {name}\ntype: virtual\nprovides: {name}\ndepends-on: {on}\n")
+    };
+    let stanzas = supervised("web", &format!("depends-on: online\n{SLEEP}"))
+        + &none("online", "net")
+        + &none("net", "link")
+        + &supervised("link", SLEEP);
+    let stand = Stand::new(&stanzas, "web").await;
+    let pid = stand.running("web").await;
+    let stand = stand.again(&stanzas).await;
+    let up = |unit: &UnitStatus| unit.state.what == Shown::Active(Activity::Running);
+    stand.wait_for("online", up).await;
+    assert_eq!(stand.running("web").await, pid);
+    // What it depends on is lost all the same when it is.
+    let link = stand.running("link").await;
+    signal(link, "KILL");
+    stand.wait_for("web", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
+    stand.clean_up().await;
+}
+
 #[tokio::test]
 async fn what_was_wanted_last_holds_for_the_next_runner() {
     let stanzas = supervised("a", SLEEP) + &supervised("b", SLEEP);

@@ -96,6 +96,25 @@ async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order()
     bench.clean_up().await;
 }
 
+/// A target has no run that anything would be known of: it counted as down, and what was bound to
+/// it was stopped before it was up again.
+#[tokio::test]
+async fn what_is_bound_to_a_target_runs_on_under_the_next_daemon() {
+    let bench = Bench::new().await;
+    load(&bench, "net.target", "Wants=link.service").await;
+    load(&bench, "link.service", "").await;
+    load(&bench, "web.service", "BindsTo=net.target\nAfter=net.target").await;
+    bench.start("web.service").await.expect("it starts");
+    let web = bench.pid("web.service").await;
+    let bench = bench.kill().await.revive().await;
+    bench.wait_for("net.target", |state| state.active == ActiveState::Active).await;
+    bench.wait_for_sub("web.service", "running").await;
+    assert_eq!(bench.pid("web.service").await, web);
+    bench.stop("net.target").await;
+    bench.wait_for("web.service", is_down).await;
+    bench.clean_up().await;
+}
+
 #[tokio::test]
 async fn a_target_is_up_when_what_it_wants_is() {
     let bench = Bench::new().await;

@@ -53,6 +53,7 @@ impl Lead {
         for name in std::mem::take(&mut services.taken_over) {
             seen.units.remove(&name);
         }
+        let is_found: BTreeSet<Name> = found.iter().map(|(name, _)| name.clone()).collect();
         seen.units.extend(found);
         let busy = seen.units.iter().filter(|(_, seen)| seen.phase.is_busy() || seen.processes);
         let mut graph = services.join(&busy.map(|(name, _)| name.clone()).collect());
@@ -62,6 +63,8 @@ impl Lead {
                 seen.definition = Some(Arc::clone(unit));
             }
         }
+        // What runs nothing has no records of a run: what was found to run must not lose it.
+        seen.add_virtual(&graph, self.machine.now(), |name| is_found.contains(name));
         seen.beside = services.wanted(&graph);
         self.touched.extend(services.entries.keys().cloned());
         let (mask, max_starting) = (self.choice.wanted.mask.clone(), services.max_starting);
