@@ -1,6 +1,7 @@
 //! The model of an init, as whoever runs the units sees it.
 
 pub(crate) mod config;
+mod events;
 mod foresight;
 mod graphs;
 mod liveness;
