@@ -159,15 +159,14 @@ impl Naive {
     }
 
     fn reason(&self, name: &Name) -> StopReason {
-        let seen = &self.twin.seen[name];
         let unit = &self.twin.units[name];
         if !self.twin.needed.contains(name) {
             return StopReason::Unneeded;
         }
-        if seen.renew {
+        if self.twin.seen[name].renew {
             return StopReason::Renewed;
         }
-        if seen.definition.as_deref().is_some_and(|it| it.runs_otherwise_than(unit)) {
+        if self.twin.runs_otherwise(name) {
             return StopReason::Redefined;
         }
         let is_lost = |target: &&fleet_core::graph::Target| {

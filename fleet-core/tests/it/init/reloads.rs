@@ -2,15 +2,19 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
-use fleet_core::graph::{EdgeKind, Graph, Name, Observed, Settings, System, Unit};
+use fleet_core::graph::{
+    EdgeKind, Graph, Name, Observed, Restart, Settings, System, Target, TimeOuts, Unit,
+};
 use proptest::prelude::*;
-use proptest::sample::Index;
+use proptest::sample::{Index, select};
 
 use super::config::{cases, target, units as units_of};
 use super::script::moves;
+use super::twin::is_acyclic;
 use super::world::World;
 
 fn read_again(world: &mut World, change: impl Fn(usize, &mut Unit)) {
@@ -72,6 +76,35 @@ fn a_unit_that_is_read_again_as_it_was_is_there_once() {
     assert!(Arc::ptr_eq(&after[1], &before[1]), "it is there twice");
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The dependencies of a unit of the graph with one of this kind on another that is up and stays
+/// so, in place of any that it had on that one; as they are if that would close a circle, or if the
+/// other one were not needed by it any more.
+fn with_a_satisfied_edge(
+    world: &World,
+    which: usize,
+    on: &Index,
+    kind: EdgeKind,
+) -> Vec<(EdgeKind, Target)> {
+    let graph = world.system.graph();
+    let Some(unit) = graph.units().nth(which) else { return Vec::new() };
+    let mut twin = world.twin();
+    let stays = |it: &&Arc<Unit>| {
+        it.name != unit.name && twin.active(&it.name) && !twin.must_stop(&it.name)
+    };
+    let all: Vec<_> = graph.units().filter(stays).collect();
+    let Some(on) = (!all.is_empty()).then(|| on.get(&all)) else { return unit.edges.clone() };
+    twin.edges.push((unit.name.clone(), kind, on.name.clone()));
+    let (same, others): (Vec<_>, Vec<_>) =
+        unit.edges.iter().cloned().partition(|(_, it)| on.provides.contains(it));
+    let needs_no_more = same.iter().any(|(kind, _)| kind.requires()) && !kind.requires();
+    if needs_no_more || !is_acyclic(&twin.edges) {
+        return unit.edges.clone();
+    }
+    others.into_iter().chain([(kind, on.provides[0].clone())]).collect()
+}
+
 proptest! {
     #![proptest_config(cases(10))]
 
@@ -85,16 +118,19 @@ proptest! {
         prop_assert_eq!(actions, []);
     }
 
-    /// Neither what is known of units nor a new target nor a weaker dependency restarts anything.
+    /// Neither what is known of units nor a new target restarts anything; and no dependency on what
+    /// is up and stays so, be it new, weaker or stronger than before.
     #[test]
     fn what_does_not_change_what_runs_restarts_nothing(
         units in units(7),
         moves in moves(14),
-        (which, what) in (any::<Index>(), 0..4),
+        (which, on, kind) in (any::<Index>(), any::<Index>(), select(EdgeKind::ALL.to_vec())),
+        what in 0..9,
     ) {
         let mut world = World::after(&units, &moves);
         let count = world.system.graph().units().count();
         let which = which.index(count.max(1));
+        let edges = with_a_satisfied_edge(&world, which, &on, kind);
         read_again(&mut world, |at, unit| {
             if at != which {
                 return;
@@ -102,11 +138,14 @@ proptest! {
             match what {
                 0 => unit.description += "?",
                 1 => unit.provides.push("another".parse().unwrap()),
-                2 => unit.time_outs.stop = None,
-                _ => {
+                2 => unit.time_outs = TimeOuts { start: None, stop: None, reload: None },
+                3 => unit.restart = Restart::never(),
+                4 => unit.restart = Restart { delay: HOUR, max_delay: HOUR, ..Restart::default() },
+                5 => {
                     let on = unit.provides[0].clone();
                     unit.edges.push((EdgeKind::Pulls, on));
                 }
+                _ => unit.edges.clone_from(&edges),
             }
         });
         let actions = world.system.next_actions(world.now);

@@ -52,8 +52,8 @@ pub(super) enum Edit {
     Nothing,
     /// One runs something else.
     Runs(Index),
-    /// More is known of one.
-    Live(Index),
+    /// Something else is known of one: what it is, when it is started again, how long it may take.
+    Live(Index, u8),
     Remove(Index),
     /// A target moves from one to another.
     Hand(Index, Index),
@@ -96,7 +96,7 @@ pub(super) fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
         Just(Edit::Nothing),
         who().prop_map(Edit::Runs),
-        who().prop_map(Edit::Live),
+        (who(), 0..3u8).prop_map(|(it, what)| Edit::Live(it, what)),
         who().prop_map(Edit::Remove),
         (who(), who()).prop_map(|(from, to)| Edit::Hand(from, to)),
         Just(Edit::Restore),

@@ -169,12 +169,18 @@ impl Twin {
         self.phase(name).is_active()
     }
 
+    /// Whether what runs of a unit is not what would be started now, but for all that is only known
+    /// of it: by its own list, as the other one may be wrong.
+    pub(super) fn runs_otherwise(&self, name: &Name) -> bool {
+        let Some(runs) = self.seen[name].definition.as_deref() else { return false };
+        let Unit { provides, edges, description, time_outs, restart, .. } = runs.clone();
+        let now = self.units[name].clone();
+        Unit { provides, edges, description, time_outs, restart, ..now } != *runs
+    }
+
     pub(super) fn must_stop(&self, name: &Name) -> bool {
         let seen = &self.seen[name];
-        let redefined = || {
-            let differs = |it: &Unit| it.runs_otherwise_than(&self.units[name]);
-            seen.renew || seen.definition.as_deref().is_some_and(differs)
-        };
+        let redefined = || seen.renew || self.runs_otherwise(name);
         let lost = |on: &Name| !self.active(on) || self.must_stop(on);
         (seen.phase == Phase::Starting || seen.phase.is_active())
             && (!self.needed.contains(name)

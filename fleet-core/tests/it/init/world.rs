@@ -262,14 +262,11 @@ impl World {
             _ if self.units.is_empty() => {}
             Edit::Runs(it) => {
                 let at = pick(it, &self.units);
-                let unit = &mut self.units[at];
-                if !unit.is_virtual() {
-                    unit.run.watchdog = Some(unit.run.watchdog.unwrap_or_default() + SECOND);
-                }
+                run_otherwise(&mut self.units[at]);
             }
-            Edit::Live(it) => {
+            Edit::Live(it, what) => {
                 let at = pick(it, &self.units);
-                self.units[at].description += "!";
+                know_otherwise(&mut self.units[at], *what);
             }
             Edit::Remove(it) => {
                 self.units.remove(pick(it, &self.units));
@@ -378,6 +375,24 @@ impl World {
             assert_eq!(shown.degraded, twin.degraded(name), "{name} degraded");
             assert_eq!(shown.needed, twin.needed.contains(name), "{name} needed");
         }
+    }
+}
+
+/// Has a unit run something else, by its kind or by what it is told to run.
+fn run_otherwise(unit: &mut Unit) {
+    match &mut unit.kind {
+        Kind::Virtual => {}
+        Kind::Oneshot { remain } => *remain = !*remain,
+        _ => unit.run.watchdog = Some(unit.run.watchdog.unwrap_or_default() + SECOND),
+    }
+}
+
+/// Changes what is known of a unit, and not what it runs.
+fn know_otherwise(unit: &mut Unit, what: u8) {
+    match what {
+        0 => unit.description += "!",
+        1 => unit.restart.delay += SECOND,
+        _ => unit.time_outs.start = unit.time_outs.start.map(|it| it + SECOND),
     }
 }
 
