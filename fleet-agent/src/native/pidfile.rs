@@ -186,6 +186,7 @@ mod tests {
         std::fs::write(&path, "7").expect("it can be written");
         poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
     }
+
     #[test]
     fn a_directory_that_comes_while_others_are_asked_for_is_watched() {
         let directory = tempfile::tempdir().expect("a directory can be made");

@@ -17,6 +17,8 @@ mod restarts;
 mod starts;
 mod stops;
 mod story;
+mod surroundings;
+mod timers;
 mod together;
 
 use std::collections::BTreeMap;
@@ -112,8 +114,16 @@ fn full_text(unit: &str, place: &Path) -> String {
 
 /// All units that the user of that kind may have.
 pub(crate) fn cases(is_root: bool) -> Vec<Case> {
-    let all =
-        [starts::CASES, stops::CASES, restarts::CASES, orders::CASES, together::CASES].concat();
+    let all = [
+        starts::CASES,
+        surroundings::CASES,
+        stops::CASES,
+        restarts::CASES,
+        orders::CASES,
+        together::CASES,
+        timers::CASES,
+    ]
+    .concat();
     all.into_iter().filter(|case| is_root || !case.of_root).collect()
 }
 

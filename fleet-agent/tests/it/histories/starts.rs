@@ -152,6 +152,35 @@ pub(super) const CASES: &[Case] = &[
         "+ running main=0 dead",
     ),
     case(
+        "conditions on the machine that hold",
+        "[Unit]\nConditionHost=*\nConditionHost=!no-such-host\nConditionUser=!daemon\n\
+         ConditionKernelCommandLine=!no-such-word\nAssertHost=*\nAssertUser=!daemon\n\
+         AssertKernelCommandLine=!no-such-word\nAssertPathIsDirectory=/proc\n\
+         AssertFileNotEmpty=/bin/sh\n[Service]\nExecStart=<hold main>\n",
+        "+ running main=0 dead",
+    ),
+    case(
+        "a host that is another",
+        "[Unit]\nConditionHost=no-such-host\n[Service]\nExecStart=<hold main>\n",
+        "+ .",
+    ),
+    case(
+        "a user that is another",
+        "[Unit]\nConditionUser=daemon\n[Service]\nExecStart=<hold main>\n",
+        "+ .",
+    ),
+    case(
+        "a kernel that was told something else",
+        "[Unit]\nConditionKernelCommandLine=no-such-word\n[Service]\nExecStart=<hold main>\n",
+        "+ .",
+    ),
+    case(
+        "without what comes by itself",
+        "[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target\n[Service]\n\
+         ExecStart=<hold main>\n",
+        "+ running main? - dead",
+    ),
+    case(
         "a command after",
         "ExecStart=<hold main>\nExecStartPost=<hold p>",
         "+ start-post p=0 running main=0 dead",
@@ -202,6 +231,33 @@ pub(super) const CASES: &[Case] = &[
         "oneshot, takes too long",
         "Type=oneshot\nTimeoutStartSec=100ms\nExecStart=<hold c>",
         "+ (start) failed",
+    ),
+    case(
+        "oneshot, takes longer than all may",
+        "Type=oneshot\nTimeoutSec=100ms\nExecStart=<hold c>",
+        "+ (start) failed",
+    ),
+    case("idle", "Type=idle\nExecStart=<hold main>", "+ (start) running main=0 dead"),
+    case(
+        "notify, by its main process",
+        "Type=notify\nExecStart=<hold a|say READY=1|hold main>",
+        "+ start a=go running main=0 dead",
+    ),
+    case(
+        "notify, though nobody may say it",
+        "Type=notify\nNotifyAccess=none\nExecStart=<hold a|say READY=1|hold main>",
+        "+ start a=go running main=0 dead",
+    ),
+    case(
+        "notify, by a child that may not say it",
+        "Type=notify\nTimeoutStartSec=2s\nExecStart=<child|hold a|say READY=1|hold main>",
+        "+ start a=go main? failed",
+    ),
+    case(
+        "notify, by a child that is no command",
+        "Type=notify\nNotifyAccess=exec\nTimeoutStartSec=2s\n\
+         ExecStart=<child|hold a|say READY=1|hold main>",
+        "+ start a=go main? failed",
     ),
     case("notify", NOTIFY, "+ start a=go running main=0 dead"),
     case("notify, ends before it is ready", NOTIFY, "+ start a=0 failed"),

@@ -106,26 +106,4 @@ pub(super) const CASES: &[Case] = &[
         "t/+ running main? t/active t/. t/- dead t/dead",
     )
     .beside(&[("t.target", "[Unit]\nWants={a}\nAfter={a}\n")]),
-    case(
-        "a timer starts it once",
-        MAIN,
-        "t/+ t/(waiting) running t/running main=0 dead t/elapsed t/- t/dead",
-    )
-    .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
-    case(
-        "a timer starts it again after it has ended",
-        TASK,
-        "t/+ t/(waiting) start t/running main=0 dead t/waiting start t/running main? t/- t/dead \
-         main=0 dead",
-    )
-    .beside(&[(
-        "t.timer",
-        "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=2s\nAccuracySec=1us\nUnit={a}\n",
-    )]),
-    case(
-        "a timer that is stopped lets it run on",
-        MAIN,
-        "t/+ t/(waiting) running t/running main? t/- t/dead main=0 dead",
-    )
-    .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
 ];

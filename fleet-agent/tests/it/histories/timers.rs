@@ -1,0 +1,66 @@
+//! What timers do, and the units that they start.
+
+use super::{Case, case};
+
+const MAIN: &str = "ExecStart=<hold main>";
+const TASK: &str = "Type=oneshot\nExecStart=<hold main>";
+
+/// Elapses when it is started, and never again.
+const ONCE: &str = "t/+ t/(waiting) running t/running main=0 dead t/elapsed t/- t/dead";
+
+/// Elapses when it is started, and again after each end.
+const AGAIN: &str = "t/+ t/(waiting) start t/running main=0 dead t/waiting start t/running main? \
+                     t/- t/dead main=0 dead";
+
+pub(super) const CASES: &[Case] = &[
+    case("a timer starts it once", MAIN, ONCE)
+        .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer that counts from the boot, which is over", MAIN, ONCE)
+        .beside(&[("t.timer", "[Timer]\nOnBootSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer that counts from the start of all, which is over", MAIN, ONCE)
+        .beside(&[("t.timer", "[Timer]\nOnStartupSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer with a delay of chance", MAIN, ONCE).beside(&[(
+        "t.timer",
+        "[Timer]\nOnActiveSec=0\nRandomizedDelaySec=50ms\nFixedRandomDelay=yes\n\
+         AccuracySec=1us\nUnit={a}\n",
+    )]),
+    case("a timer starts it again after it has ended", TASK, AGAIN).beside(&[(
+        "t.timer",
+        "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=2s\nAccuracySec=1us\nUnit={a}\n",
+    )]),
+    case("a timer starts it again after it was up", TASK, AGAIN).beside(&[(
+        "t.timer",
+        "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=1s\nAccuracySec=1us\nUnit={a}\n",
+    )]),
+    case("a timer of the calendar", TASK, AGAIN)
+        .beside(&[("t.timer", "[Timer]\nOnCalendar=*:*:*\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer of the calendar that knows when it was last", TASK, AGAIN).beside(&[(
+        "t.timer",
+        "[Timer]\nOnCalendar=*:*:*\nPersistent=yes\nAccuracySec=1us\nUnit={a}\n",
+    )]),
+    case("a timer whose times were taken back", MAIN, "t/+ t/elapsed t/. t/- t/dead").beside(&[(
+        "t.timer",
+        "[Timer]\nOnActiveSec=0\nOnActiveSec=\nOnCalendar=2000-01-01\nUnit={a}\n",
+    )]),
+    case(
+        "a timer that goes when it has elapsed",
+        MAIN,
+        "t/+ t/(waiting) running t/running main=0 dead t/dead",
+    )
+    .beside(&[(
+        "t.timer",
+        "[Timer]\nOnActiveSec=0\nRemainAfterElapse=no\nAccuracySec=1us\nUnit={a}\n",
+    )]),
+    case(
+        "a timer that is stopped lets it run on",
+        MAIN,
+        "t/+ t/(waiting) running t/running main? t/- t/dead main=0 dead",
+    )
+    .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
+    case(
+        "a timer whose service is started by somebody else",
+        MAIN,
+        "t/+ t/waiting + running main=0 dead t/- t/dead",
+    )
+    .beside(&[("t.timer", "[Timer]\nOnActiveSec=1h\nUnit={a}\n")]),
+];
