@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet_agent::ServiceManager;
 use fleet_core::ExitStatus;
 
-use super::helper::does;
+use super::helper::{does, that_does};
 use crate::support::{Bench, name, runs, signal, wait_until};
 
 fn unit(bench: &Bench, steps: &str) -> String {
@@ -88,16 +88,19 @@ async fn a_file_that_is_wrong_at_first_may_be_right_later() {
 #[tokio::test]
 async fn a_daemon_whose_command_fails_is_ended_with_it() {
     let bench = Bench::new().await;
-    let pid = bench.path("pid");
-    let child = bench.path("child");
-    let steps = format!("pidfile {}|leave 4|pidfile {}|sleep", pid.display(), child.display());
-    bench.load("a.service", &unit(&bench, &steps)).await;
+    let [pid, child] = ["pid", "child"].map(|name| bench.path(name).display().to_string());
+    let daemon = format!("leave 0|pidfile {pid}|pidfile {child}|sleep");
+    let launch = format!(
+        "{}; until [ -s {child} ]; do sleep 0.01; done; exit 4",
+        that_does(&daemon, &bench.path(""))
+    );
+    let service = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{launch}'\n");
+    bench.load("a.service", &service).await;
     bench.start("a.service").await.expect_err("its command fails");
     let state = bench.state("a.service").await;
     assert_eq!(state.result.as_deref(), Some("exit-code"));
-    if let Ok(text) = std::fs::read_to_string(child) {
-        assert!(!runs(text.trim().parse().expect("a number")), "it is not left behind");
-    }
+    let left = bench.wait_for_lines("child", 1).await;
+    assert!(!runs(left[0].parse().expect("a number")), "it is left behind");
     bench.clean_up().await;
 }
 

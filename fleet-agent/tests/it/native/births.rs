@@ -13,6 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::chosen::{Chosen, RUNNING, decided, is_over, lines, tells};
 use super::helper::does;
+use super::tracking::left_out;
 use crate::support::{hasty, runs, signal, wait_until};
 
 async fn a_daemon_is_no_launcher(plain: bool) {
@@ -144,7 +145,7 @@ async fn a_process_that_was_born_at_the_kill_is_the_one_of_the_next_manager() {
     chosen.unit("a.service", &text.replace("/bin/sh", "/usr/bin/env -u INVOCATION_ID /bin/sh"));
     let living = chosen.begin(&["await frozen", "begin start a.service"]).await;
     // Nothing else holds one there for as long as it takes.
-    let Some(frost) = living.freeze() else { return };
+    let Some(frost) = living.freeze() else { return left_out("none was made") };
     living.make("frozen");
     frost.wait_for_somebody().await;
     let dead = living.strike();

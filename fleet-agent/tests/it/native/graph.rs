@@ -1,11 +1,15 @@
 //! Units of a graph with real processes: what is needed runs, in order, and stays so.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fleet_agent::{JournalQuery, Runner, RunnerConfig, Snapshot, UnitStatus};
 use fleet_core::graph::text::read_stanzas;
-use fleet_core::graph::{Activity, Graph, Settings, Shown, Target, TimeOuts};
+use fleet_core::graph::{
+    Activity, Cause, Graph, Obstacle, Retry, Settings, Shown, Target, TimeOuts, Waiting,
+};
 
+use super::lines::failed;
 use crate::support::{Home, runs, signal, wait_until};
 
 /// A runner over a directory of its own, which must be left as empty as it was found.
@@ -322,19 +326,25 @@ async fn what_cannot_be_begun_leaves_time_for_all_else() {
 
 #[tokio::test]
 async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
-    let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart: never\n")
+    let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart-delay: 1h\n")
         + &supervised("needs", &format!("depends-ms: bad\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "needs").await;
-    let failed = |unit: &UnitStatus| matches!(unit.state.what, Shown::Failed { .. });
-    let bad = stand.wait_for("bad", failed).await;
-    let problem = bad.problem.expect("it says why");
-    assert!(problem.contains("cannot run /no/such/program"), "{problem}");
-    let waits = stand.unit("needs").await;
-    assert!(matches!(waits.state.what, Shown::Waiting(_)), "{waits:?}");
-    assert!(stand.runner.reset(&target("bad")).await.expect("it answers"));
-    stand.wait_for("bad", failed).await;
-    let name = bad.unit;
-    let mut journal = stand.runner.journal(&name, JournalQuery::default()).expect("it ran");
-    assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
+    for run in 1..=2 {
+        let is_it = |unit: &UnitStatus| unit.state.incarnation.is_some_and(|it| it.0 == run);
+        let bad = stand.wait_for("bad", |unit| failed(unit) && is_it(unit)).await;
+        let retry = Retry::At(bad.state.since.after(Duration::from_secs(3600)));
+        let expected = Shown::Failed { cause: Cause::Spawn, retry, stuck: false };
+        assert_eq!((bad.state.what, bad.state.attempts), (expected, 1));
+        let problem = bad.problem.expect("it says why");
+        assert!(problem.contains("cannot run /no/such/program"), "{problem}");
+        let doomed = Waiting::Doomed(vec![(target("bad"), Obstacle::Failed)]);
+        assert_eq!(stand.unit("needs").await.state.what, Shown::Waiting(doomed));
+        let mut journal = stand.runner.journal(&bad.unit, JournalQuery::default()).expect("it ran");
+        for _ in 0..run {
+            assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
+        }
+        assert_eq!(journal.next().await, None, "it was started once each time");
+        assert!(stand.runner.reset(&target("bad")).await.expect("it answers"));
+    }
     stand.clean_up().await;
 }

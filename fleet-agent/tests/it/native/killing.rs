@@ -15,7 +15,7 @@ const SEED: &str = "FLEET_TEST_SEED";
 /// Set if it shall make no control groups.
 const PLAIN: &str = "FLEET_TEST_PLAIN";
 
-/// How often the daemon is killed in each test; `FLEET_KILLS` says otherwise.
+/// How often the daemon is killed in each test; `FLEET_KILLS` may ask for more.
 const KILLS: u64 = 100;
 
 /// Small numbers that look random; the same seed gives the same.
@@ -61,8 +61,9 @@ impl Victim {
 
 /// Lets that test of this program be a daemon, kills it, and looks at what is left; so often.
 pub(super) async fn kill_again_and_again(test: &str, home: &Path, plain: bool) {
-    let kills = std::env::var("FLEET_KILLS").ok().and_then(|text| text.parse().ok());
-    for seed in 1..=kills.unwrap_or(KILLS) {
+    let asked = std::env::var("FLEET_KILLS").ok();
+    let asked = asked.map_or(KILLS, |text| text.parse().expect("FLEET_KILLS is a number"));
+    for seed in 1..=asked.max(KILLS) {
         let mut daemon = begin(test, &Victim { home: home.to_owned(), seed, plain });
         wait_for_a_moment(&mut daemon, home, seed).await;
         drop(daemon);

@@ -1,13 +1,14 @@
 //! Lines of the table of events with real processes, one by one; the invariants list them all.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 
 use fleet_agent::UnitStatus;
-use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
+use fleet_core::graph::{Activity, Cause, Exit, Retry, Settings, Shown};
 
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::{stanza_that_does, that_does};
-use crate::support::{Home, runs, signal};
+use crate::support::{Home, runs, signal, wait_until};
 
 pub(super) fn unit(name: &str, kind: &str, more: &str) -> String {
     format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
@@ -35,7 +36,7 @@ pub(super) fn tell(home: &Home, name: &str, word: &str) {
 /// Waits until a command of a unit is there, and returns its number.
 pub(super) async fn meet(home: &Home, name: &str) -> u32 {
     let file = home.path(name);
-    crate::support::wait_until(name, async || file.exists()).await;
+    wait_until(name, async || file.exists()).await;
     std::fs::read_to_string(file).expect("it is there").parse().expect("a number")
 }
 
@@ -137,21 +138,31 @@ async fn one_that_says_that_it_stops_is_left_to_it() {
 
 #[tokio::test]
 async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
-    let home = Home::new();
-    let steps = "hold main|child|trap TERM|hold kid";
-    let stanzas = unit("a", "foreground-supervised", &does(steps, &home));
-    let stand = Stand::new(&stanzas, "a").await;
-    let main = meet(&home, "main").await;
-    tell(&home, "main", "go");
-    let kid = meet(&home, "kid").await;
-    signal(main, "KILL");
-    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
-    assert!(runs(kid), "it is not done");
-    tell(&home, "kid", "0");
-    let unit = stand.wait_for("a", failed).await;
-    assert!(with_cause(Cause::Exit(Exit::Signal(9)))(&unit), "{unit:?}");
-    assert!(!runs(kid));
-    stand.clean_up().await;
+    // One that is ready as soon as it runs, and one that never is.
+    for (ready, before) in
+        [("", Shown::Active(Activity::Running)), ("ready-grep: never\n", Shown::Starting)]
+    {
+        let home = Home::new();
+        let more = does("hold main|child|trap TERM|hold kid", &home);
+        let stanzas = unit("a", "foreground-supervised", &format!("{ready}{more}"));
+        let stand = Stand::new(&stanzas, "a").await;
+        let main = meet(&home, "main").await;
+        tell(&home, "main", "go");
+        let kid = meet(&home, "kid").await;
+        stand.wait_for("a", is(before)).await;
+        signal(main, "KILL");
+        let ends = |unit: &UnitStatus| {
+            assert!(!failed(unit) || !runs(kid), "{ready}it has failed before its end");
+            matches!(unit.state.what, Shown::Stopping(_))
+        };
+        stand.wait_for("a", ends).await;
+        assert!(runs(kid), "{ready}it is not done");
+        tell(&home, "kid", "0");
+        let unit = stand.wait_for("a", failed).await;
+        assert!(!runs(kid), "{ready}it was left");
+        assert!(with_cause(Cause::Exit(Exit::Signal(9)))(&unit), "{ready}{unit:?}");
+        stand.clean_up().await;
+    }
 }
 
 #[tokio::test]
@@ -217,22 +228,49 @@ async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
     stand.clean_up().await;
 }
 
+const LOG_LIMIT: u64 = 16 << 10;
+
+/// What a unit writes after all that must not make it ready. It is far more than its log keeps.
+const LAST: usize = 1_000_000;
+
+/// Waits until no more than a part is left of what a unit wrote last. Of a log that is searched for
+/// a line nothing is given up that was not looked at.
+async fn wait_for_the_search(stand: &Stand, name: &str) {
+    let log = stand.home.path(&format!("native/logs/{name}"));
+    wait_until(&format!("what {name} wrote is searched"), async || {
+        let left = std::fs::metadata(&log).expect("it is there").blocks() * 512;
+        left < LAST as u64 / 2
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn no_output_makes_a_unit_ready_but_a_line_that_matches() {
-    let prints = "head -c 300000 /dev/zero | tr \\\\0 x; printf \"\\\\377\\\\n\\\\nup\\\\n\"";
-    let long = format!("{prints}; exec sleep 1000");
-    let more = format!("ready-grep: ^up$\nexec-start: /bin/sh -c '{long}'");
-    let stanzas = [
-        unit("a", "foreground-supervised", &more),
-        unit(
-            "empty",
-            "foreground-supervised",
-            "ready-grep: ^$\nexec-start: /bin/sh -c 'echo; exec sleep 1000'",
-        ),
-        unit("all", "virtual", "waits-for: a, empty").replace("restart: never\n", ""),
-    ];
-    let stand = Stand::new(&stanzas.concat(), "all").await;
-    stand.running("a").await;
-    stand.running("empty").await;
+    let home = Home::new();
+    let does = |steps: &str| that_does(steps, &home.path(""));
+    let script = |name: &str, pattern: &str, text: &str| {
+        let script = home.path(&format!("{name}.sh"));
+        std::fs::write(&script, text).expect("it can be written");
+        let more = format!("ready-grep: {pattern}\nexec-start: /bin/sh {}", script.display());
+        unit(name, "foreground-supervised", &more)
+    };
+    let a = format!(
+        "head -c 32000000 /dev/zero | tr '\\0' x\n\
+         printf '\\377\\n\\n\\377up\\nnot up\\nup to\\n'\nexec {}\n",
+        does(&format!("flood {}|hold a|print up|sleep", LAST / 100))
+    );
+    let hold = does("hold empty");
+    let empty = format!("yes | head -c {LAST}\n{hold} >/dev/null\necho\nexec sleep 1000\n");
+    let all = unit("all", "virtual", "waits-for: a, empty").replace("restart: never\n", "");
+    let stanzas = [script("a", "^up$", &a), script("empty", "^$", &empty), all].concat();
+    let settings = Settings { goal: Some(target("all")), ..Settings::default() };
+    let stand = Stand::with(&stanzas, settings, |config| config.log_limit = LOG_LIMIT).await;
+    for name in ["a", "empty"] {
+        meet(&home, name).await;
+        wait_for_the_search(&stand, name).await;
+        assert_eq!(stand.unit(name).await.state.what, Shown::Starting, "{name}");
+        tell(&home, name, "go");
+        stand.running(name).await;
+    }
     stand.clean_up().await;
 }

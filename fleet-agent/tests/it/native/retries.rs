@@ -6,7 +6,7 @@ use fleet_agent::{Particulars, ServiceManager, UnitStatus};
 use fleet_core::ActiveState;
 use fleet_core::graph::{Retry, Shown};
 
-use super::chosen::Chosen;
+use super::chosen::{Chosen, lines};
 use super::graph::{SLEEP, Stand, supervised, target};
 use crate::support::{Bench, Home, hasty, name, signal};
 
@@ -27,14 +27,24 @@ async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
 
 #[tokio::test]
 async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
-    let bench = Bench::new().await;
-    let unit = "ExecStart=/bin/false\nRestart=on-failure\nRestartSec=0\n\
-                StartLimitBurst=2\nStartLimitInterval=1h\n";
-    bench.run("a.service", unit).await;
+    let mut bench = Bench::new().await;
+    let unit = format!(
+        "ExecStart=/bin/sh -c 'echo >>{}; exit 1'\nRestart=on-failure\nRestartSec=0\n\
+         StartLimitBurst=2\nStartLimitInterval=1h\n",
+        bench.path("starts").display()
+    );
+    bench.run("a.service", &unit).await;
     let state = bench.wait_for_sub("a.service", "failed").await;
-    let bench = bench.kill().await.revive().await;
-    assert_eq!(bench.state("a.service").await, state);
     assert_eq!(state.result.as_deref(), Some("start-limit-hit"));
+    let after = "[Unit]\nAfter=a.service\n[Service]\nType=oneshot\nExecStart=/bin/true\n";
+    for _ in 0..3 {
+        bench = bench.kill().await.revive().await;
+        // It comes after each start that is due to the other.
+        bench.try_load("b.service", after).await.expect("it can be loaded");
+        bench.start("b.service").await.expect("it starts");
+        assert_eq!(lines(&bench, "starts").len(), 2, "it was started again");
+        assert_eq!(bench.state("a.service").await, state);
+    }
     bench.clean_up().await;
 }
 

@@ -151,6 +151,17 @@ async fn each_end_is_told_as_what_it_is() {
         unit("late", "foreground-supervised", sleeper),
         unit("good", "foreground-supervised", "success-exit: 3\nexec-start: /bin/sh -c 'exit 3'"),
         unit("bad", "foreground-supervised", "exec-start: /bin/sh -c 'exit 4'"),
+        // Those two are ready as soon as they run, and these never are.
+        unit(
+            "good-early",
+            "foreground-supervised",
+            "ready-grep: never\nsuccess-exit: 3\nexec-start: /bin/sh -c 'exit 3'",
+        ),
+        unit(
+            "bad-early",
+            "foreground-supervised",
+            "ready-grep: never\nsuccess-exit: 3\nexec-start: /bin/sh -c 'exit 4'",
+        ),
         unit("command", "background-pidfile", &background),
         unit("script", "background-scripted", "exec-start: /bin/false\nexec-stop: /bin/true"),
         unit("assert", "oneshot", "assert: path-exists /no/such\nexec-start: /bin/true"),
@@ -161,12 +172,16 @@ async fn each_end_is_told_as_what_it_is() {
             &format!("watchdog: 20ms\n{}", stanza_that_does("say READY=1|sleep")),
         ),
     ];
-    let names = ["early", "late", "good", "bad", "command", "script", "assert", "unmet", "dog"];
-    let stand = Stand::new(&(stanzas.concat() + &all_of(&names)), "all").await;
+    let names = [
+        ["early", "late", "good", "bad", "good-early", "bad-early"].as_slice(),
+        &["command", "script", "assert", "unmet", "dog"],
+    ];
+    let stand = Stand::new(&(stanzas.concat() + &all_of(&names.concat())), "all").await;
     for (name, cause) in [
         ("early", Cause::Exit(Exit::Status(0))),
         ("late", Cause::StartTimeOut),
         ("bad", Cause::Exit(Exit::Status(4))),
+        ("bad-early", Cause::Exit(Exit::Status(4))),
         ("command", Cause::Script(Exit::Status(3))),
         ("script", Cause::Script(Exit::Status(1))),
         ("assert", Cause::Assertion),
@@ -176,8 +191,9 @@ async fn each_end_is_told_as_what_it_is() {
         let unit = stand.wait_for(name, over).await;
         assert_eq!(failed(&unit.state.what), Some(cause), "{name}");
     }
-    let exited = Shown::Active(Activity::Exited);
-    stand.wait_for("good", |unit| unit.state.what == exited).await;
+    for name in ["good", "good-early"] {
+        stand.wait_for(name, |unit| unit.state.what == Shown::Active(Activity::Exited)).await;
+    }
     stand.wait_for("unmet", |unit| unit.state.what == Shown::Ended(Retry::Not)).await;
     stand.clean_up().await;
 }
