@@ -46,11 +46,25 @@ fn plan(bencher: Bencher, (shape, count): (&str, usize)) {
     });
 }
 
+/// Of one that was started last: nobody's start waits for it in a chain or a star, and few do in
+/// layers.
 #[divan::bench(args = SHAPES)]
 fn event(bencher: Bencher, (shape, count): (&str, usize)) {
-    let (mut system, starts) = settled(shape, count);
-    // Nobody's start waits for it in a chain or a star, and few do in layers.
-    let mut start = starts.into_iter().next_back().expect("something was started");
+    let (system, starts) = settled(shape, count);
+    let start = starts.into_iter().next_back().expect("something was started");
+    fails_and_returns(bencher, system, start);
+}
+
+/// Of one in the middle, whose failure leaves up all that depends on it, and degrades it: half of
+/// all units.
+#[divan::bench(args = [("loose", 10_000), ("chain", 10_000)])]
+fn event_below(bencher: Bencher, (shape, count): (&str, usize)) {
+    let (system, starts) = settled(shape, count);
+    let start = starts.into_iter().nth(count / 2).expect("as many were started");
+    fails_and_returns(bencher, system, start);
+}
+
+fn fails_and_returns(bencher: Bencher, mut system: System, mut start: Action) {
     let mut now = NOW;
     bencher.bench_local(|| {
         tell(&mut system, &start, Happening::Failed(Cause::Watchdog), now);
@@ -128,10 +142,11 @@ fn units(shape: &str, count: usize) -> Vec<Unit> {
 fn unit(shape: &str, at: usize, count: usize) -> Unit {
     let (on, edges): (_, Vec<usize>) = match shape {
         "chain" => (EdgeKind::DependsMs, at.checked_sub(1).into_iter().collect()),
-        "layers" if at < count => {
+        "layers" | "loose" if at < count => {
             let below = (at / 100 * 100).checked_sub(100);
             let three = below.map(|below| [0, 37, 71].map(|step| below + (at + step) % 100));
-            (EdgeKind::DependsOn, three.into_iter().flatten().collect())
+            let kind = if shape == "loose" { EdgeKind::WaitsFor } else { EdgeKind::DependsOn };
+            (kind, three.into_iter().flatten().collect())
         }
         _ => (EdgeKind::WaitsFor, if at < count { Vec::new() } else { (0..count).collect() }),
     };

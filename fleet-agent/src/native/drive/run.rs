@@ -24,7 +24,7 @@ impl Driver {
             .unwrap_or(0);
         self.bound_log(self.longest_file());
         self.log_from = self.log.end().unwrap_or(0);
-        self.listen();
+        self.notify = None;
         if let Err((why, is_failure)) = judge(&self.spec.run.conditions) {
             self.problem = Some(why);
             self.service.on_condition(is_failure, self.machine.now());

@@ -30,6 +30,10 @@ impl Driver {
         // What a run that goes on still needs is begun as long as there is any room.
         let begins = self.service.memory().phase.is_starting() && self.leaders.is_empty();
         let room = if begins { too_few_are_left() } else { None };
+        // A run that begins nothing keeps no file open: its end may need the last one.
+        if begins && room.is_none() && self.notify.is_none() {
+            self.listen();
+        }
         let started = room.map_or(Ok(()), |why| Err(never(why))).and_then(|()| {
             self.save().map_err(|error| never(format!("cannot record that it runs: {error}")))
         });
