@@ -3,7 +3,7 @@
 //! | the record says | the process | then |
 //! |---|---|---|
 //! | a process with its time of start | runs, and started then | it is watched, though no child |
-//! | a process with its time of start | does not | it ended unseen |
+//! | a process with its time of start | does not | it ended unseen, or its file names the next |
 //! | a process was about to be started | one carries the identity of the run | that one is it |
 //! | a process was about to be started | none does | it ended unseen |
 //!
@@ -12,6 +12,7 @@
 //! nothing runs, and no unit is known.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use fleet_core::graph::{
@@ -21,13 +22,14 @@ use fleet_unitfile::UnitName;
 
 use super::census::read_all;
 use super::cgroup::Group;
-use super::drive::Driver;
+use super::drive::{Driver, owner_of_file};
 use super::life::ProcessId;
 use super::log::Log;
 use super::look::Process;
 use super::machine::Machine;
 use super::outcome::End;
-use super::proc::Watched;
+use super::pidfile;
+use super::proc::{Watched, is_of_run};
 use super::record::{Run, UnitDirectory};
 use super::service::Service;
 
@@ -68,12 +70,19 @@ type Running = Vec<(ProcessId, Watched)>;
 
 fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(Service, Running)> {
     let now = machine.now();
-    let mut service = Service::restore(spec, run.memory.clone(), now);
+    let mut service = Service::restore(Arc::clone(&spec), run.memory.clone(), now);
     let mut running = Vec::new();
     for process in run.memory.main.into_iter().chain(run.memory.control) {
         match Watched::open(process)? {
             Some(watched) => running.push((process, watched)),
-            None => service.on_exited(process, End::Unseen, now),
+            None => {
+                if service.may_name_another(process, End::Unseen) {
+                    let other = successor(&spec, run)?;
+                    other.iter().for_each(|(named, _)| service.on_main(*named, now));
+                    running.extend(other);
+                }
+                service.on_exited(process, End::Unseen, now);
+            }
         }
     }
     if run.memory.spawning.is_some() {
@@ -93,6 +102,16 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(S
         }
     }
     Ok((service, running))
+}
+
+/// The process that the file of a unit names now that its main one has ended.
+fn successor(spec: &Unit, run: &Run) -> io::Result<Option<(ProcessId, Watched)>> {
+    let Kind::BackgroundPidfile { path } = &spec.kind else { return Ok(None) };
+    let is_own = |process| is_of_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
+    let Ok(process) = pidfile::read(Path::new(path), owner_of_file(spec), is_own) else {
+        return Ok(None);
+    };
+    Ok(Watched::open(process)?.map(|watched| (process, watched)))
 }
 
 /// The process that was about to be started: it is in the control group of the run or carries its

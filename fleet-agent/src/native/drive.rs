@@ -16,6 +16,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::{AbortHandle, coop::unconstrained};
 
+pub(crate) use self::run::owner_of_file;
 use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId};
 use super::log::{Log, Reading};
@@ -57,7 +58,7 @@ pub(crate) struct Driver {
     unread: Option<Reading>,
     /// The place at which the log ended when the run began.
     log_from: u64,
-    /// The user that the unit runs as.
+    /// The user that the unit runs as, if a file of it names its main process.
     owner: u32,
     processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
     sweep: Option<BoxFuture<'static, ()>>,
@@ -129,6 +130,7 @@ impl Driver {
         self.asked = run.asked;
         self.invocation.clone_from(&run.invocation);
         self.group.clone_from(&run.group);
+        self.owner = owner_of_file(&self.spec);
         self.bound_log(self.longest_file());
         // A log that was cut since holds nothing but what is newer.
         self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
@@ -240,6 +242,9 @@ impl Driver {
     fn on_ended(&mut self, (process, end): (ProcessId, End)) {
         self.hear();
         self.forget_groups();
+        if self.service.may_name_another(process, end) {
+            self.look_for_successor();
+        }
         self.service.on_exited(process, end, self.machine.now());
     }
 

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
+use super::cgroup::Group;
 use super::exit::take_end;
 use super::life::ProcessId;
 use super::look::{Look, Stat, look_until_it_is, stat};
@@ -37,9 +38,22 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
+/// Whether one process belongs to a run: it is in its control group, where there is one.
+pub(crate) fn is_of_run(
+    process: ProcessId,
+    group: Option<&Group>,
+    run: &str,
+    leaders: &[ProcessId],
+) -> io::Result<bool> {
+    match group {
+        Some(group) => Ok(group.members()?.contains(&process.pid)),
+        None => belongs(process, run, leaders),
+    }
+}
+
 /// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a
 /// look at all others.
-pub(crate) fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
+fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let mut pid = process.pid;
     for _ in 0..GENERATIONS {
         let Ok(Stat { process, .. }) = stat(pid)? else { return Ok(false) };

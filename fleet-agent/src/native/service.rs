@@ -141,20 +141,6 @@ impl Service {
         }
     }
 
-    /// That process is the main one from now on: the file of the service names it, or the service
-    /// itself does.
-    pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
-        // Before its own command was run, and while it ends, there is none to be named.
-        let starts = matches!(self.now.phase, Phase::Start | Phase::StartPost);
-        if !starts && !self.is_up() {
-            return;
-        }
-        self.now.main = Some(process);
-        if std::mem::take(&mut self.now.awaits_main) && self.now.phase == Phase::Start {
-            self.enter_list(Phase::StartPost, now);
-        }
-    }
-
     /// The command that was to be run could not be, which counts as an end of that kind.
     pub(crate) fn on_spawn_failed(&mut self, end: End, now: Timestamp) {
         match self.now.spawning.take() {

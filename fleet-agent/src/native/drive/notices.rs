@@ -13,7 +13,7 @@ use crate::native::life::{Phase, ProcessId};
 use crate::native::notify::{NotifySocket, Said};
 use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
-use crate::native::proc::{Watched, belongs, child, started};
+use crate::native::proc::{Watched, child, is_of_run, started};
 use crate::native::ready::line_that_matches;
 
 /// How many messages are taken at once. The kernel keeps no more than this of those who wait.
@@ -158,10 +158,7 @@ impl Driver {
     }
 
     fn is_own(&self, process: ProcessId) -> io::Result<bool> {
-        match &self.group {
-            Some(group) => Ok(group.members()?.contains(&process.pid)),
-            None => belongs(process, &self.invocation, &self.leaders),
-        }
+        is_of_run(process, self.group.as_ref(), &self.invocation, &self.leaders)
     }
 
     fn on_main_named(&mut self, pid: u32) {
@@ -198,6 +195,17 @@ impl Driver {
             Err(problem) => {
                 self.problem = Some(self.called("PIDFile=", "pidfile: ").to_owned() + &problem);
             }
+        }
+    }
+
+    /// Takes the process for the main one that the file of the unit names, if it names another: what
+    /// goes on as another process writes so before it ends.
+    pub(super) fn look_for_successor(&mut self) {
+        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
+        let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
+        let named = read.ok().filter(|process| self.service.memory().main != Some(*process));
+        if let Some(process) = named {
+            self.take_as_main(process);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fleet_core::graph::Kind;
+use fleet_core::graph::{Kind, Unit};
 
 use super::Driver;
 use crate::native::cgroup::Group;
@@ -18,10 +18,7 @@ impl Driver {
         self.group = self.machine.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
-        self.owner = look_up(&self.spec.run.surroundings)
-            .ok()
-            .and_then(|identity| identity.uid)
-            .unwrap_or(0);
+        self.owner = owner_of_file(&self.spec);
         self.bound_log(self.longest_file());
         self.log_from = self.log.end().unwrap_or(0);
         self.notify = None;
@@ -85,6 +82,13 @@ impl Driver {
             tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
         }
     }
+}
+
+/// The user whose file is believed when it names the main process of a unit.
+pub(crate) fn owner_of_file(unit: &Unit) -> u32 {
+    let has_file = matches!(unit.kind, Kind::BackgroundPidfile { .. });
+    let identity = has_file.then(|| look_up(&unit.run.surroundings).ok()).flatten();
+    identity.and_then(|identity| identity.uid).unwrap_or(0)
 }
 
 /// A random name for a run, as systemd writes it.

@@ -6,9 +6,9 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{Cause, Happening, Kind};
 
 use super::Service;
-use crate::native::life::{Action, Phase};
+use crate::native::life::{Action, Phase, ProcessId};
 use crate::native::notice::{Notice, Pulse};
-use crate::native::outcome::Outcome;
+use crate::native::outcome::{End, Outcome};
 
 impl Service {
     /// The service has said something. Which process counts as the main one is told by
@@ -39,6 +39,30 @@ impl Service {
         if let Some(span) = notice.extension {
             self.extend(span, now);
         }
+    }
+
+    /// That process is the main one from now on: the file of the service names it, or the service
+    /// itself does.
+    pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
+        if !self.may_change_main() {
+            return;
+        }
+        self.now.main = Some(process);
+        if std::mem::take(&mut self.now.awaits_main) && self.now.phase == Phase::Start {
+            self.enter_list(Phase::StartPost, now);
+        }
+    }
+
+    /// Whether the file that names the main process is to be looked at before this end is told: who
+    /// ends may have left another one in its place, and so may the commands of a reload.
+    pub(crate) fn may_name_another(&self, process: ProcessId, end: End) -> bool {
+        let is_main = self.now.main == Some(process);
+        self.forks() && self.may_change_main() && (is_main || self.ends_reload(process, end))
+    }
+
+    /// Before its own command was run, and while it ends, there is no main process to be named.
+    fn may_change_main(&self) -> bool {
+        matches!(self.now.phase, Phase::Start | Phase::StartPost) || self.is_up()
     }
 
     fn on_ready(&mut self, now: Timestamp) {

@@ -38,9 +38,7 @@ impl Service {
     }
 
     pub(super) fn control_ended(&mut self, end: End, now: Timestamp) {
-        let command = self.commands().get(self.now.step);
-        let ignored = command.is_some_and(|command| command.ignore_failure);
-        let outcome = if ignored { Outcome::Success } else { self.verdict_of(end) };
+        let outcome = self.outcome_of_control(end);
         let good = outcome == Outcome::Success;
         if self.now.phase == Phase::Reload && !good {
             return self.end_reload(outcome, now);
@@ -61,6 +59,17 @@ impl Service {
             Phase::StopPost => self.signal(Phase::FinalSigterm, now),
             _ => self.end_if_gone(now),
         }
+    }
+
+    /// Whether that is how a command beside the main process is to end.
+    pub(super) fn is_good(&self, end: End) -> bool {
+        self.outcome_of_control(end) == Outcome::Success
+    }
+
+    fn outcome_of_control(&self, end: End) -> Outcome {
+        let command = self.commands().get(self.now.step);
+        let ignored = command.is_some_and(|command| command.ignore_failure);
+        if ignored { Outcome::Success } else { self.verdict_of(end) }
     }
 
     /// The first thing that went wrong in a run is its result.

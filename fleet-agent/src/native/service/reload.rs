@@ -14,8 +14,8 @@ use fleet_core::Timestamp;
 use fleet_core::graph::Happening;
 
 use super::Service;
-use crate::native::life::{Action, Phase};
-use crate::native::outcome::Outcome;
+use crate::native::life::{Action, Phase, ProcessId};
+use crate::native::outcome::{End, Outcome};
 use crate::native::signals::Sig;
 
 impl Service {
@@ -49,6 +49,12 @@ impl Service {
         if self.reload(now).is_err() {
             self.tell(Happening::ReloadEnded { well: false });
         }
+    }
+
+    /// Whether this is the end of the last command of a reload that went well.
+    pub(super) fn ends_reload(&self, process: ProcessId, end: End) -> bool {
+        let runs = self.now.phase == Phase::Reload && self.now.control == Some(process);
+        runs && self.now.step + 1 == self.commands().len() && self.is_good(end)
     }
 
     /// The commands have ended well. The service may have said meanwhile that it goes on.

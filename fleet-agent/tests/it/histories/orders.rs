@@ -73,6 +73,14 @@ pub(super) const CASES: &[Case] = &[
         "+ start c=0 exited . ^ reload r=0 exited - dead",
     ),
     case(
+        "forking, another takes its place in a reload",
+        "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
+         ExecStart=<leave 0|pidfile {at}/pid|hold main|child|hold b|pidfile {at}/pid|hold c|\
+         pidfile {at}/pid 1|hold next>",
+        "+ (start) running main=go b? . ^ reload r? b=go c? r=0 running c=go next? main!TERM \
+         next!KILL failed",
+    ),
+    case(
         "reloads by itself",
         "Type=notify\nNotifyAccess=all\nExecStart=<say READY=1|hold a|say RELOADING=1|hold b|say \
          READY=1|hold main>",

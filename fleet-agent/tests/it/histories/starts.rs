@@ -290,6 +290,18 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) running main? - dead",
     ),
     case(
+        "forking, another that the file names takes its place",
+        "Type=forking\nPIDFile={at}/pid\n\
+         ExecStart=<leave 0|pidfile {at}/pid|hold main|child|pidfile {at}/pid|hold next>",
+        "+ (start) running main=go next? main!TERM next!KILL failed",
+    ),
+    case(
+        "forking, another child that the file does not name",
+        "Type=forking\nPIDFile={at}/pid\n\
+         ExecStart=<leave 0|pidfile {at}/pid|hold main|child|hold next>",
+        "+ (start) running main=go next? main!KILL failed",
+    ),
+    case(
         "forking, nobody writes the file",
         "Type=forking\nPIDFile={at}/pid\nTimeoutStartSec=300ms\nExecStart=<leave 0|hold main>",
         "+ (start) failed",

@@ -120,6 +120,37 @@ async fn a_daemon_is_taken_back() {
 }
 
 #[tokio::test]
+async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
+    for (control_groups, is_watched) in [(true, true), (true, false), (false, true), (false, false)]
+    {
+        let bench = Bench::with(|config| config.control_groups = control_groups).await;
+        open(&bench, "gate");
+        let (pid, next) = (bench.path("pid").display().to_string(), bench.path("next"));
+        let more = format!("child|pidfile {pid}|make {}|sleep", next.display());
+        bench.run("a.service", &unit(&bench, &daemon(&bench, &more))).await;
+        let first = bench.pid("a.service").await;
+        wait_until("its successor is named", async || next.exists()).await;
+        let bench = if is_watched {
+            signal(first, "QUIT");
+            bench
+        } else {
+            let dead = bench.kill().await;
+            signal(first, "QUIT");
+            wait_until("it has ended", async || !runs(first)).await;
+            dead.revive().await
+        };
+        let named = bench.wait_for_lines("pid", 1).await;
+        let is_it = async || vec![bench.pid("a.service").await.to_string()] == named;
+        wait_until("its successor is the main process", is_it).await;
+        assert_eq!(bench.state("a.service").await.sub, "running");
+        let second: u32 = named[0].parse().expect("a number");
+        signal(second, "KILL");
+        bench.wait_for_sub("a.service", "failed").await;
+        bench.clean_up().await;
+    }
+}
+
+#[tokio::test]
 async fn a_daemon_that_is_awaited_is_awaited_by_the_next_daemon_of_ours() {
     let bench = Bench::new().await;
     let start = bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
