@@ -143,10 +143,12 @@ impl Service {
 
     /// The command that was to be run could not be, which counts as an end of that kind.
     pub(crate) fn on_spawn_failed(&mut self, end: End, now: Timestamp) {
-        match self.now.spawning.take() {
-            Some(Role::Main) => self.main_ended(end, Happening::Failed(Cause::Spawn), now),
-            Some(Role::Control) => self.control_ended(end, now),
-            None => {}
+        let never_was = Happening::Failed(Cause::Resources);
+        match (self.now.spawning.take(), end) {
+            (Some(Role::Main), End::NeverWas) => self.main_ended(end, never_was, now),
+            (Some(Role::Main), _) => self.main_ended(end, Happening::Failed(Cause::Spawn), now),
+            (Some(Role::Control), _) => self.control_ended(end, now),
+            (None, _) => {}
         }
     }
 

@@ -51,6 +51,11 @@ pub enum Exit {
 pub enum Cause {
     /// A process of it could not be started, for example because its program cannot be executed.
     Spawn,
+    /// What it takes to begin a process of it was not there: a file of variables, room for another
+    /// process.
+    Resources,
+    /// Its main process ended well, before it had said that it is ready.
+    Protocol,
     /// Its main process ended without being asked to, and not as a success; with status 0, too,
     /// where that is none.
     Exit(Exit),
@@ -156,6 +161,8 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawn => f.write_str("a process of it could not be started"),
+            Self::Resources => f.write_str("what it takes to begin a process of it was not there"),
+            Self::Protocol => f.write_str("its main process ended before it was ready"),
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
             Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
             Self::Assertion => f.write_str("an assertion of it does not hold"),

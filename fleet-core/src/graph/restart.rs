@@ -36,7 +36,7 @@ pub enum RestartWhen {
     OnSuccess,
     /// After a bad one.
     OnFailure,
-    /// After a signal, a time-out or a missed watchdog, not after a bad exit status.
+    /// After each bad one but a bad exit status, and a program that cannot be executed.
     OnAbnormal,
     /// Only after a signal that was not asked for, and after an end that nobody saw.
     OnAbort,

@@ -199,7 +199,7 @@ impl Lead {
         let is_due = |(due, _): &(Timestamp, Action)| *due <= now;
         let due = self.unbegun.iter().take_while(|it| is_due(it)).count();
         for (_, action) in self.unbegun.drain(..due) {
-            for what in [Happening::Failed(Cause::Spawn), Happening::AllGone] {
+            for what in [Happening::Failed(Cause::Resources), Happening::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
                 self.system.on_event(&Event { unit, incarnation, what }, now);
             }

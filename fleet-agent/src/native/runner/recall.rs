@@ -232,7 +232,8 @@ fn cause(memory: &Memory) -> Option<Cause> {
         Outcome::Timeout => Cause::StartTimeOut,
         Outcome::Watchdog => Cause::Watchdog,
         Outcome::Assert => Cause::Assertion,
-        Outcome::Resources => Cause::Spawn,
+        Outcome::Resources => Cause::Resources,
+        Outcome::Protocol => Cause::Protocol,
         _ => Cause::Exit(memory.exit.map_or(Exit::Unknown, End::exit)),
     })
 }

@@ -17,7 +17,10 @@ impl Service {
         // One that is to say when it is ready must live until then.
         let breaks_off = self.now.phase == Phase::Start && self.promises();
         let good = outcome == Outcome::Success;
-        let outcome = if breaks_off && good { Outcome::Protocol } else { outcome };
+        let (outcome, what) = match breaks_off && good {
+            true => (Outcome::Protocol, Happening::Failed(Cause::Protocol)),
+            false => (outcome, what),
+        };
         if self.leaving && good {
             self.tell_exit();
         }
@@ -43,7 +46,9 @@ impl Service {
         if self.now.phase == Phase::Reload && !good {
             return self.end_reload(outcome, now);
         }
-        self.blame(outcome, Happening::Failed(Cause::Script(end.exit())));
+        let is_lack = outcome == Outcome::Resources;
+        let cause = if is_lack { Cause::Resources } else { Cause::Script(end.exit()) };
+        self.blame(outcome, Happening::Failed(cause));
         match self.now.phase {
             Phase::StopPost | Phase::Stop | Phase::Reload if good => {
                 self.now.step += 1;

@@ -75,6 +75,27 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) auto-restart - dead",
     ),
     case(
+        "on-abnormal, ends before it is ready",
+        "Type=notify\nRestart=on-abnormal\nRestartSec=1h\nExecStart=<hold main>",
+        "+ start main=0 auto-restart:protocol - dead",
+    ),
+    case(
+        "on-abnormal, no such file of variables",
+        "Restart=on-abnormal\nRestartSec=1h\nEnvironmentFile=/no/such\nExecStart=<hold main>",
+        "+ auto-restart:resources - dead",
+    ),
+    case(
+        "on-abnormal, no such file of variables for what is before it",
+        "Restart=on-abnormal\nRestartSec=1h\nEnvironmentFile=/no/such\nExecStartPre=<hold p>\n\
+         ExecStart=<hold main>",
+        "+ (start-pre) auto-restart:resources - dead",
+    ),
+    case(
+        "on-abnormal, no program",
+        "Type=exec\nRestart=on-abnormal\nRestartSec=1h\nExecStart=/no/such",
+        "+ (start) failed",
+    ),
+    case(
         "on-abort, ends badly",
         "Restart=on-abort\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 failed",

@@ -78,6 +78,9 @@ fn each_policy_follows_the_ends_that_it_names() {
         ("late", Some(Cause::StartTimeOut), None),
         ("watchdog", Some(Cause::Watchdog), None),
         ("pidfile", Some(Cause::Pidfile), None),
+        ("spawn", Some(Cause::Spawn), Some(Exit::Status(203))),
+        ("resources", Some(Cause::Resources), None),
+        ("protocol", Some(Cause::Protocol), Some(Exit::Status(0))),
     ];
     let followed = |restart: &Restart| -> String {
         let ends = ends.iter().filter(|(_, cause, exit)| restart.applies(*cause, *exit));
@@ -86,11 +89,11 @@ fn each_policy_follows_the_ends_that_it_names() {
     for (when, expected) in [
         (RestartWhen::Never, ""),
         (RestartWhen::OnSuccess, "well"),
-        (RestartWhen::OnFailure, "status signal late watchdog pidfile"),
-        (RestartWhen::OnAbnormal, "signal late watchdog pidfile"),
+        (RestartWhen::OnFailure, "status signal late watchdog pidfile spawn resources protocol"),
+        (RestartWhen::OnAbnormal, "signal late watchdog pidfile resources protocol"),
         (RestartWhen::OnAbort, "signal"),
         (RestartWhen::OnWatchdog, "watchdog"),
-        (RestartWhen::Always, "well status signal late watchdog pidfile"),
+        (RestartWhen::Always, "well status signal late watchdog pidfile spawn resources protocol"),
     ] {
         assert_eq!(followed(&Restart { when, ..Restart::default() }), expected, "{when:?}");
     }
@@ -98,8 +101,8 @@ fn each_policy_follows_the_ends_that_it_names() {
     let never = Restart { when: RestartWhen::Never, force: one(), ..Restart::default() };
     assert_eq!(followed(&never), "status");
     let always = Restart { when: RestartWhen::Always, prevent: one(), ..Restart::default() };
-    assert_eq!(followed(&always), "well signal late watchdog pidfile");
+    assert_eq!(followed(&always), "well signal late watchdog pidfile spawn resources protocol");
     // What is named in both is prevented.
     let both = Restart { prevent: one(), force: one(), ..Restart::default() };
-    assert_eq!(followed(&both), "signal late watchdog pidfile");
+    assert_eq!(followed(&both), "signal late watchdog pidfile spawn resources protocol");
 }
