@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Activity, Cause, EdgeKind, Ending, Graph, Incarnation, Name, Phase, Target, Unit};
+use super::{
+    Activity, Cause, EdgeKind, Ending, Exit, Graph, Incarnation, Name, Phase, Target, Unit,
+};
 use crate::Timestamp;
 
 /// All that is known of the units of a system. Together with the graph and the settings it decides
@@ -35,6 +37,9 @@ pub struct Observed {
     pub up_since: Option<Timestamp>,
     /// While it is up: whether its main process has ended well, so that nothing of it has to run.
     pub exited: bool,
+    /// Until nothing of it is left: how its main process has ended, whether it failed by that or
+    /// not. It counts for whether it is started again.
+    pub exit: Option<Exit>,
     /// While it stops: what becomes of it then.
     pub ending: Option<Ending>,
     /// While it stops: whether it was killed.

@@ -158,6 +158,7 @@ fn observed(
         incarnation: Some(incarnation),
         definition: Some(Arc::clone(definition)),
         processes: true,
+        exit: memory.exit.map(End::exit),
         ..Observed::default()
     };
     match memory.phase {

@@ -24,7 +24,11 @@ impl Service {
         if self.leaving && good {
             self.tell_exit();
         }
+        let is_known = self.has_failed() && self.now.phase.is_stopping();
         self.blame(outcome, what);
+        if is_known {
+            self.tell_end();
+        }
         match self.now.phase {
             Phase::Start if outcome != Outcome::Success => self.signal(Phase::StopSigterm, now),
             Phase::Start if is_oneshot(&self.spec) => {
@@ -77,9 +81,13 @@ impl Service {
         if ignored { Outcome::Success } else { self.verdict_of(end) }
     }
 
+    fn has_failed(&self) -> bool {
+        !matches!(self.now.outcome, None | Some(Outcome::Success))
+    }
+
     /// The first thing that went wrong in a run is its result.
     pub(super) fn blame(&mut self, outcome: Outcome, what: Happening) {
-        if matches!(self.now.outcome, None | Some(Outcome::Success)) {
+        if !self.has_failed() {
             self.now.outcome = Some(outcome);
             if !matches!(outcome, Outcome::Success | Outcome::Condition) {
                 self.note_failure(what);

@@ -114,12 +114,25 @@ impl Service {
         self.tell(Happening::MainExited(self.good_exit()));
     }
 
+    /// How its main process has ended in a run that failed by something else: it counts for whether
+    /// the unit is started again.
+    pub(super) fn tell_end(&mut self) {
+        let exit = self.now.exit.map(End::exit).filter(|exit| *exit != Exit::Unknown);
+        if let Some(exit) = exit {
+            self.tell(Happening::MainExited(exit));
+        }
+    }
+
     fn tell_why(&mut self) {
         if self.now.stop_asked || self.leaving {
             return;
         }
         match self.blamed {
-            Some(what) => self.tell(what),
+            Some(what @ Happening::MainExited(_)) => self.tell(what),
+            Some(what) => {
+                self.tell(what);
+                self.tell_end();
+            }
             None if self.now.outcome == Some(Outcome::Condition) => self.tell(Happening::Skipped),
             None => self.tell_exit(),
         }

@@ -137,6 +137,30 @@ pub(super) const CASES: &[Case] = &[
         "+ running main=0 dead",
     ),
     case(
+        "prevented by a signal that is not why it failed",
+        "RuntimeMaxSec=100ms\nKillSignal=SIGKILL\nRestart=always\nRestartSec=1h\n\
+         RestartPreventExitStatus=SIGKILL\nExecStart=<hold main>",
+        "+ (running) failed:timeout",
+    ),
+    case(
+        "prevented by the last signal of a start that took too long",
+        "Type=notify\nTimeoutStartSec=100ms\nRestart=always\nRestartSec=1h\n\
+         RestartPreventExitStatus=SIGTERM\nExecStart=<hold main>",
+        "+ (start) failed:timeout",
+    ),
+    case(
+        "prevented by what main ended with before a command failed",
+        "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=0\nExecStart=<hold main>\n\
+         ExecStartPost=<hold p>",
+        "+ start-post p? main=0 p=1 failed:exit-code",
+    ),
+    case(
+        "forced by a signal that is not why it failed",
+        "RuntimeMaxSec=100ms\nRestartSec=1h\nRestartForceExitStatus=SIGTERM\n\
+         ExecStart=<hold main>",
+        "+ (running) auto-restart:timeout - dead",
+    ),
+    case(
         "forced by a status",
         "Restart=no\nRestartSec=1h\nRestartForceExitStatus=3\nExecStart=<hold main>",
         "+ running main=3 auto-restart - dead",

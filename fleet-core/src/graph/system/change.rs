@@ -167,11 +167,11 @@ impl System {
     /// A unit has failed, and nothing of it is left, or nothing that would ever end.
     pub(super) fn have_failed(&mut self, at: u32, cause: Cause, now: Timestamp) {
         self.node_mut(at).forgive(now);
-        self.leave(at, Phase::Failed, now);
         let exit = match cause {
             Cause::Exit(exit) => Some(exit),
-            _ => None,
+            _ => self.node(at).seen.exit,
         };
+        self.leave(at, Phase::Failed, now);
         self.node_mut(at).seen.cause = Some(cause);
         self.node_mut(at).schedule(Some(cause), exit, now);
     }
@@ -201,7 +201,7 @@ impl System {
         let node = self.node_mut(at);
         node.redefined = false;
         let seen = &mut node.seen;
-        seen.ending = None;
+        (seen.ending, seen.exit) = (None, None);
         seen.killed = false;
         (seen.up_since, seen.exited) = (None, false);
         seen.renew = false;

@@ -24,6 +24,9 @@ impl System {
             Phase::Stopping => self.on_stopping(at, event.what, now),
             Phase::Failed => self.on_failed(at, event.what),
         };
+        if let (true, Happening::MainExited(exit)) = (heeded, event.what) {
+            self.node_mut(at).seen.exit = Some(exit);
+        }
         self.propagate();
         heeded
     }
@@ -79,6 +82,8 @@ impl System {
         match what {
             Happening::AllGone => self.be_gone(at, now),
             Happening::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
+            // It decides no more what becomes of it, but whether it is started again.
+            Happening::MainExited(_) => {}
             Happening::Failed(cause) => return self.on_failing_end(at, cause, now),
             // What is run after a kill has a time of its own.
             Happening::Extend(more) => return self.extend(at, now.after(more)),

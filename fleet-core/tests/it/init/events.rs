@@ -67,6 +67,7 @@ fn line_of(seen: &Observed, restart: &Restart, what: Happening) -> Option<Become
         (Stopping, MainExited(exit)) if seen.ending == Some(Ending::ByItself) => {
             at_the_end(unit, restart, exit)
         }
+        (Stopping, MainExited(_)) => (Stopping, seen.ending.clone()),
         (Stopping, Failed(cause)) => match (&seen.ending, cause) {
             (Some(Ending::Failed(first)), Cause::StopTimeOut) => failing(*first),
             (_, Cause::StopTimeOut) => failing(cause),

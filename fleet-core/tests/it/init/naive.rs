@@ -78,11 +78,12 @@ impl Naive {
                 self.seen(name).since = self.now;
             }
             Phase::Stopping if self.twin.seen[name].killed => {
+                let exit = self.twin.seen[name].exit;
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
                 let policy = self.twin.units[name].restart.clone();
                 let limited = matches!(policy.limit, Limit::Failures(most) if attempts > most);
-                let again = policy.applies(Some(Cause::Unkillable), None);
+                let again = policy.applies(Some(Cause::Unkillable), exit);
                 let now = self.now;
                 let seen = self.seen(name);
                 seen.cause = Some(Cause::Unkillable);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Limit, Observed, Order, Phase,
-    Restart, RestartWhen, Settings, StatusSet, System, Unit,
+    Restart, RestartWhen, Settings, Signal, StatusSet, System, Unit,
 };
 
 use super::config::{name, target, unit};
@@ -309,6 +309,31 @@ fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
         one.plan();
         one.tell(GONE);
         assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
+    }
+}
+
+/// Only an end that the unit had failed by was looked at.
+#[test]
+fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
+    let kill = || StatusSet { signals: [Signal::KILL].into(), ..StatusSet::default() };
+    let (always, never) = (RestartWhen::Always, RestartWhen::Never);
+    for (when, force, prevent, again) in [
+        (always, StatusSet::default(), kill(), false),
+        (never, kill(), StatusSet::default(), true),
+        (always, StatusSet::default(), StatusSet::default(), true),
+        (never, StatusSet::default(), StatusSet::default(), false),
+    ] {
+        let mut unit = unit("a notified");
+        unit.restart = Restart { when, force, prevent, ..Restart::default() };
+        let mut one = One::new(&unit);
+        one.tell(READY);
+        one.tell(Happening::Failed(Cause::RuntimeMax));
+        assert!(one.tell(Happening::MainExited(Exit::Signal(9))));
+        assert_eq!(told(&one), "stopping: it ran for longer than it may");
+        one.tell(GONE);
+        assert_eq!(told(&one), "failed: it ran for longer than it may");
+        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
+        assert_eq!(one.seen().exit, None, "it is the end of this start alone");
     }
 }
 
