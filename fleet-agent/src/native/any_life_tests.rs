@@ -82,8 +82,9 @@ fn services() -> impl Strategy<Value = String> {
             "WatchdogSec=20",
             "RuntimeMaxSec=40",
             "SendSIGHUP=yes",
+            "NotifyAccess=all",
         ],
-        0..=13,
+        0..=14,
     );
     let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
     let types = proptest::sample::select(vec![

@@ -262,11 +262,12 @@ impl Driver {
                 }
                 Action::Tell { process, signal } => self.tell(process, signal),
                 Action::AwaitMain => self.await_main(),
+                Action::AwaitGone => self.await_gone(),
                 Action::AwaitLine => self.await_line(),
             }
         }
         let memory = self.service.memory();
-        if !memory.phase.is_signalling() {
+        if !memory.phase.is_signalling() && !self.service.outlives_main() {
             self.sweep = None;
         }
         if !memory.awaits_main {

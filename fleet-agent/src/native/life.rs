@@ -79,6 +79,8 @@ pub(crate) enum Action {
     /// Look for the process that the file of the service names, until there is one; answered by
     /// `on_main`.
     AwaitMain,
+    /// Wait until none of its processes is left; answered by `on_gone`.
+    AwaitGone,
     /// Look for a line of its output that says that it is ready; answered by `on_line`.
     AwaitLine,
 }

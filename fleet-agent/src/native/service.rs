@@ -91,6 +91,9 @@ impl Service {
         if service.now.phase == Phase::Start && service.now.main.is_some() {
             service.begin_to_be_ready(now);
         }
+        if service.outlives_main() {
+            service.actions.push_back(Action::AwaitGone);
+        }
         if service.now.awaits_main {
             service.actions.push_back(Action::AwaitMain);
             service.tell_time_to_await_main(now);
@@ -165,6 +168,9 @@ impl Service {
 
     /// None is left of those that the last signal was for.
     pub(crate) fn on_gone(&mut self, now: Timestamp) {
+        if self.outlives_main() {
+            return self.give_up_ready(now);
+        }
         self.swept = true;
         self.end_if_gone(now);
     }

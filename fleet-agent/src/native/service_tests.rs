@@ -62,6 +62,7 @@ impl Life {
                     line.push_str(&format!(" tell-{}", signal.number()));
                 }
                 Action::AwaitMain => line.push_str(" await-main"),
+                Action::AwaitGone => line.push_str(" await-gone"),
                 Action::AwaitLine => line.push_str(" await-line"),
             }
         }

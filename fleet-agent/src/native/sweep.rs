@@ -33,7 +33,7 @@ pub(crate) enum Targets {
 }
 
 /// Sends the signals to each target once, to those that appear later too, and returns when none is
-/// left.
+/// left. Without a signal it only waits for that.
 ///
 /// It waits on the kernel, without polling. It has no time limit: whoever waits for it does.
 pub(crate) async fn sweep(machine: Arc<Machine>, targets: Targets, signals: Vec<Sig>) {
@@ -140,7 +140,7 @@ async fn signal_and_wait(
         if signalled.insert(process) {
             signals.iter().try_for_each(|&signal| held.signal(signal))?;
             // One that is stopped could not act on them.
-            if signals != [Sig::KILL] && signals != [CONT] {
+            if !signals.is_empty() && signals != [Sig::KILL] && signals != [CONT] {
                 held.signal(CONT)?;
             }
         }

@@ -69,6 +69,31 @@ fn one_that_ends_before_it_is_ready_breaks_its_promise() {
 }
 
 #[test]
+fn one_of_which_others_may_say_that_it_is_ready_may_end_before() {
+    let unit = "Type=notify\nRemainAfterExit=yes\nExecStart=/main\n";
+    let mut life = Life::new(&format!("{unit}NotifyAccess=all\n"));
+    life.start().main(End::Code(0)).says("READY=1").stop().gone();
+    life.start().main(End::Code(0)).gone();
+    life.start().main(End::Code(1)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => activating start success
+    main Code(0): await-gone => activating start success
+    READY=1: => active exited success
+    stop: signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main => activating start success
+    main Code(0): await-gone => activating start success
+    gone: => failed failed protocol
+    start: new-run main => activating start success
+    main Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+    let mut life = Life::new(unit);
+    life.start().main(End::Code(0)).gone();
+    assert_eq!(life.service.memory().outcome, Some(Outcome::Protocol));
+}
+
+#[test]
 fn one_that_goes_into_the_background() {
     let mut life = Life::new("Type=forking\nPIDFile=/run/a.pid\nExecStart=/launch\n");
     life.start().control(End::Code(0)).names(70).main(End::Code(1)).gone();

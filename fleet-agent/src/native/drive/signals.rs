@@ -23,6 +23,12 @@ impl Driver {
         self.sweep = Some(Box::pin(sweep(Arc::clone(&self.machine), targets, signals)));
     }
 
+    /// Waits until none of the processes of the run is left.
+    pub(super) fn await_gone(&mut self) {
+        let (machine, everything) = (Arc::clone(&self.machine), self.everything());
+        self.sweep = Some(Box::pin(sweep(machine, everything, Vec::new())));
+    }
+
     /// Sends a signal to one process that goes on, or that nobody waits for.
     pub(super) fn tell(&self, process: ProcessId, signal: Sig) {
         let told =

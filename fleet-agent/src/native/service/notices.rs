@@ -68,6 +68,7 @@ impl Service {
     fn on_ready(&mut self, now: Timestamp) {
         self.reloading = false;
         match self.now.phase {
+            Phase::Start if self.outlives_main() => self.enter_list(Phase::StartPost, now),
             Phase::Start
                 if self.spec.kind == Kind::ForegroundNotified && self.now.main.is_some() =>
             {

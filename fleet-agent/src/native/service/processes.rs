@@ -4,7 +4,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{Cause, Happening};
 
 use super::Service;
-use crate::native::life::Phase;
+use crate::native::life::{Action, Phase};
 use crate::native::outcome::{End, Outcome, is_oneshot, main_outcome};
 
 impl Service {
@@ -14,8 +14,9 @@ impl Service {
         // Nobody saw how it ended, but it was told to.
         let ignored = ignored || (end == End::Unseen && self.is_ending() && self.now.stop_asked);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
-        // One that is to say when it is ready must live until then.
-        let breaks_off = self.now.phase == Phase::Start && self.promises();
+        // One that is to say when it is ready must live until then, unless others may say it.
+        let promises = self.promises() && !self.outlives_main();
+        let breaks_off = self.now.phase == Phase::Start && promises;
         let good = outcome == Outcome::Success;
         let (outcome, what) = match breaks_off && good {
             true => (Outcome::Protocol, Happening::Failed(Cause::Protocol)),
@@ -35,6 +36,7 @@ impl Service {
                 self.now.step += 1;
                 self.run_next(now);
             }
+            Phase::Start if self.outlives_main() => self.actions.push_back(Action::AwaitGone),
             Phase::Start => self.enter_list(Phase::StartPost, now),
             Phase::Running | Phase::ReloadSignal | Phase::ReloadNotify => self.enter_running(now),
             Phase::StopSigterm if std::mem::take(&mut self.leaving) => {

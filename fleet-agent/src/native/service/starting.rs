@@ -2,7 +2,7 @@
 //! so itself.
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Cause, Happening, Kind, Readiness};
+use fleet_core::graph::{Cause, Happening, Kind, NotifyAccess, Readiness};
 
 use super::Service;
 use crate::native::life::{Action, Phase};
@@ -66,6 +66,21 @@ impl Service {
     /// When it has lived for long enough to be ready.
     pub(super) fn ready_at(&self) -> Option<Timestamp> {
         self.ready_at.filter(|_| self.now.phase == Phase::Start && self.now.main.is_some())
+    }
+
+    /// Whether it is yet to be said to be ready, by others than its main process, which has ended.
+    pub(crate) fn outlives_main(&self) -> bool {
+        let runs_main = self.now.main.is_some() || self.now.spawning.is_some();
+        let others_speak =
+            matches!(self.spec.run.notify_access, NotifyAccess::Exec | NotifyAccess::All);
+        let notified = self.spec.kind == Kind::ForegroundNotified;
+        self.now.phase == Phase::Start && notified && !runs_main && others_speak && self.remains()
+    }
+
+    /// None is left that could say that it is ready.
+    pub(super) fn give_up_ready(&mut self, now: Timestamp) {
+        self.blame(Outcome::Protocol, Happening::Failed(Cause::Protocol));
+        self.enter_stop_post(now);
     }
 
     /// Whether its start is over by something else than the end of its command.

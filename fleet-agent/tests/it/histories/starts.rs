@@ -269,6 +269,22 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) failed",
     ),
     case(
+        "notify, remains, and another says that it is ready",
+        "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\n\
+         ExecStart=<hold main|child|hold b|say READY=1|hold kid>",
+        "+ start main=go b? main!TERM b=go exited kid? - dead",
+    ),
+    case(
+        "notify, remains, and nobody is left to say that it is ready",
+        "Type=notify\nNotifyAccess=exec\nRemainAfterExit=yes\nExecStart=<hold main|child|hold b>",
+        "+ start main=go b? main!TERM b=0 failed:protocol",
+    ),
+    case(
+        "notify, remains, and only main may say that it is ready",
+        "Type=notify\nRemainAfterExit=yes\nExecStart=<hold main|child|hold b>",
+        "+ start main=go b? main!TERM failed:protocol",
+    ),
+    case(
         "notify, a command after",
         "Type=notify\nNotifyAccess=all\nExecStart=<hold a|say READY=1|hold main>\n\
          ExecStartPost=<hold p>",
