@@ -125,7 +125,8 @@ impl Draft {
     fn time_outs(&self) -> TimeOuts {
         let usual_start = if self.kind() == Type::Oneshot { None } else { USUAL };
         let start = self.time_out_start.map_or(usual_start, |span| span.0);
-        let reload = self.time_out_start.map_or(USUAL, |span| span.0);
+        // systemd has one time-out for both.
+        let reload = start;
         TimeOuts { start, stop: self.time_out_stop.map_or(USUAL, |span| span.0), reload }
     }
 

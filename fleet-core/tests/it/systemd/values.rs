@@ -39,7 +39,10 @@ fn defaults_are_systemds() {
     assert_eq!((run.kill.mode, run.kill.send_sigkill), (KillMode::ControlGroup, true));
     assert_eq!((run.after_exit, run.notify_access), (AfterExit::Rests, NotifyAccess::None));
     assert_eq!((&run.surroundings.output, &run.surroundings.error), (&Output::Log, &None));
-    assert_eq!(service("Type=oneshot\nExecStart=/bin/true").time_outs.start, None);
+    let oneshot = service("Type=oneshot\nExecStart=/bin/true").time_outs;
+    assert_eq!((oneshot.start, oneshot.reload), (None, None), "a reload takes as long as a start");
+    let limited = service("Type=oneshot\nTimeoutStartSec=7\nExecStart=/bin/true").time_outs;
+    assert_eq!((limited.start, limited.reload), (seconds(7), seconds(7)));
     let only_stop = service("RemainAfterExit=yes\nExecStop=/bin/true");
     assert_eq!(only_stop.kind, Kind::Oneshot { remain: true });
 }
