@@ -4,7 +4,9 @@ use fleet_unitfile::UnitType;
 
 use super::restart::{Restarts, WHEN};
 use super::timer::TimerDraft;
-use super::value::{In, Span, choice, delay, flag, number, signal, span, time_out};
+use super::value::{
+    In, Span, choice, delay, flag, longest, number, signal, span, time_out, unless_empty,
+};
 use super::{command, condition, resource, statuses, surroundings};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
 
@@ -86,8 +88,8 @@ impl Draft {
             _ => &mut self.restarts.in_service,
         };
         match name {
-            "StartLimitBurst" => limits.burst = number(value, 0, u32::MAX)?,
-            "StartLimitInterval" | "StartLimitIntervalSec" => limits.interval = span(value)?,
+            "StartLimitBurst" => limits.burst = Some(number(value, 0, u32::MAX)?),
+            "StartLimitInterval" | "StartLimitIntervalSec" => limits.interval = Some(span(value)?),
             _ if section == "Unit" => self.take_of_unit(name, value, unit)?,
             _ if section == "Timer" => self.timer.take(name, value, unit)?,
             _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
@@ -105,7 +107,7 @@ impl Draft {
                 self.description = unit.expand(value).unwrap_or_else(|_| value.to_owned());
                 Ok(())
             }
-            "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = flag),
+            "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = Some(flag)),
             _ => condition::add(&mut self.run.conditions, name, value, unit),
         }
     }
@@ -127,11 +129,12 @@ impl Draft {
     fn take_restart(&mut self, name: &str, value: &str) -> Result<(), String> {
         let restarts = &mut self.restarts;
         match name {
-            "Restart" => restarts.when = choice(value, &WHEN)?,
-            "RestartSec" => restarts.delay = delay(value, "write Restart=no instead")?,
-            "RestartSteps" => restarts.steps = number(value, 0, u32::MAX)?,
+            "Restart" => restarts.when = Some(choice(value, &WHEN)?),
+            "RestartSec" => restarts.delay = Some(delay(value, "write Restart=no instead")?),
+            "RestartSteps" => restarts.steps = Some(number(value, 0, u32::MAX)?),
             "RestartMaxDelaySec" => {
-                restarts.max_delay = delay(value, "write the longest pause between two starts")?;
+                let longest = delay(value, "write the longest pause between two starts")?;
+                restarts.max_delay = Some(longest);
             }
             "RestartPreventExitStatus" => statuses::add(&mut restarts.prevent, value)?,
             _ => statuses::add(&mut restarts.force, value)?,
@@ -140,11 +143,14 @@ impl Draft {
     }
 
     fn take_time_out(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let time_out = time_out(value)?;
+        if name == "TimeoutAbortSec" {
+            self.time_out_abort = unless_empty(value, time_out)?;
+            return Ok(());
+        }
+        let time_out = Some(time_out(value)?);
         match name {
             "TimeoutStartSec" => self.time_out_start = time_out,
             "TimeoutStopSec" => self.time_out_stop = time_out,
-            "TimeoutAbortSec" => self.time_out_abort = time_out,
             _ => (self.time_out_start, self.time_out_stop) = (time_out, time_out),
         }
         Ok(())
@@ -153,20 +159,20 @@ impl Draft {
     fn take_of_service(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
         let run = &mut self.run;
         match name {
-            "Type" => self.service_type = service_type(value)?,
-            "RemainAfterExit" => self.remain = flag(value)?.unwrap_or(false),
+            "Type" => self.service_type = Some(service_type(value)?),
+            "RemainAfterExit" => self.remain = flag(value)?,
             "PIDFile" => self.pid_file = pid_file(value, unit)?,
-            "NotifyAccess" => self.notify_access = choice(value, &ACCESS)?,
-            "ReloadSignal" => self.reload_signal = signal(value)?,
+            "NotifyAccess" => self.notify_access = Some(choice(value, &ACCESS)?),
+            "ReloadSignal" => self.reload_signal = Some(signal(value)?),
             "SuccessExitStatus" => statuses::add(&mut run.success, value)?,
             "KillMode" => run.kill.mode = kill_mode(value)?,
-            "KillSignal" => run.kill.signal = signal(value)?.unwrap_or(Signal::TERM),
-            "FinalKillSignal" => run.kill.final_signal = signal(value)?.unwrap_or(Signal::KILL),
-            "SendSIGKILL" => run.kill.send_sigkill = flag(value)?.unwrap_or(true),
-            "SendSIGHUP" => run.kill.send_sighup = flag(value)?.unwrap_or(false),
-            "WatchdogSec" => run.watchdog = time_out(value)?.and_then(|span| span.0),
-            "WatchdogSignal" => run.abort.signal = signal(value)?.unwrap_or(Signal::ABRT),
-            "RuntimeMaxSec" => run.runtime_max = time_out(value)?.and_then(|span| span.0),
+            "KillSignal" => run.kill.signal = signal(value)?,
+            "FinalKillSignal" => run.kill.final_signal = signal(value)?,
+            "SendSIGKILL" => run.kill.send_sigkill = flag(value)?,
+            "SendSIGHUP" => run.kill.send_sighup = flag(value)?,
+            "WatchdogSec" => run.watchdog = time_out(value)?.0,
+            "WatchdogSignal" => run.abort.signal = signal(value)?,
+            "RuntimeMaxSec" => run.runtime_max = longest(value)?,
             "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
                 resource::apply(&mut run.resources, name, value)?;
             }
@@ -195,7 +201,7 @@ impl Draft {
     }
 }
 
-fn service_type(value: &str) -> Result<Option<Type>, String> {
+fn service_type(value: &str) -> Result<Type, String> {
     if value == "dbus" {
         return Err("cannot be dbus, as there is no message bus here: write notify or exec".into());
     }
@@ -208,7 +214,7 @@ fn kill_mode(value: &str) -> Result<KillMode, String> {
                     process"
             .to_owned());
     }
-    choice(value, &KILL_MODES).map(Option::unwrap_or_default)
+    unless_empty(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
 }
 
 /// A path that does not begin at the root begins where sockets and the like are.

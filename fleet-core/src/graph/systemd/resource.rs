@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
-use super::value::{number, shown};
+use super::value::{number, shown, unless_empty};
 use crate::graph::Resources;
 
 /// Takes one option over; an empty value is the default.
@@ -35,12 +35,12 @@ fn tasks(value: &str) -> Result<Option<u64>, String> {
         _ if value.ends_with(['%', '‰', '‱']) => {
             Err(format!("is {value:?}, a share of the machine: write a number"))
         }
-        _ => number(value, 1, u64::MAX),
+        _ => unless_empty(value, |value| number(value, 1, u64::MAX)),
     }
 }
 
 fn weight(value: &str) -> Result<Option<u64>, String> {
-    number(value, 1, 10_000)
+    unless_empty(value, |value| number(value, 1, 10_000))
 }
 
 fn quota(value: &str) -> Result<Option<u64>, String> {

@@ -3,7 +3,7 @@
 use fleet_unitfile::{split_words, split_words_relaxed};
 
 use super::limit;
-use super::value::{In, choice, number, shown};
+use super::value::{In, choice, number, shown, unless_empty};
 use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings};
 
 /// Takes one option over.
@@ -23,14 +23,15 @@ pub(super) fn apply(
         "User" => it.user = identity(value, unit)?,
         "Group" => it.group = identity(value, unit)?,
         "SupplementaryGroups" => add_groups(&mut it.supplementary_groups, value, unit)?,
-        "UMask" => it.umask = umask(value)?,
-        "Nice" => it.nice = number(value, -20, 19)?,
-        "OOMScoreAdjust" => it.oom_score_adjust = number(value, -1000, 1000)?,
+        "UMask" => it.umask = Some(umask(value)?),
+        "Nice" => it.nice = unless_empty(value, |value| number(value, -20, 19))?,
+        "OOMScoreAdjust" => {
+            it.oom_score_adjust = unless_empty(value, |value| number(value, -1000, 1000))?;
+        }
         // What is inherited is the standard input, which is empty.
         "StandardOutput" => it.output = output(value, unit)?.unwrap_or(Output::Null),
-        "StandardError" if value.is_empty() => it.error = None,
         "StandardError" => it.error = output(value, unit)?,
-        "StandardInput" => drop(choice(value, &[("null", ())])?),
+        "StandardInput" => choice(value, &[("null", ())])?,
         _ => {
             if let Some(limit) = limit::name(name) {
                 it.limits.insert(limit, limit::parse(name, value)?);
@@ -117,12 +118,9 @@ fn identity(value: &str, unit: &In<'_>) -> Result<Option<String>, String> {
     Ok(Some(name).filter(|name| !name.is_empty()))
 }
 
-fn umask(value: &str) -> Result<Option<u32>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
+fn umask(value: &str) -> Result<u32, String> {
     let mask = u32::from_str_radix(value, 8).ok().filter(|mask| *mask <= 0o777);
-    mask.map(Some).ok_or_else(|| format!("is {value:?}: write an octal number from 0 to 0777"))
+    mask.ok_or_else(|| format!("is {value:?}: write an octal number from 0 to 0777"))
 }
 
 /// Nothing is to inherit.
@@ -136,7 +134,7 @@ fn output(value: &str, unit: &In<'_>) -> Result<Option<Output>, String> {
         }));
     }
     match value {
-        "" | "journal" | "syslog" => Ok(Some(Output::Log)),
+        "journal" | "syslog" => Ok(Some(Output::Log)),
         "null" => Ok(Some(Output::Null)),
         "inherit" => Ok(None),
         other => Err(format!(

@@ -98,7 +98,12 @@ pub(super) const SERVICE: &[Group] = &[
         &["OpenFile", "Sockets", "USBFunctionDescriptors", "USBFunctionStrings"],
     ),
     (RefusedUnless(NO, CONFINES), SWITCHES),
-    (Refused(CONFINES), CONFINING),
+    (RefusedUnless(&[""], CONFINES), CONFINING),
+    (Refused(CONFINES), CONFINING_EVEN_IF_EMPTY),
+    (RefusedUnless(&["auto"], CONFINES), &["DevicePolicy"]),
+    (RefusedUnless(&["inherit"], CONFINES), &["KeyringMode"]),
+    (RefusedUnless(&["all"], CONFINES), &["ProcSubset"]),
+    (RefusedUnless(&["default"], CONFINES), &["ProtectProc"]),
     (Refused(CREDENTIALS), CREDENTIAL_OPTIONS),
     (Refused(DIRECTORIES), DIRECTORY_OPTIONS),
     (RefusedUnless(NO, DIRECTORIES), &["RuntimeDirectoryPreserve"]),
@@ -260,22 +265,16 @@ const SWITCHES: &[&str] = &[
     "RootEphemeral",
 ];
 
+/// Lists and paths that an empty value takes back.
 const CONFINING: &[&str] = &[
     "AmbientCapabilities",
     "AppArmorProfile",
-    "BPFDelegateAttachments",
-    "BPFDelegateCommands",
-    "BPFDelegateMaps",
-    "BPFDelegatePrograms",
     "BPFProgram",
     "BindPaths",
     "BindReadOnlyPaths",
-    "CapabilityBoundingSet",
     "DeviceAllow",
-    "DevicePolicy",
     "ExecPaths",
     "ExtensionDirectories",
-    "ExtensionImagePolicy",
     "ExtensionImages",
     "IPAddressAllow",
     "IPAddressDeny",
@@ -284,16 +283,11 @@ const CONFINING: &[&str] = &[
     "IPIngressFilterPath",
     "InaccessibleDirectories",
     "InaccessiblePaths",
-    "KeyringMode",
     "MountFlags",
-    "MountImagePolicy",
     "MountImages",
-    "NFTSet",
     "NetworkNamespacePath",
     "NoExecPaths",
     "Personality",
-    "ProcSubset",
-    "ProtectProc",
     "ReadOnlyDirectories",
     "ReadOnlyPaths",
     "ReadWriteDirectories",
@@ -306,7 +300,6 @@ const CONFINING: &[&str] = &[
     "RootHashSignature",
     "RootImage",
     "RootImageOptions",
-    "RootImagePolicy",
     "RootVerity",
     "SELinuxContext",
     "SecureBits",
@@ -318,6 +311,19 @@ const CONFINING: &[&str] = &[
     "SystemCallFilter",
     "SystemCallLog",
     "TemporaryFileSystem",
+];
+
+/// An empty value takes all capabilities away, and of the others systemd 252 does not tell.
+const CONFINING_EVEN_IF_EMPTY: &[&str] = &[
+    "BPFDelegateAttachments",
+    "BPFDelegateCommands",
+    "BPFDelegateMaps",
+    "BPFDelegatePrograms",
+    "CapabilityBoundingSet",
+    "ExtensionImagePolicy",
+    "MountImagePolicy",
+    "NFTSet",
+    "RootImagePolicy",
 ];
 
 const CREDENTIAL_OPTIONS: &[&str] = &[

@@ -34,26 +34,27 @@ pub(super) fn shown(error: impl Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// A yes or no; an empty value is the default.
-pub(super) fn flag(value: &str) -> Result<Option<bool>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    parse_bool(value).map(Some).ok_or_else(|| format!("is {value:?}: write yes or no"))
+/// What an option says that an empty value sets back; nothing is the default. systemd ignores an
+/// empty value of any other option, which is refused here like whatever else it ignores.
+pub(super) fn unless_empty<T>(
+    value: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    if value.is_empty() { Ok(None) } else { read(value).map(Some) }
 }
 
-/// A whole number within bounds; an empty value is the default.
-pub(super) fn number<T>(value: &str, least: T, most: T) -> Result<Option<T>, String>
+/// A yes or no.
+pub(super) fn flag(value: &str) -> Result<bool, String> {
+    parse_bool(value).ok_or_else(|| format!("is {value:?}: write yes or no"))
+}
+
+/// A whole number within bounds.
+pub(super) fn number<T>(value: &str, least: T, most: T) -> Result<T, String>
 where
     T: std::str::FromStr + PartialOrd + Display,
 {
-    if value.is_empty() {
-        return Ok(None);
-    }
     let number = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
-    number
-        .map(Some)
-        .ok_or_else(|| format!("is {value:?}: write a whole number from {least} to {most}"))
+    number.ok_or_else(|| format!("is {value:?}: write a whole number from {least} to {most}"))
 }
 
 /// A span of time that was written.
@@ -63,45 +64,44 @@ pub(super) struct Span(
     pub(super) Option<Duration>,
 );
 
-/// A span of time; an empty value is the default.
-pub(super) fn span(value: &str) -> Result<Option<Span>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    parse_timespan(value).map(|span| Some(Span(span.as_duration()))).map_err(shown)
+/// A span of time.
+pub(super) fn span(value: &str) -> Result<Span, String> {
+    parse_timespan(value).map(|span| Span(span.as_duration())).map_err(shown)
 }
 
 /// A limit in time, of which zero means that there is none.
-pub(super) fn time_out(value: &str) -> Result<Option<Span>, String> {
-    let no_zero = |Span(span)| Span(span.filter(|span| !span.is_zero()));
-    Ok(span(value)?.map(no_zero))
+pub(super) fn time_out(value: &str) -> Result<Span, String> {
+    let Span(span) = span(value)?;
+    Ok(Span(span.filter(|span| !span.is_zero())))
+}
+
+/// How long something may last at most; systemd takes zero at its word.
+pub(super) fn longest(value: &str) -> Result<Option<Duration>, String> {
+    match span(value)?.0 {
+        Some(Duration::ZERO) => Err(format!(
+            "is {value:?}, which ends the unit as soon as it is up: write how long it may run, or \
+             infinity"
+        )),
+        span => Ok(span),
+    }
 }
 
 /// A span of time that has an end.
-pub(super) fn delay(value: &str, instead: &str) -> Result<Option<Duration>, String> {
-    match span(value)? {
-        Some(Span(None)) => Err(format!("cannot be infinity: {instead}")),
-        other => Ok(other.and_then(|span| span.0)),
-    }
+pub(super) fn delay(value: &str, instead: &str) -> Result<Duration, String> {
+    span(value)?.0.ok_or_else(|| format!("cannot be infinity: {instead}"))
 }
 
-/// A signal; an empty value is the default.
-pub(super) fn signal(value: &str) -> Result<Option<Signal>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    Signal::parse(value).map(Some).ok_or_else(|| {
+/// A signal.
+pub(super) fn signal(value: &str) -> Result<Signal, String> {
+    Signal::parse(value).ok_or_else(|| {
         format!("names no signal: {value:?}; write a name such as SIGTERM, no real-time signal")
     })
 }
 
-/// One of some words with its meaning; an empty value is the default.
-pub(super) fn choice<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<Option<T>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
+/// One of some words with its meaning.
+pub(super) fn choice<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == value) {
-        return Ok(Some(*meaning));
+        return Ok(*meaning);
     }
     let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     Err(format!("is {value:?}: write {}", or(&all)))

@@ -72,14 +72,14 @@ fn types() {
 #[test]
 fn the_last_assignment_counts_and_an_empty_one_resets() {
     let unit = service(
-        "ExecStart=/1\nExecStart=\nExecStart=/2\nRestart=always\nRestart=\nTimeoutSec=1\n\
+        "ExecStart=/1\nExecStart=\nExecStart=/2\nKillMode=mixed\nKillMode=\nTimeoutSec=1\n\
          TimeoutStopSec=0\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2 'C=3 4' D=%i\n\
          SuccessExitStatus=1\nSuccessExitStatus=\nSuccessExitStatus=2 SIGKILL TEMPFAIL\n\
          WorkingDirectory=-~\nUMask=0027",
     );
     assert_eq!(unit.run.start.len(), 1);
     assert_eq!(unit.run.start[0].program, "/2");
-    assert_eq!(unit.restart.when, RestartWhen::Never);
+    assert_eq!(unit.run.kill.mode, KillMode::ControlGroup);
     assert_eq!((unit.time_outs.start, unit.time_outs.stop), (seconds(1), None));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = &unit.run.surroundings.environment;
@@ -223,6 +223,11 @@ const REFUSED: &[&str] = &[
     "SuccessExitStatus=256",
     "RestartPreventExitStatus=NOSUCH",
     "RemainAfterExit=maybe",
+    "RemainAfterExit=yes\nRemainAfterExit=",
+    "Restart=",
+    "KillSignal=",
+    "TimeoutStopSec=",
+    "RuntimeMaxSec=0",
     "Environment=A",
     "Environment=A=%Z",
     "EnvironmentFile=relative",
@@ -277,6 +282,15 @@ fn refusals_name_the_place_and_say_what_to_do() {
     3:1: Service.RestartPreventExitStatus has "NOSUCH": write exit statuses from 0 to
           255, or names such as TEMPFAIL or SIGKILL
     3:1: Service.RemainAfterExit is "maybe": write yes or no
+    4:1: Service.RemainAfterExit is "": write yes or no
+    3:1: Service.Restart is "": write no, on-success, on-failure, on-abnormal, on-abort,
+          on-watchdog or always
+    3:1: Service.KillSignal names no signal: ""; write a name such as SIGTERM, no
+          real-time signal
+    3:1: Service.TimeoutStopSec cannot be read: empty time span: write a number with a
+          unit such as "5s", or "infinity"
+    3:1: Service.RuntimeMaxSec is "0", which ends the unit as soon as it is up: write how
+          long it may run, or infinity
     3:1: Service.Environment has "A": write NAME=value, in quotes where the value has
           blanks
     3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%

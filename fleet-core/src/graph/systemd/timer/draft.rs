@@ -28,13 +28,12 @@ impl TimerDraft {
         unit: &In<'_>,
     ) -> Result<(), String> {
         match name {
-            "FixedRandomDelay" => self.fixed = flag(value)?.unwrap_or(false),
-            "Persistent" => self.persistent = flag(value)?.unwrap_or(false),
+            "FixedRandomDelay" => self.fixed = flag(value)?,
+            "Persistent" => self.persistent = flag(value)?,
             "RandomizedDelaySec" => {
-                let random = delay(value, "write how much later it may elapse at most")?;
-                self.random = random.unwrap_or_default();
+                self.random = delay(value, "write how much later it may elapse at most")?;
             }
-            "RemainAfterElapse" => self.remains = flag(value)?,
+            "RemainAfterElapse" => self.remains = Some(flag(value)?),
             "Unit" => self.take_unit(value, unit)?,
             // Whichever of them is empty takes all of them back.
             _ if value.is_empty() => self.triggers.clear(),
@@ -117,7 +116,7 @@ fn trigger(name: &str, value: &str, unit: &In<'_>) -> Result<Trigger, String> {
         _ => Origin::UnitInactive,
     };
     let span = delay(&text, "it would never elapse: take it out")?;
-    Ok(Trigger::After(origin, span.unwrap_or_default()))
+    Ok(Trigger::After(origin, span))
 }
 
 /// Less than the longest, and the same for the same timer of the same machine each time.
