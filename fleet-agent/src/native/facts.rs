@@ -5,6 +5,8 @@ use std::fs;
 use fleet_unitfile::{Fact, Facts};
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
+use super::release::of_system;
+
 /// What specifiers of system units stand for on this machine as long as it is the same, whoever
 /// asks: nothing of a user or a boot. What cannot be read is unknown.
 #[must_use]
@@ -40,7 +42,10 @@ pub(crate) fn facts() -> Facts {
         (Fact::UserName, user.map(|user| user.name)),
     ];
     let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
-    known.chain(lasting()).fold(base, |facts, (fact, text)| facts.with(fact, text))
+    known
+        .chain(lasting())
+        .chain(of_system())
+        .fold(base, |facts, (fact, text)| facts.with(fact, text))
 }
 
 /// The directories that the service manager of a user has, who is not root.
@@ -68,6 +73,7 @@ fn first_line(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::release::RELEASES;
 
     #[test]
     fn what_every_machine_has_is_known() {
@@ -75,6 +81,12 @@ mod tests {
         let text = facts().expand("%H %l %v %b %t %S %C %L %E %U %G %i", &name);
         let text = text.expect("all of it is known");
         assert_eq!(text.split(' ').filter(|word| !word.is_empty()).count(), 12, "{text}");
+        let text = facts().expand("%a%q", &name).expect("all of it is known");
+        assert!(!text.is_empty());
+        // Most of it most systems leave out; one that has no os-release says nothing at all.
+        if RELEASES.iter().any(|path| std::path::Path::new(path).exists()) {
+            facts().expand("%A%B%M%W%o%w", &name).expect("all of it is known");
+        }
         let user = own_directories(Uid::from_raw(7), Some("/home/me"));
         let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
         let expected = "/run/user/7 /home/me/.local/state /home/me/.cache \

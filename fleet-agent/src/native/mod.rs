@@ -63,6 +63,7 @@ mod readiness_tests;
 mod ready;
 mod record;
 mod records;
+mod release;
 mod resources;
 mod runner;
 mod seldom;

@@ -3,7 +3,7 @@
 use crate::graph::{Signal, StatusSet};
 
 /// systemd's names of exit statuses.
-const NAMES: [(&str, u8); 66] = [
+const NAMES: [(&str, u8); 67] = [
     ("SUCCESS", 0),
     ("FAILURE", 1),
     ("INVALIDARGUMENT", 2),
@@ -69,6 +69,7 @@ const NAMES: [(&str, u8); 66] = [
     ("CONFIGURATION_DIRECTORY", 241),
     ("NUMA_POLICY", 242),
     ("CREDENTIALS", 243),
+    ("BPF", 244),
     ("EXCEPTION", 255),
 ];
 

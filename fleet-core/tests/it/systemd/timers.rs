@@ -64,6 +64,13 @@ fn clock(millis: u64) -> Due {
 }
 
 #[test]
+fn a_timer_that_is_named_like_one_twice_starts_the_service_of_its_own_name() {
+    let read = compiled("a.timer.timer", "[Timer]\nOnBootSec=1\n");
+    let timer = read.unwrap_or_else(|refusals| panic!("{refusals}")).timer;
+    assert_eq!(timer.expect("it is a timer").unit.as_str(), "a.timer.service");
+}
+
+#[test]
 fn what_is_not_said_is_as_systemd_has_it() {
     let timer = timer("OnBootSec=1min");
     assert_eq!(timer.unit.as_str(), "job.service");

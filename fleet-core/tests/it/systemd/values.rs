@@ -74,7 +74,7 @@ fn the_last_assignment_counts_and_an_empty_one_resets() {
     let unit = service(
         "ExecStart=/1\nExecStart=\nExecStart=/2\nKillMode=mixed\nKillMode=\nTimeoutSec=1\n\
          TimeoutStopSec=0\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2 'C=3 4' D=%i\n\
-         SuccessExitStatus=1\nSuccessExitStatus=\nSuccessExitStatus=2 SIGKILL TEMPFAIL\n\
+         SuccessExitStatus=1\nSuccessExitStatus=\nSuccessExitStatus=2 SIGKILL TEMPFAIL BPF\n\
          WorkingDirectory=-~\nUMask=0027",
     );
     assert_eq!(unit.run.start.len(), 1);
@@ -84,7 +84,7 @@ fn the_last_assignment_counts_and_an_empty_one_resets() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = &unit.run.surroundings.environment;
     assert_eq!(*environment, [pair("B", "2"), pair("C", "3 4"), pair("D", "1")]);
-    assert_eq!(Vec::from_iter(&unit.run.success.codes), [&2, &75]);
+    assert_eq!(Vec::from_iter(&unit.run.success.codes), [&2, &75, &244]);
     assert_eq!(Vec::from_iter(&unit.run.success.signals), [&Signal::KILL]);
     let directory = Directory { place: Place::Home, optional: true };
     assert_eq!(unit.run.surroundings.directory, directory);

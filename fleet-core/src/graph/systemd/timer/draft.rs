@@ -86,7 +86,7 @@ impl TimerDraft {
 
     /// The timer. What is not said is as systemd has it.
     pub(in crate::graph::systemd) fn timer(&self, unit: &In<'_>) -> Result<Timer, String> {
-        let usual = || format!("{}.service", unit.name.as_str().trim_end_matches(".timer"));
+        let usual = || format!("{}.service", unit.name.stem());
         let started = match &self.unit {
             Some(named) => named.clone(),
             None => usual().parse().map_err(shown)?,

@@ -1,0 +1,84 @@
+//! What this machine's operating system is: its os-release, its name for people, its architecture.
+
+use std::fs;
+
+use fleet_unitfile::Fact;
+
+/// Where os-release may be; the first that is there counts.
+pub(super) const RELEASES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+
+/// What of os-release a specifier stands for.
+const FIELDS: [(Fact, &str); 6] = [
+    (Fact::BuildId, "BUILD_ID"),
+    (Fact::ImageId, "IMAGE_ID"),
+    (Fact::ImageVersion, "IMAGE_VERSION"),
+    (Fact::OsId, "ID"),
+    (Fact::VariantId, "VARIANT_ID"),
+    (Fact::VersionId, "VERSION_ID"),
+];
+
+/// systemd's names of architectures that are called otherwise here.
+const ARCHITECTURES: [(&str, &str); 8] = [
+    ("aarch64", "arm64"),
+    ("arm", "arm"),
+    ("loongarch64", "loongarch64"),
+    ("powerpc64", if cfg!(target_endian = "little") { "ppc64-le" } else { "ppc64" }),
+    ("riscv64", "riscv64"),
+    ("s390x", "s390x"),
+    ("x86", "x86"),
+    ("x86_64", "x86-64"),
+];
+
+/// What is known of the operating system.
+pub(super) fn of_system() -> impl Iterator<Item = (Fact, String)> {
+    let release = RELEASES.iter().find_map(|path| fs::read_to_string(path).ok());
+    // A field that is left out is an empty text to systemd, too.
+    let told = release
+        .into_iter()
+        .flat_map(|text| FIELDS.map(|(fact, name)| (fact, field(&text, name).unwrap_or_default())));
+    let info = fs::read_to_string("/etc/machine-info").ok();
+    let pretty = info.and_then(|text| field(&text, "PRETTY_HOSTNAME"));
+    let pretty = pretty.filter(|name| !name.is_empty()).map(|name| (Fact::PrettyHostName, name));
+    let built_for = |(name, _): &&(&str, &str)| *name == std::env::consts::ARCH;
+    let architecture = ARCHITECTURES.iter().find(built_for);
+    told.chain(pretty).chain(architecture.map(|(_, it)| (Fact::Architecture, (*it).to_owned())))
+}
+
+/// What a file of assignments, as a shell reads them, gives a variable last.
+fn field(text: &str, name: &str) -> Option<String> {
+    let assigned = |line: &'_ str| -> Option<String> {
+        Some(unquoted(line.trim().strip_prefix(name)?.strip_prefix('=')?))
+    };
+    text.lines().filter_map(assigned).next_back()
+}
+
+fn unquoted(value: &str) -> String {
+    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(verbatim) = within('\'') {
+        return verbatim.to_owned();
+    }
+    let mut plain = String::new();
+    let mut characters = within('"').unwrap_or(value).chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => plain.extend(characters.next()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_a_shell_does() {
+        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nA='b \\c'\nB=\"d \\\"e\\\"\"\n";
+        let read = |name| field(text, name);
+        assert_eq!(read("VERSION_ID").as_deref(), Some("12"));
+        assert_eq!(read("ID").as_deref(), Some("debian"));
+        assert_eq!((read("A").as_deref(), read("B").as_deref()), (Some("b \\c"), Some("d \"e\"")));
+        assert_eq!(read("VERSION"), None);
+    }
+}
