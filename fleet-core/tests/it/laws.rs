@@ -80,7 +80,8 @@ fn write(requirements: &Requirements) -> String {
 /// Writes what stands alone; in expressions quotation marks have a meaning of their own.
 fn write_plain(requirements: &Requirements, text: &mut String) {
     let mut line = |name: FleetOption, value: &dyn std::fmt::Display| {
-        text.push_str(&format!("{name}={}\n", value.to_string().replace('%', "%%")));
+        // The blank keeps a last backslash from going on with the next line.
+        text.push_str(&format!("{name}={} \n", value.to_string().replace('%', "%%")));
     };
     let reserved = [
         (FleetOption::ReserveCpu, Resource::Cpu),
@@ -99,6 +100,26 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
         line(FleetOption::Reschedule, &requirements.reschedule);
     }
     line(FleetOption::OnPartition, &requirements.on_partition);
+}
+
+/// Whether what a text asks for is asked for by what is written of it.
+fn reads_back(text: &str) -> Result<(), TestCaseError> {
+    let Ok(parsed) = parse(text, Strictness::Warn) else { return Ok(()) };
+    let written = write(&parsed.requirements);
+    // A quotation mark cannot be written inside of quotes.
+    let patterns = parsed.requirements.conflicts.iter().chain(&parsed.requirements.replaces);
+    prop_assume!(patterns.into_iter().all(|pattern| !pattern.as_str().contains('"')));
+    prop_assume!(!parsed.requirements.metadata.iter().any(|(key, values)| {
+        key.contains('"') || values.iter().any(|value| value.contains('"'))
+    }));
+    let again = parse(&written, Strictness::Refuse).map(|again| again.requirements);
+    prop_assert_eq!(again, Ok(parsed.requirements), "{}", written);
+    Ok(())
+}
+
+#[test]
+fn a_last_backslash_is_written_so_that_it_reads_back() {
+    reads_back("[X-Fleet]\nSpread=\\\t\n\n").unwrap();
 }
 
 proptest! {
@@ -132,15 +153,6 @@ proptest! {
 
     #[test]
     fn requirements_that_are_written_read_back(text in section()) {
-        let Ok(parsed) = parse(&text, Strictness::Warn) else { return Ok(()) };
-        let written = write(&parsed.requirements);
-        // A quotation mark cannot be written inside of quotes.
-        let patterns = parsed.requirements.conflicts.iter().chain(&parsed.requirements.replaces);
-        prop_assume!(patterns.into_iter().all(|pattern| !pattern.as_str().contains('"')));
-        prop_assume!(!parsed.requirements.metadata.iter().any(|(key, values)| {
-            key.contains('"') || values.iter().any(|value| value.contains('"'))
-        }));
-        let again = parse(&written, Strictness::Refuse).map(|again| again.requirements);
-        prop_assert_eq!(again, Ok(parsed.requirements), "{}", written);
+        reads_back(&text)?;
     }
 }

@@ -1,16 +1,24 @@
 //! How many systems the properties are tested with, and what tables are written in.
 
 use fleet_core::graph::{Command, EdgeKind, Kind, Name, Readiness, Run, Target, Unit};
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, contextualize_config};
 
-/// So many thousand systems, or as many as `PROPTEST_CASES` says.
+/// So many thousand systems, or more if `PROPTEST_CASES` says so. That counts for proptest whatever
+/// is asked for here, and fewer systems hold less than is promised without a word; so whoever wants
+/// a short run has to set `FLEET_FEWER_CASES` as well.
 #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
 pub(crate) fn cases(thousands: u32) -> Config {
-    let config = Config { failure_persistence: None, ..Config::default() };
-    if std::env::var_os("PROPTEST_CASES").is_some() {
-        return config;
-    }
-    Config { cases: thousands * 1000, ..config }
+    let asked = thousands * 1000;
+    let config = Config { cases: asked, failure_persistence: None, ..Config::default() };
+    let config = contextualize_config(config);
+    let is_meant = std::env::var_os("FLEET_FEWER_CASES").is_some();
+    assert!(
+        is_meant || config.cases >= asked,
+        "PROPTEST_CASES is {}, and this property takes {asked}: unset it, or set \
+         FLEET_FEWER_CASES=1, too",
+        config.cases,
+    );
+    config
 }
 
 pub(super) fn name(text: &str) -> Name {

@@ -48,11 +48,20 @@ impl World {
         self.is_as(whole);
     }
 
-    fn is_as(&self, mut whole: System) {
+    /// Whether the system and another one are the same: by what is shown, by what they owe, and by
+    /// what they make of it if the same units are read again, which looks at all that is wanted.
+    pub(super) fn is_as(&self, mut whole: System) {
         let mut one = self.system.clone();
         assert_eq!(all_of(&one), all_of(&whole));
-        assert_eq!(one.next_actions(self.now), whole.next_actions(self.now));
-        assert_eq!(all_of(&one), all_of(&whole));
+        for again in [false, true] {
+            if again {
+                let graph = one.graph().clone();
+                let taken = one.reload(graph.clone(), self.now);
+                assert_eq!(taken, whole.reload(graph, self.now));
+            }
+            assert_eq!(one.next_actions(self.now), whole.next_actions(self.now));
+            assert_eq!(all_of(&one), all_of(&whole));
+        }
         let later = one.due().unwrap_or(self.now).max(self.now);
         assert_eq!(one.next_actions(later), whole.next_actions(later));
     }
@@ -71,5 +80,6 @@ fn all_of(system: &System) -> impl PartialEq + std::fmt::Debug + use<> {
     let goals: Vec<Target> = system.goals().cloned().collect();
     let states: Vec<_> = system.units().map(|unit| system.state(unit)).collect();
     let due: Option<Timestamp> = system.due();
-    (goals, states, due, system.observation())
+    let units: Vec<_> = system.graph().units().cloned().collect();
+    (goals, units, states, due, system.observation())
 }

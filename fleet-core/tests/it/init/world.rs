@@ -128,12 +128,10 @@ impl World {
         &mut self,
         verb: impl FnOnce(&mut System, Timestamp) -> bool,
     ) -> bool {
-        let before = (self.system.observation(), self.system.due());
-        let goals: Vec<Target> = self.system.goals().cloned().collect();
+        let before = self.system.clone();
         let taken = verb(&mut self.system, self.now);
         if !taken {
-            assert_eq!((self.system.observation(), self.system.due()), before);
-            assert!(self.system.goals().eq(&goals));
+            self.is_as(before);
         }
         taken
     }

@@ -1,8 +1,11 @@
-//! What holds for every unit file: nothing panics, and the order of sections does not matter.
+//! What holds for every unit file: nothing panics, the order of sections does not matter, and what
+//! cannot be done is refused wherever it stands.
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::systemd::{Outside, compile, link};
+use fleet_core::graph::systemd::{
+    Cause, Outside, Position, Refusal, Standing, compile, link, standing,
+};
 use fleet_unitfile::{UnitFile, UnitName, directives, strategies};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -93,6 +96,51 @@ fn read(name: &UnitName, texts: &[&String]) -> String {
     }
 }
 
+/// An option of the table that is refused, with a value that asks for something.
+#[derive(Debug, Clone)]
+struct Impossible {
+    section: &'static str,
+    name: &'static str,
+    value: String,
+    why: &'static str,
+}
+
+fn impossible() -> impl Strategy<Value = Impossible> {
+    let refused = |section, name| match standing(section, name) {
+        Some(Standing::Refused(why)) => Some((section, name, &[][..], why)),
+        Some(Standing::RefusedUnless(neutral, why)) => Some((section, name, neutral, why)),
+        _ => None,
+    };
+    let all: Vec<_> = directives().filter_map(|it| refused(it.section, it.name)).collect();
+    let value = prop_oneof![
+        select(vec!["yes", "/x", "a b", "7", "%p %%", "~deny", "x=\\\n y", "\"", "\u{e4}"])
+            .prop_map(str::to_owned),
+        "[A-Z/:~%$ -]{0,8}[JZ]",
+    ];
+    let chosen = (select(all), value);
+    chosen.prop_filter_map("it asks for nothing", |((section, name, neutral, why), value)| {
+        let asks = !neutral.contains(&value.as_str());
+        asks.then_some(Impossible { section, name, value, why })
+    })
+}
+
+/// What may stand before an option, and whether nothing is wrong with that.
+fn text_before() -> impl Strategy<Value = (String, bool)> {
+    let line = select(vec![
+        "Description=a\n",
+        "# note\n",
+        "\n",
+        "X-Mine=\\\n two\n",
+        "Documentation=man:a(1) \\\n# within\n  man:b(1)\n",
+        "After=b.service\n",
+    ]);
+    let good = vec(line, 0..5).prop_map(|lines| format!("[Unit]\n{}", lines.concat()));
+    prop_oneof![
+        good.prop_map(|text| (text, true)),
+        sections().prop_map(|texts| (texts.concat(), false)),
+    ]
+}
+
 proptest! {
     #![proptest_config(cases(10))]
 
@@ -127,5 +175,28 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn whoever_asks_for_what_is_refused_is_told_so_at_its_line(
+        Impossible { section, name, value, why } in impossible(),
+        (before, sound) in text_before(),
+    ) {
+        let (unit, rest) = match section {
+            "Timer" => ("web.timer", "OnBootSec=1\n"),
+            "Service" => ("web.service", "ExecStart=/bin/true\n"),
+            _ => ("web.service", "[Service]\nExecStart=/bin/true\n"),
+        };
+        let text = format!("{before}[{section}]\n{name}={value}\n{rest}");
+        let (file, _) = UnitFile::parse_collecting(&text);
+        let Err(refusals) = compile(&unit.parse().unwrap(), &file, &site()) else {
+            return Err(TestCaseError::fail(text));
+        };
+        let option = format!("{section}.{name}");
+        let line = before.matches('\n').count() + 2;
+        let place = Position { line, column: 1, option };
+        let expected = Refusal { place: Some(place), cause: Cause::Setting, problem: why.to_owned() };
+        prop_assert!(refusals.all.contains(&expected), "{text}{refusals}");
+        prop_assert!(!sound || refusals.all.len() == 1, "{text}{refusals}");
     }
 }

@@ -5,6 +5,7 @@ mod codes;
 mod golden;
 mod hostile;
 mod laws;
+mod together;
 mod values;
 mod whole;
 

@@ -1,0 +1,144 @@
+//! What is told of several files together: each thing has a place in one of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use fleet_core::graph::strategies::{Units, tangled_units, units};
+use fleet_core::graph::text::{File, Role, Sources, print};
+use fleet_core::graph::{TimeOuts, Unit};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+use proptest::test_runner::TestRunner;
+
+use super::broken::{BROKEN, ODD, whole};
+use super::laws::check_places;
+use crate::init::config::cases;
+
+/// What is told only of units that are read together, or of their programs.
+const TOGETHER: [&str; 9] = ["E12", "E13", "E15", "E16", "E17", "E28", "W03", "W04", "W05"];
+
+/// Units that fit together or do not, some of them twice.
+fn any_units() -> impl Strategy<Value = Vec<Unit>> {
+    let twice = (units(3), units(3)).prop_map(|(one, other)| Units([one.0, other.0].concat()));
+    prop_oneof![4 => units(5), 3 => tangled_units(5), 1 => twice].prop_map(|units| units.0)
+}
+
+/// Lines of central settings: a goal, choices and masks, of what is there or is not, and what is no
+/// setting at all.
+fn central(units: &[Unit]) -> impl Strategy<Value = String> + use<> {
+    let names = units.iter().map(|unit| unit.name.to_string());
+    let targets = units.iter().flat_map(|unit| &unit.provides).map(ToString::to_string);
+    let names: Vec<String> = names.chain(["nobody".to_owned()]).collect();
+    let targets: Vec<String> = targets.chain(["nothing", "common"].map(str::to_owned)).collect();
+    let (goal, mask) = (select(targets.clone()), subsequence(targets.clone(), 0..3));
+    let choice = (select(targets), select(names)).prop_map(|(one, other)| format!("{one}={other}"));
+    let odd = select(vec!["goal:", "alternatives: a", "mask: a,,b", "m\u{fc}de", "unit: a", " b"]);
+    (
+        prop::option::weighted(0.9, goal.prop_map(|goal| format!("goal: {goal}"))),
+        prop::option::weighted(0.3, mask.prop_map(|mask| format!("mask: {}", mask.join(",\n  ")))),
+        prop::option::weighted(0.3, choice.prop_map(|one| format!("alternatives: {one}"))),
+        prop::option::weighted(0.1, odd.prop_map(str::to_owned)),
+    )
+        .prop_map(|(goal, mask, choice, odd)| {
+            let lines = [Some("# \u{e4}".to_owned()), odd, mask, goal, choice];
+            lines.into_iter().flatten().map(|line| line + "\n").collect()
+        })
+}
+
+/// How a text is written down: with which line ends, with a byte order mark, without an end of its
+/// last line, and with one byte for another.
+type Form = (bool, bool, bool, Option<(Index, u8)>);
+
+fn form() -> impl Strategy<Value = Form> {
+    let byte = (any::<Index>(), select(&b":#,\n\r \xff\xc3a"[..]));
+    let flag = || prop::bool::weighted(0.2);
+    (flag(), flag(), flag(), prop::option::weighted(0.05, byte))
+}
+
+fn written(text: &str, (returns, mark, open, byte): Form) -> Vec<u8> {
+    let text = if returns { text.replace('\n', "\r\n") } else { text.to_owned() };
+    let text = if open { text.trim_end().to_owned() } else { text };
+    let mut bytes = if mark { format!("\u{feff}{text}") } else { text }.into_bytes();
+    if let Some((at, byte)) = byte.filter(|_| !bytes.is_empty()) {
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+    }
+    bytes
+}
+
+/// The files of a directory, by name and text: stanzas in three of them, and perhaps central
+/// settings, even twice.
+fn texts() -> impl Strategy<Value = Vec<(&'static str, Role, String)>> {
+    let other = prop_oneof![
+        select(&BROKEN[..]).prop_map(|(text, _)| whole(text).replace("NAME", "other")),
+        select(&ODD[..]).prop_map(|(text, _)| whole(text).replace("NAME", "odd")),
+        Just("# \u{fc}ber\n\n".to_owned()),
+    ];
+    let others = prop_oneof![4 => Just(Vec::new()), 1 => vec(other, 1..3)];
+    let all = (any_units(), others).prop_flat_map(|(units, others)| {
+        let central = vec(central(&units), 0..3);
+        let stanzas = units.iter().map(|unit| print(unit, &TimeOuts::default()).text);
+        let stanzas: Vec<String> = stanzas.chain(others).collect();
+        let places = vec(0..3_usize, stanzas.len());
+        (Just(stanzas), places, central)
+    });
+    all.prop_map(|(stanzas, places, central)| {
+        let names = ["a.unit", "b.unit", "c.unit"];
+        let mut files = names.map(|name| (name, Role::Units, String::new())).to_vec();
+        stanzas.iter().zip(places).for_each(|(text, place)| files[place].2 += text);
+        let names = ["init.conf", "b.conf"].into_iter();
+        files.extend(names.zip(central).map(|(name, text)| (name, Role::Central, text)));
+        files
+    })
+}
+
+fn directory() -> impl Strategy<Value = Vec<File>> {
+    (texts(), vec(form(), 5)).prop_map(|(texts, forms)| {
+        let file = |((name, role, text), form): ((&str, Role, String), Form)| File {
+            name: name.to_owned(),
+            role,
+            source: written(&text, form),
+        };
+        texts.into_iter().zip(forms).map(file).collect()
+    })
+}
+
+/// Whether a place in another file, which a message names as `a.unit:5`, is that of a stanza.
+fn check_other_places(files: &[File], message: &str) -> Result<(), TestCaseError> {
+    for file in files {
+        let Some((_, rest)) = message.split_once(&format!("in {}:", file.name)) else { continue };
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let mut lines = file.source.split(|byte| *byte == b'\n');
+        let line = number.parse::<usize>().ok().and_then(|number| lines.nth(number - 1));
+        let text = line.map(String::from_utf8_lossy).unwrap_or_default();
+        let is_stanza =
+            ["unit", "name"].iter().any(|key| text.trim_start_matches('\u{feff}').starts_with(key));
+        prop_assert!(is_stanza, "{message}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_place_is_inside_one_of_several_files() {
+    let found = RefCell::new(BTreeSet::new());
+    let told = TestRunner::new(cases(10)).run(&directory(), |files| {
+        let mut sources = Sources::read(files);
+        let graph = sources.graph();
+        prop_assert_eq!(graph.is_some(), sources.is_sound());
+        sources.check_programs(|_| false);
+        prop_assert_eq!(sources.diagnostics.len(), sources.files.len());
+        for (file, diagnostics) in sources.files.iter().zip(&sources.diagnostics) {
+            check_places(&file.source, diagnostics)?;
+            for it in diagnostics {
+                check_other_places(&sources.files, &it.message)?;
+                found.borrow_mut().insert(it.code.as_str());
+            }
+        }
+        Ok(())
+    });
+    told.unwrap_or_else(|problem| panic!("{problem}"));
+    let found = found.into_inner();
+    let missing: Vec<_> = TOGETHER.iter().filter(|code| !found.contains(*code)).collect();
+    assert!(missing.is_empty(), "these were never told: {missing:?}");
+}
