@@ -92,7 +92,8 @@ impl Watched {
         };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
-            Err(Errno::SRCH) => return Ok(None),
+            // The number of none, or by now that of a thread, for which kernels have two words.
+            Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         // The number may have been given to another process before the descriptor was made.
@@ -135,5 +136,20 @@ mod tests {
         let own = started(std::process::id()).expect("it can be read").expect("it runs");
         assert_eq!(child(own.pid).expect("it can be read"), Some(own));
         assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_number_a_thread_has_by_now_is_gone() {
+        let held = std::thread::spawn(|| {
+            let number = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+            assert_ne!(number, std::process::id());
+            let thread = child(number).expect("it can be read").expect("it runs");
+            let earlier = ProcessId { start: thread.start.wrapping_sub(1), ..thread };
+            [earlier, thread].map(Watched::open)
+        });
+        let held = held.join().expect("it ends");
+        for held in held {
+            assert!(held.expect("that is no failure").is_none());
+        }
     }
 }
