@@ -4,6 +4,7 @@ mod notices;
 mod run;
 mod signals;
 mod spawning;
+mod watching;
 
 use std::future::poll_fn;
 use std::io;
@@ -17,6 +18,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::{AbortHandle, coop::unconstrained};
 
 pub(crate) use self::run::owner_of_file;
+use self::watching::Ending;
 use super::cgroup::Group;
 use super::life::{Action, Phase, ProcessId};
 use super::log::{Log, Reading};
@@ -60,7 +62,7 @@ pub(crate) struct Driver {
     log_from: u64,
     /// The user that the unit runs as, if a file of it names its main process.
     owner: u32,
-    processes: FuturesUnordered<BoxFuture<'static, (ProcessId, End)>>,
+    processes: FuturesUnordered<Ending>,
     sweep: Option<BoxFuture<'static, ()>>,
     /// Until the state machine wants to be woken.
     sleep: Sleep,

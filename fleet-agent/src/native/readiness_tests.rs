@@ -16,12 +16,12 @@ use super::service_tests::{Life, spec};
 use crate::SystemClock;
 use crate::lock::acquire;
 
-fn unit(service: &str, readiness: Readiness) -> Arc<Unit> {
+pub(crate) fn unit(service: &str, readiness: Readiness) -> Arc<Unit> {
     let unit = Unit::clone(&spec(service));
     Arc::new(Unit { kind: Kind::ForegroundSupervised(readiness), ..unit })
 }
 
-fn line(pattern: &str) -> Readiness {
+pub(crate) fn line(pattern: &str) -> Readiness {
     Readiness::Line(Pattern::new(pattern).expect("it is well formed"))
 }
 
@@ -99,7 +99,7 @@ impl Stage {
         self.driver.service.begin_after(None, self.machine.now());
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.driver.service.end(&StopReason::Unneeded, self.machine.now());
     }
 

@@ -11,7 +11,6 @@ use super::Driver;
 use crate::native::cgroup::Group;
 use crate::native::life::{Phase, ProcessId};
 use crate::native::notify::{NotifySocket, Said};
-use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
 use crate::native::proc::{Watched, child, is_of_run, started};
 use crate::native::ready::line_that_matches;
@@ -161,13 +160,20 @@ impl Driver {
         is_of_run(process, self.group.as_ref(), &self.invocation, &self.leaders)
     }
 
-    fn on_main_named(&mut self, pid: u32) {
+    pub(super) fn on_main_named(&mut self, pid: u32) {
         if self.service.memory().main.is_some_and(|main| main.pid == pid) {
             return;
         }
         match self.own(pid).filter(|process| process.pid != std::process::id()) {
-            Some(process) => self.take_as_main(process),
+            Some(process) => self.have_as_main(process),
             None => tracing::warn!(unit = %self.unit, pid, "names a stranger as its main process"),
+        }
+    }
+
+    fn have_as_main(&mut self, process: ProcessId) {
+        if let Err(why) = self.take_as_main(process, Watched::open) {
+            let (unit, pid) = (&self.unit, process.pid);
+            tracing::warn!(%unit, pid, why, "cannot have it as its main process");
         }
     }
 
@@ -185,13 +191,15 @@ impl Driver {
     }
 
     pub(super) fn look_for_main(&mut self) {
-        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
+        let spec = Arc::clone(&self.spec);
+        let Kind::BackgroundPidfile { path } = &spec.kind else { return };
         let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
-        match read {
-            Ok(process) => {
-                (self.arrival, self.problem) = (None, None);
-                self.take_as_main(process);
-            }
+        let taken = read.and_then(|process| {
+            let in_words = |why| format!("{path} names process {}, which {why}", process.pid);
+            self.take_as_main(process, Watched::open).map_err(in_words)
+        });
+        match taken {
+            Ok(()) => (self.arrival, self.problem) = (None, None),
             Err(problem) => {
                 self.problem = Some(self.called("PIDFile=", "pidfile: ").to_owned() + &problem);
             }
@@ -205,7 +213,7 @@ impl Driver {
         let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
         let named = read.ok().filter(|process| self.service.memory().main != Some(*process));
         if let Some(process) = named {
-            self.take_as_main(process);
+            self.have_as_main(process);
         }
     }
 
@@ -234,29 +242,5 @@ impl Driver {
                 self.problem = Some(format!("its output cannot be read: {error}"));
             }
         }
-    }
-
-    /// A process that somebody else started is the main one.
-    fn take_as_main(&mut self, process: ProcessId) {
-        self.service.on_main(process, self.machine.now());
-        match Watched::open(process) {
-            Ok(Some(watched)) => self.watch(process, watched),
-            Ok(None) => self.service.on_exited(process, End::Unseen, self.machine.now()),
-            Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot watch its main process");
-            }
-        }
-    }
-
-    /// Waits for the end of a process that is no child of ours.
-    pub(super) fn watch(&mut self, process: ProcessId, watched: Watched) {
-        let clock = Arc::clone(&self.machine.clock);
-        self.processes.push(Box::pin(async move {
-            let end = watched.end(&*clock).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, pid = process.pid, "cannot watch a process");
-                End::Unseen
-            });
-            (process, end)
-        }));
     }
 }

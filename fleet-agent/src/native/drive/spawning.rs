@@ -50,7 +50,7 @@ impl Driver {
         }
     }
 
-    fn on_spawned(&mut self, mut started: Child) {
+    fn on_spawned(&mut self, started: Child) {
         let now = self.machine.now();
         // A child that has ended keeps its number until it is waited for.
         let process = match started.id().map_or(Ok(None), child) {
@@ -59,10 +59,7 @@ impl Driver {
             Err(error) => return self.give_up(started, &error),
         };
         self.leaders.push(process);
-        self.processes.push(Box::pin(async move {
-            let end = started.wait().await.unwrap_or(End::Unseen);
-            (process, end)
-        }));
+        self.await_child(process, started);
         self.service.on_spawned(process, now);
     }
 
