@@ -163,6 +163,8 @@ impl Group {
         for group in self.all()? {
             let text = match fs::read_to_string(group.join("cgroup.procs")) {
                 Err(error) if is_gone(&error) => continue,
+                // The one that it is inside lists its processes.
+                Err(error) if group != self.0 && is_threaded(&error) => continue,
                 text => text?,
             };
             // The kernel writes 0 for those that are hidden from us.
@@ -300,6 +302,11 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
+/// A group of threads has no list of its processes.
+fn is_threaded(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error())
+}
+
 /// A process that is gone while it is read answers in either way.
 fn is_no_process(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
@@ -338,6 +345,27 @@ mod tests {
     fn a_group_with_processes_says_so() {
         assert!(is_populated(b"populated 1\nfrozen 0\n"));
         assert!(!is_populated(b"populated 0\nfrozen 1\n") && !is_populated(b""));
+    }
+
+    #[test]
+    fn the_members_of_a_group_that_has_one_of_threads_inside_are_found() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        // Where none can be made, there is none of threads.
+        let Ok(groups) = Groups::find(directory.path()) else { return };
+        let group = groups.of_run("a.service", "1");
+        group.open().expect("it can be made");
+        let inside = group.0.join("inside");
+        let made = fs::create_dir(&inside)
+            .and_then(|()| fs::write(inside.join("cgroup.type"), "threaded"));
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().expect("runs");
+        let pid = child.id().to_string();
+        let entered = fs::write(group.0.join("cgroup.procs"), &pid)
+            .and_then(|()| fs::write(inside.join("cgroup.threads"), &pid));
+        let members = group.members();
+        child.kill().and_then(|()| child.wait()).expect("it is our child");
+        groups.tidy();
+        made.and(entered).expect("it can be made");
+        assert_eq!(members.expect("that is no failure"), [child.id()]);
     }
 
     #[tokio::test]
