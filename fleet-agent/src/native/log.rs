@@ -36,7 +36,7 @@ pub(crate) use self::keeper::Keeper;
 use self::origin::{Origin, beside, is_nowhere};
 pub(crate) use self::reading::Reading;
 use self::reading::Unread;
-use self::room::{BLOCK, first_kept, give_back, next_line, start_of_line};
+use self::room::{BLOCK, LARGEST_BLOCK, first_kept, give_back, next_line, start_of_line};
 use super::moments::Moments;
 use super::process::append;
 use crate::clock::{as_wall_time, wall_time};
@@ -65,6 +65,8 @@ struct Kept {
     moments: Moments,
     /// Tells the file from one that comes after it.
     inode: u64,
+    /// How much room the file took.
+    taken: u64,
     /// What somebody has to read before it is given up.
     unread: Weak<Unread>,
 }
@@ -75,15 +77,33 @@ impl Kept {
         limit.min(self.longest)
     }
 
+    /// Whether more is kept than that.
+    fn has_grown(&self, limit: u64) -> bool {
+        let end = self.moments.end();
+        end.saturating_sub(self.floor) > limit || end - self.origin.base.min(end) > self.longest
+    }
+
+    /// Whether the file takes more room than what is kept: who does not append can write to what
+    /// was given up. A block that the hole ends in is kept as a whole.
+    fn is_filled(&self, limit: u64) -> bool {
+        self.floor > self.origin.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
+    }
+
     /// Remembers what a look at the file tells, and returns the place at which it ends.
     fn on_look(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
         let written = as_wall_time(file.modified()?);
         let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
         let known = self.moments.end();
-        if !is_the_same || self.origin.base + file.len() < known {
+        let is_shorter = self.origin.base + file.len() < known;
+        if !is_the_same || is_shorter {
             self.origin = self.origin.go_on(path, known);
             self.floor = self.origin.base;
         }
+        if is_the_same && is_shorter {
+            // Whoever reads the rest is to know. Where it cannot be written, the rest is there.
+            drop(note(path, "the log was emptied"));
+        }
+        self.taken = file.blocks().saturating_mul(512);
         let end = self.origin.base + file.len();
         self.moments.on_look(end, written, wall_time());
         Ok(end)
@@ -122,7 +142,8 @@ impl Log {
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
         let unread = Weak::new();
-        let mut kept = Kept { origin, floor, longest: LONGEST, moments, inode, unread };
+        let (longest, taken) = (LONGEST, 0);
+        let mut kept = Kept { origin, floor, longest, moments, inode, taken, unread };
         kept.on_look(&path, &metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
@@ -148,7 +169,7 @@ impl Log {
 
     /// Adds a line of the supervisor's own.
     pub(crate) fn note(&self, words: &str) -> io::Result<()> {
-        append(&self.path)?.write_all(format!("fleet: {words}\n").as_bytes())
+        note(&self.path, words)
     }
 
     /// From now on its file is kept to half of that, as the kernel kills a process that makes a
@@ -187,9 +208,7 @@ impl Log {
     /// Whether it has grown past its limit, as the last look tells.
     pub(crate) fn is_over(&self) -> bool {
         let kept = self.lock();
-        let end = kept.moments.end();
-        end.saturating_sub(kept.floor) > self.limit
-            || end - kept.origin.base.min(end) > kept.longest
+        kept.has_grown(self.limit) || kept.is_filled(self.limit)
     }
 
     /// Begins to read all that is written from a place on: until this is dropped, nothing of it is
@@ -202,7 +221,8 @@ impl Log {
 
     /// Whether it has grown past its limit, and somebody has yet to read what is to be given up.
     pub(crate) fn is_held(&self) -> bool {
-        self.is_over() && self.lock().unread.strong_count() > 0
+        let kept = self.lock();
+        kept.has_grown(self.limit) && kept.unread.strong_count() > 0
     }
 
     /// Looks at the log, and keeps its newer half alone if it has grown past its limit; with what
@@ -211,14 +231,16 @@ impl Log {
         let mut kept = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
         let (end, length) = (kept.on_look(&self.path, &metadata)?, metadata.len());
-        let is_too_long = length > kept.longest;
+        let (is_too_long, floor) = (length > kept.longest, kept.floor - kept.origin.base);
+        if kept.is_filled(self.limit) {
+            give_back(&append(&self.path)?, floor)?;
+        }
         if end - kept.floor <= self.limit && !is_too_long {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
         let room = kept.room(self.limit);
         let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
-        let floor = kept.floor - kept.origin.base;
         let from = kept.unread_from(&mut reader, from)?.max(floor);
         if from == floor && !is_too_long {
             return Ok(());
@@ -300,6 +322,11 @@ impl Log {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a line of the supervisor's own to the log in that file.
+fn note(path: &Path, words: &str) -> io::Result<()> {
+    append(path)?.write_all(format!("fleet: {words}\n").as_bytes())
 }
 
 /// How many lines certainly start in a text that may begin in the middle of one.

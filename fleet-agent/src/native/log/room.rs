@@ -10,7 +10,7 @@ use rustix::io::Errno;
 pub(super) const BLOCK: u64 = 64 * 1024;
 
 /// The largest blocks that file systems have.
-const LARGEST_BLOCK: u64 = 16 << 20;
+pub(super) const LARGEST_BLOCK: u64 = 16 << 20;
 
 /// Makes a hole of all before a place of a file, and tells whether the file system knows holes.
 ///

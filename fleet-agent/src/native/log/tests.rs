@@ -270,17 +270,50 @@ fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     append(log.path()).and_then(|file| file.set_len(0)).expect("it can be emptied");
     let read = log.read_from(320).expect("it can be read");
     assert_eq!(read, (Vec::new(), 320), "nothing is there yet");
+    let note = b"fleet: the log was emptied\n";
+    assert_eq!(log.read_from(320).expect("it can be read"), (note.to_vec(), 347));
     write();
-    assert_eq!(log.read_from(320).expect("it can be read"), (text.clone(), 640));
+    assert_eq!(log.read_from(347).expect("it can be read"), (text.clone(), 667));
     assert_eq!(find(&log), None, "that line is gone");
 
     std::fs::rename(log.path(), directory.path().join("old")).expect("it can be moved");
     log.look().expect_err("it is not there");
     write();
-    assert_eq!(log.read_from(640).expect("it can be read"), (text.clone(), 960));
-    assert_eq!((find(&log), log.floor()), (None, 640));
+    assert_eq!(log.read_from(667).expect("it can be read"), (text.clone(), 987));
+    assert_eq!((find(&log), log.floor()), (None, 667));
     let next = Log::open(log.path().clone(), 1 << 20).expect("it is there");
-    assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
+    assert_eq!((find(&next), next.floor()), (None, 667), "the next daemon knows it, too");
+}
+
+/// As `>/dev/stderr` does: it opens the log anew.
+#[test]
+fn a_log_that_its_unit_emptied_says_so() {
+    let (_directory, log) = log(1 << 20, b"one\ntwo\nthree\n");
+    log.look().expect("it is there");
+    std::fs::write(log.path(), b"four\n").and_then(|()| log.look()).expect("it is there");
+    log.note("more").and_then(|()| log.look()).expect("it is there");
+    assert_eq!(all(&log), "four\nfleet: the log was emptied\nfleet: more\n");
+}
+
+/// A unit may let go of `O_APPEND`.
+#[test]
+fn what_is_written_to_the_hole_of_a_log_is_given_back() {
+    let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(2 << 20));
+    if !knows_holes(&log) {
+        return;
+    }
+    log.trim().expect("it can be done");
+    let (floor, kept) = (log.floor(), all(&log));
+    for _ in 0..2 {
+        let file = File::options().write(true).open(log.path()).expect("it is there");
+        file.write_all_at(&vec![b'x'; 24 << 20], 0).and_then(|()| log.look()).expect("written");
+        assert!(log.is_over() && !log.is_held());
+        log.trim().and_then(|()| log.look()).expect("it can be done");
+        assert!(!log.is_over());
+        let taken = std::fs::metadata(log.path()).expect("it is there").blocks() * 512;
+        assert!(taken <= 1 << 20, "{taken} bytes");
+        assert_eq!((log.floor(), all(&log) == kept), (floor, true));
+    }
 }
 
 /// One that reads all has all, however much was written since, and what it has read is given up.
