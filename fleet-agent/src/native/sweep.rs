@@ -127,16 +127,30 @@ fn those_that_run(
     }
 }
 
+/// Does that to each of them, so that one that cannot be reached, as who may not signal it has it,
+/// keeps it from none; the first error, if there is one.
+fn reach<T>(
+    all: &[ProcessId],
+    mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,
+) -> io::Result<Vec<T>> {
+    let mut failure = None;
+    let mut reached = Vec::with_capacity(all.len());
+    for &process in all {
+        match one(process) {
+            Ok(it) => reached.extend(it),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(reached), Err)
+}
+
 async fn signal_and_wait(
     left: &[ProcessId],
     signals: &[Sig],
     signalled: &mut BTreeSet<ProcessId>,
 ) -> io::Result<()> {
-    let mut watched = Vec::with_capacity(left.len());
-    for &process in left {
-        let Some(held) = Watched::open(process)? else {
-            continue;
-        };
+    let watched = reach(left, |process| {
+        let Some(held) = Watched::open(process)? else { return Ok(None) };
         if signalled.insert(process) {
             signals.iter().try_for_each(|&signal| held.signal(signal))?;
             // One that is stopped could not act on them.
@@ -144,8 +158,8 @@ async fn signal_and_wait(
                 held.signal(CONT)?;
             }
         }
-        watched.push(held);
-    }
+        Ok(Some(held))
+    })?;
     let ended = join_all(watched.iter().map(Watched::ended)).await;
     ended.into_iter().collect()
 }
@@ -162,6 +176,23 @@ mod tests {
         let found = those_that_run(list, look).expect("nothing is in the way");
         assert_eq!(lists.len(), 0, "that is too few");
         found.into_iter().map(|process| process.pid).collect()
+    }
+
+    #[test]
+    fn one_that_may_not_be_signalled_keeps_the_signal_from_no_other() {
+        let all = [7, 8, 9].map(|pid| ProcessId { pid, start: 0 });
+        let mut tried = Vec::new();
+        let answer = reach(&all, |process| {
+            tried.push(process);
+            match process.pid {
+                9 => Ok(Some(())),
+                pid => Err(io::Error::other(format!("no {pid}"))),
+            }
+        });
+        assert_eq!(answer.expect_err("they cannot be reached").to_string(), "no 7");
+        assert_eq!(tried, all);
+        let gone = reach(&all, |it| Ok((it.pid != 8).then_some(it.pid)));
+        assert_eq!(gone.expect("nothing is in the way"), [7, 9]);
     }
 
     #[test]
