@@ -176,7 +176,7 @@ impl Life<'_> {
         let mut descriptor: libc::c_int = -1;
         let mut request = Request::new(group, &raw mut descriptor);
         request.flags |= vfork::FLAGS;
-        (request.more[0], request.more[1]) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
+        (request.more[0], request.more[1]) = vfork::place(&mut stack);
         // SAFETY: the request is a structure of the size that is told, with a stack that nobody
         // else has. What the process does is `become_program`, which makes system calls alone, as
         // its words say. What is told to it is this, which stays there; it writes to `failure`

@@ -22,18 +22,25 @@ pub(super) const IS_KNOWN: bool = cfg!(target_arch = "x86_64");
 /// What the process does, with what it is told.
 pub(super) type Life = unsafe extern "C" fn(*const c_void) -> !;
 
-/// A stack, to be named in the request.
+/// A stack, to be named in the request by its [`place`].
 pub(super) fn stack() -> Vec<u8> {
     Vec::with_capacity(STACK)
+}
+
+/// The lowest address of a stack, and how many bytes are used of it: it begins at a multiple of 16
+/// bytes, wherever it lies, as functions rely on.
+pub(super) fn place(stack: &mut Vec<u8>) -> (u64, u64) {
+    let (lowest, size) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
+    (lowest, size - (lowest + size) % 16)
 }
 
 /// The kernel's answer to `clone3` with that request: a process, or an error below zero.
 ///
 /// # Safety
 ///
-/// The request is one of `clone3` of that size, with [`FLAGS`] and a stack. The life makes system
-/// calls alone, and ends in a program or in the end of the process. All that it uses stays there
-/// and is not changed until this returns.
+/// The request is one of `clone3` of that size, with [`FLAGS`] and a stack by its [`place`]. The
+/// life makes system calls alone, and ends in a program or in the end of the process. All that it
+/// uses stays there and is not changed until this returns.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library begins a process so inside a control group")]
 pub(super) unsafe fn begin(
@@ -45,6 +52,7 @@ pub(super) unsafe fn begin(
     let answer: isize;
     // SAFETY: as promised above. In the new process, where the answer is 0, the stack is another
     // one, so nothing of this function is used there but the two registers, and it never returns.
+    // That stack is empty and begins at a multiple of 16 bytes, as a call has to find it.
     unsafe {
         asm!(
             "syscall",
@@ -76,4 +84,20 @@ pub(super) unsafe fn begin(
 #[expect(unsafe_code, reason = "it is unsafe elsewhere")]
 pub(super) unsafe fn begin(_: *const c_void, _: usize, _: Life, _: *const c_void) -> isize {
     -(nix::libc::ENOSYS as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_begins_where_a_function_has_to_find_it() {
+        for odd in 0..32 {
+            let mut stack = Vec::with_capacity(STACK + odd);
+            let (lowest, size) = place(&mut stack);
+            assert_eq!((lowest, (lowest + size) % 16), (stack.as_ptr() as u64, 0));
+            let bytes = stack.capacity() as u64;
+            assert!((bytes - 15..=bytes).contains(&size), "{size} of {bytes}");
+        }
+    }
 }
