@@ -24,6 +24,8 @@ pub(super) enum Ask {
         epoch: u64,
     },
     Reload,
+    /// Answered with nothing, and at once.
+    Ping,
     Unload {
         unit: String,
     },

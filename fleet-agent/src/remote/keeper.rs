@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::asks::{Ask, OfUnits, Told};
 use super::link::{Answer, AskError, Link, LinkError};
 use super::manager::RemoteConfig;
+use super::silence::Silence;
 use crate::backoff::Pace;
 use crate::{Clock, StateChanges, StateFeed};
 
@@ -35,6 +36,7 @@ pub(super) struct Keeper {
     looks: bool,
     clock: Arc<dyn Clock>,
     standing: Mutex<Standing>,
+    pub(super) silence: Silence,
     feed: StateFeed,
     /// The units that the other process is last known to have.
     known: Mutex<BTreeSet<UnitName>>,
@@ -45,7 +47,8 @@ impl Keeper {
         let RemoteConfig { socket, program, clock, directory } = config;
         let standing = Mutex::new(Standing::Away("it was not reached yet".to_owned()));
         let (feed, known) = (StateFeed::default(), Mutex::default());
-        Self { socket, program, looks: directory.is_none(), clock, standing, feed, known }
+        let (looks, silence) = (directory.is_none(), Silence::new(Arc::clone(&clock)));
+        Self { socket, program, looks, clock, standing, silence, feed, known }
     }
 
     pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -93,8 +96,8 @@ impl Keeper {
         let mut failures = 0;
         loop {
             if let Some((link, watch)) = connected.take() {
+                let why = self.follow(&link, watch).await;
                 drop(link); // what stands holds it
-                let why = self.follow(watch).await;
                 let place = self.socket.display();
                 tracing::warn!(%place, why, "the service manager is away; units are left alone");
                 *self.standing() = Standing::Away(why);
@@ -120,9 +123,19 @@ impl Keeper {
     }
 
     /// Tells of changes until there is no more to be heard; returns why.
-    async fn follow(&self, mut watch: Answer) -> String {
+    async fn follow(&self, link: &Link, mut watch: Answer) -> String {
+        let silent = self.silence.lasts(link);
+        tokio::pin!(silent);
         loop {
-            match watch.next().await {
+            let told = tokio::select! {
+                told = watch.next() => told,
+                () = &mut silent => {
+                    let why = "it says nothing, as one that is stopped does";
+                    link.give_up(why);
+                    return why.to_owned();
+                }
+            };
+            match told {
                 Ok(Some(told)) => self.tell(told),
                 Ok(None) => return "it tells of no more changes".to_owned(),
                 Err(error) => return in_words(error),

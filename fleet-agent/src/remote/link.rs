@@ -76,6 +76,8 @@ struct Shared {
     /// How many frames are in there.
     queued: AtomicUsize,
     next: AtomicU64,
+    /// How many frames were read.
+    heard: AtomicU64,
     lost: watch::Sender<Option<String>>,
 }
 
@@ -123,9 +125,9 @@ impl Link {
         greet(&mut frames, &mut sink, program).await.map_err(turned)?;
         let (out, queue) = mpsc::unbounded_channel();
         let waiting = Mutex::new(Some(HashMap::new()));
-        let (queued, next, lost) =
-            (AtomicUsize::new(0), AtomicU64::new(0), watch::Sender::new(None));
-        let shared = Arc::new(Shared { waiting, out, queued, next, lost });
+        let (queued, next, heard) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let lost = watch::Sender::new(None);
+        let shared = Arc::new(Shared { waiting, out, queued, next, heard, lost });
         let task = tokio::spawn(run(Arc::clone(&shared), frames, sink, queue)).abort_handle();
         Ok(Self { shared, task })
     }
@@ -159,6 +161,17 @@ impl Link {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => self.why(),
         }
+    }
+
+    /// How much the other side has said.
+    pub(super) fn heard(&self) -> u64 {
+        self.shared.heard.load(Ordering::Relaxed)
+    }
+
+    /// Gives it up, for that reason.
+    pub(super) fn give_up(&self, why: &str) {
+        self.shared.lose(why);
+        self.task.abort();
     }
 
     fn why(&self) -> String {
@@ -318,7 +331,10 @@ async fn run(
     let read = async {
         loop {
             match frames.next().await? {
-                Some((frame, _)) => shared.take(frame)?,
+                Some((frame, _)) => {
+                    shared.heard.fetch_add(1, Ordering::Relaxed);
+                    shared.take(frame)?;
+                }
                 None => return Ok(()),
             }
         }

@@ -77,9 +77,15 @@ impl RemoteManager {
         }
     }
 
+    /// The next item of an answer, or its end, which comes as long as the other process is there.
+    async fn next(&self, answer: &mut Answer) -> Result<Option<Value>, ServiceError> {
+        let _waiting = self.keeper.silence.wait();
+        answer.next().await.map_err(read_error)
+    }
+
     /// Has something done.
     async fn order(&self, ask: Ask) -> Result<(), ServiceError> {
-        match self.ask(ask)?.next().await.map_err(read_error)? {
+        match self.next(&mut self.ask(ask)?).await? {
             None => Ok(()),
             Some(_) => Err(not_understood("an order is answered with something")),
         }
@@ -88,10 +94,10 @@ impl RemoteManager {
     /// Asks what is answered with one item.
     async fn question<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, ServiceError> {
         let mut answer = self.ask(ask)?;
-        let item = answer.next().await.map_err(read_error)?;
+        let item = self.next(&mut answer).await?;
         let item = item.ok_or_else(|| not_understood("a question has no answer"))?;
         // Only the end says that it was the whole.
-        answer.next().await.map_err(read_error)?;
+        self.next(&mut answer).await?;
         read(item)
     }
 }
@@ -147,7 +153,7 @@ impl ServiceManager for RemoteManager {
         let mut answer = self.ask(Ask::List)?;
         let mut units = Vec::new();
         // Without its end it is no list, however much of it has come.
-        while let Some(item) = answer.next().await.map_err(read_error)? {
+        while let Some(item) = self.next(&mut answer).await? {
             for unit in read::<Vec<UnitWire>>(item)? {
                 units.push(read_unit(unit)?);
             }
@@ -209,7 +215,7 @@ impl ServiceManager for RemoteManager {
 impl RemoteManager {
     async fn open_journal(&self, ask: Ask) -> Result<Journal, ServiceError> {
         let mut answer = self.ask(ask)?;
-        let first = answer.next().await.map_err(read_error)?;
+        let first = self.next(&mut answer).await?;
         let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
         let (sender, broken, journal) = Journal::breakable();
         tokio::spawn(async move {

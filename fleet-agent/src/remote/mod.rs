@@ -22,6 +22,7 @@ mod manager;
 mod peer;
 mod replies;
 mod server;
+mod silence;
 mod states;
 mod units;
 

@@ -62,6 +62,7 @@ impl Units {
         match ask {
             Ask::Load { unit, file, epoch } => self.load(&name(&unit)?, &file, Epoch(epoch)).await,
             Ask::Reload => self.manager.reload().await,
+            Ask::Ping => Ok(()),
             Ask::Unload { unit } => self.manager.unload(&name(&unit)?).await,
             Ask::Start { unit, generation } => {
                 self.manager.start(&name(&unit)?, Generation(generation)).await

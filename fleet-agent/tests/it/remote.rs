@@ -6,3 +6,4 @@ mod conforms;
 mod earlier;
 mod outages;
 mod served;
+mod silent;
