@@ -262,8 +262,9 @@ pub(in crate::native) fn name_of(unit: &UnitName) -> Name {
 
 impl Lead {
     /// Takes a unit in that is loaded, or another file of one that is.
-    pub(in crate::native) fn load(&mut self, entry: Entry) -> Done {
+    pub(in crate::native) fn load(&mut self, mut entry: Entry) -> Done {
         let name = name_of(&entry.unit);
+        entry.asked = self.unless_all_end(entry.asked);
         if self.services.as_ref().is_some_and(|services| services.keeps(&name)) {
             self.take_file(&name, entry);
         } else {
@@ -276,11 +277,17 @@ impl Lead {
 
     /// Remembers what is asked of a unit by its load.
     pub(in crate::native) fn note_epoch(&mut self, unit: &UnitName, asked: Asked) {
-        let name = name_of(unit);
+        let (name, asked) = (name_of(unit), self.unless_all_end(asked));
         let entry = self.services.as_mut().and_then(|services| services.entries.get_mut(&name));
         if let Some(entry) = entry {
             entry.asked = asked;
             self.show(&name);
         }
+    }
+
+    /// What is asked of a unit by a load, which had read what was asked before all were to end.
+    fn unless_all_end(&self, asked: Asked) -> Asked {
+        let ends = self.services.as_ref().is_some_and(|services| services.ends);
+        if ends { asked.stopped() } else { asked }
     }
 }

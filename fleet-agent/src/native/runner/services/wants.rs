@@ -53,8 +53,10 @@ impl Lead {
 
     /// Has the graph want a unit, or not any more, as fleet asks, if it can be had.
     pub(super) fn want_as_asked(&mut self, name: &Name) {
-        let entry = self.services.as_ref().and_then(|services| services.entries.get(name));
-        let is_wanted = entry.is_some_and(Entry::is_wanted);
+        let wants = |services: &Services| {
+            !services.ends && services.entries.get(name).is_some_and(Entry::is_wanted)
+        };
+        let is_wanted = self.services.as_ref().is_some_and(wants);
         let (target, now) = (Target::from(name), self.machine.now());
         if !is_wanted {
             self.system.unwant(&target, now);
@@ -96,9 +98,10 @@ impl Lead {
 }
 
 impl Services {
-    /// The targets of all units that are to run, and that can be had.
+    /// The targets of all units that are to run, and that can be had; none once all are to end.
     pub(super) fn wanted(&self, graph: &Graph) -> BTreeSet<Target> {
-        let wanted = self.entries.iter().filter(|(_, entry)| entry.is_wanted());
+        let is_wanted = |entry: &Entry| !self.ends && entry.is_wanted();
+        let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
         let targets = wanted.map(|(name, _)| Target::from(name));
         targets.filter(|target| graph.provider(target).is_some()).collect()
     }
@@ -116,4 +119,64 @@ pub(super) fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_unitfile::{UnitFile, UnitName};
+    use tokio::sync::oneshot;
+
+    use super::super::shown::tests::{ask, load, opened};
+    use super::super::{Is, Opened, name_of};
+    use super::*;
+    use crate::native::compile::compile;
+    use crate::native::record::Asked;
+
+    fn started() -> Asked {
+        Asked { generation: 1, launched: true, ..Asked::default() }
+    }
+
+    fn another_file(opened: &Opened, unit: &UnitName) -> Entry {
+        let text = "[Service]\nExecStart=/bin/sleep 1001\n";
+        let file = UnitFile::parse(text).expect("it is well formed");
+        let compiled = compile(unit, &file, &opened.host).expect("it can be obeyed").unit;
+        Entry::new(unit.clone(), file.hash(), started(), Is::Fit(Box::new(compiled)))
+    }
+
+    /// What had been asked was read before the end, and a disk that is slow came in between.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_load_that_the_end_of_all_units_overtakes_starts_none_again() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let opened = opened(home.path()).await;
+        let units: Vec<UnitName> =
+            ["a.service", "b.service"].map(|unit| unit.parse().expect("it is a name")).into();
+        for unit in units.clone() {
+            load(&opened, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
+            let (reply, answer) = oneshot::channel();
+            ask(&opened, move |lead| lead.start(&unit, started(), reply)).await;
+            answer.await.expect("it is answered").expect("it starts");
+        }
+        let (loaded, noted) = (another_file(&opened, &units[0]), units[1].clone());
+        let answers = ask(&opened, move |lead| {
+            let answers = lead.stop_all(Asked::stopped);
+            lead.load(loaded).expect("it is taken in");
+            lead.note_epoch(&noted, started());
+            answers
+        });
+        for answer in answers.await {
+            answer.await.expect("it is answered").expect("it ends");
+        }
+        for unit in units {
+            let (busy, asked) = ask(&opened, move |lead| {
+                let name = name_of(&unit);
+                lead.follow_files();
+                lead.turn();
+                let asked = lead.services.as_ref().and_then(|services| services.asked(&name));
+                (lead.members[&name].live.is_some(), asked)
+            })
+            .await;
+            assert_eq!((busy, asked), (false, Some(started().stopped())), "it was started again");
+        }
+        opened.lead.abort();
+    }
 }
