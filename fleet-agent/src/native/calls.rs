@@ -54,8 +54,9 @@ impl Ask {
     /// What is asked of a unit from then on.
     fn after(self, before: Asked) -> Asked {
         match self {
-            Self::Start(generation) | Self::Restart(generation) => {
-                Asked { generation: generation.0, launched: true, ..before }
+            Self::Start(generation) => Asked { generation: generation.0, launched: true, ..before },
+            Self::Restart(Generation(generation)) => {
+                Asked { generation, launched: true, renewed: generation, ..before }
             }
             Self::Stop => before.stopped(),
             // One that was told of before may have come to its end, or to a stop.

@@ -51,6 +51,9 @@ pub(crate) struct Asked {
     /// The last elapse of a timer that was to start it, by a number that no other has.
     #[serde(default)]
     pub(crate) trigger: u64,
+    /// The generation of the last start that was to end before what was up.
+    #[serde(default)]
+    pub(crate) renewed: u64,
 }
 
 impl Asked {
@@ -68,6 +71,7 @@ impl Asked {
     pub(crate) fn owed(self, before: Self) -> Owed {
         let is_same = (self.launched, self.generation) == (before.launched, before.generation);
         match (self.launched, self.triggered) {
+            (true, _) if self.renewed != before.renewed => Owed::Restart,
             (true, _) if !is_same => Owed::Start,
             (false, false) if before.is_wanted() => Owed::Stop,
             (_, true) if self.trigger != before.trigger => Owed::Elapse,
@@ -80,10 +84,12 @@ impl Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owed {
     Nothing,
-    /// A start, or a restart.
+    /// A start: what is up already is not started anew.
     Start,
+    /// A start that ends before what is up.
+    Restart,
     Stop,
-    /// A start because a timer has elapsed: one that is up already need not be started anew.
+    /// A start because a timer has elapsed.
     Elapse,
 }
 
@@ -287,6 +293,16 @@ mod tests {
             (launched, launched, Owed::Nothing),
             (launched, nothing, Owed::Start),
             (Asked { generation: 2, ..launched }, launched, Owed::Start),
+            (Asked { generation: 2, renewed: 2, ..launched }, launched, Owed::Restart),
+            (Asked { generation: 2, renewed: 2, ..launched }, nothing, Owed::Restart),
+            // A start that came after it does not undo it, and a stop does.
+            (Asked { generation: 3, renewed: 2, ..launched }, launched, Owed::Restart),
+            (Asked { launched: false, renewed: 2, ..launched }, launched, Owed::Stop),
+            (
+                Asked { generation: 3, renewed: 2, ..launched },
+                Asked { generation: 2, renewed: 2, ..launched },
+                Owed::Start,
+            ),
             (Asked { launched: false, ..launched }, launched, Owed::Stop),
             (Asked { triggered: false, ..elapsed(3) }, elapsed(3), Owed::Stop),
             (Asked { epoch: 7, ..launched }, launched, Owed::Nothing),

@@ -169,14 +169,16 @@ async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
     bench.stop("start.service").await;
     let dead = bench.kill().await;
     // The records as they are when a daemon ends right after it wrote down what is asked.
-    let ask = |unit: &str, generation: u64, launched: bool| {
-        let asked = serde_json::json!({"epoch": 1, "generation": generation, "launched": launched});
+    let ask = |unit: &str, generation: u64, launched: bool, renewed: u64| {
+        let asked = serde_json::json!({
+            "epoch": 1, "generation": generation, "launched": launched, "renewed": renewed
+        });
         let path = dead.path(&format!("native/units/{unit}/asked.json"));
         std::fs::write(path, asked.to_string()).expect("it can be written");
     };
-    ask("start.service", 1, true);
-    ask("stop.service", 1, false);
-    ask("restart.service", 2, true);
+    ask("start.service", 1, true, 0);
+    ask("stop.service", 1, false, 0);
+    ask("restart.service", 2, true, 2);
     let bench = dead.revive().await;
     bench.wait_for_sub("start.service", "running").await;
     // Where nobody saw how it ended, that is a failure.

@@ -154,6 +154,33 @@ async fn a_stop_that_was_left_to_the_next_manager_is_not_left_to_the_one_after_i
     an_owed_stop_is_done_once(true).await;
 }
 
+/// A manager ends after it has written down what was asked, and before anything comes of it.
+async fn what_is_up_is_asked_for(more: &str, begun: usize) {
+    let chosen = Chosen::new(false).await;
+    chosen.unit("a.service", &tells(&chosen, "a", ""));
+    let mut living = chosen.begin(&["start a.service", "await a"]).await;
+    living.wait_for_phase("a.service", "running").await;
+    let asked = format!("{{\"epoch\": 1, \"generation\": 2, \"launched\": true{more}}}");
+    let asked = serde_json::from_str(&asked).expect("it is well formed");
+    let bench = asked_at_the_end(living.strike(), asked).revive().await;
+    bench.wait_for_lines("a", begun).await;
+    bench.wait_for_sub("a.service", "running").await;
+    is_the_last_of(&bench, "a.service", "a", begun).await;
+    let bench = bench.kill().await.revive().await;
+    is_the_last_of(&bench, "a.service", "a", begun).await;
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_is_up_when_its_start_was_only_written_down_is_not_started_anew() {
+    what_is_up_is_asked_for("", 1).await;
+}
+
+#[tokio::test]
+async fn what_is_up_when_its_restart_was_only_written_down_is_started_anew_once() {
+    what_is_up_is_asked_for(", \"renewed\": 2", 2).await;
+}
+
 #[tokio::test]
 async fn what_is_up_when_its_timer_has_elapsed_is_not_started_anew_by_the_next_manager() {
     let chosen = Chosen::new(false).await;

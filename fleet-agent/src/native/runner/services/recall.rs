@@ -199,7 +199,7 @@ fn as_it_was(
         return Ok((Some(seen), Some(driver)));
     }
     let now: Timestamp = machine.now();
-    let is_to_run = matches!(owed, Owed::Start | Owed::Elapse);
+    let is_to_run = matches!(owed, Owed::Start | Owed::Restart | Owed::Elapse);
     let seen = (!is_to_run).then(|| over(&definition, &member.memory, now));
     member.retries = seen.as_ref().is_some_and(|seen| seen.retry_at.is_some());
     Ok((seen, None))
@@ -263,7 +263,7 @@ impl Lead {
                 self.end_with_all(name);
                 return self.note_done(name, asked);
             }
-            Owed::Start | Owed::Elapse => self.want(name),
+            Owed::Start | Owed::Restart | Owed::Elapse => self.want(name),
         }
         let Some(run) = run else {
             // A target has no run that would say that it is done: it is noted as for a call.
@@ -271,7 +271,7 @@ impl Lead {
         };
         let state = self.system.state(name);
         let is_stopping = state.is_some_and(|state| matches!(state.what, Shown::Stopping(_)));
-        if owed == Owed::Elapse && !is_stopping {
+        if owed != Owed::Restart && !is_stopping {
             return self.note_done(name, asked);
         }
         self.system.renew(&Target::from(name));
