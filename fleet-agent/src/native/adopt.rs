@@ -18,7 +18,6 @@ use std::sync::Arc;
 use fleet_core::graph::{
     Command, Kind, Name, Readiness, Restart, Run as Runs, Target, TimeOuts, Unit,
 };
-use fleet_unitfile::UnitName;
 
 use super::census::read_all;
 use super::cgroup::Group;
@@ -35,9 +34,7 @@ use super::service::Service;
 
 /// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
 /// nothing else.
-pub(crate) fn only_to_stop(unit: &UnitName) -> Unit {
-    let name =
-        Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph");
+pub(crate) fn only_to_stop(name: Name) -> Unit {
     Unit {
         provides: vec![Target::from(&name)],
         name,

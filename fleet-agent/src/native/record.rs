@@ -246,14 +246,17 @@ impl UnitDirectory {
         if let Some(shared) = &self.shared {
             return shared.records.read_run(&shared.unit);
         }
-        let text = match std::fs::read(self.path.join("run.json")) {
+        let path = self.path.join("run.json");
+        let text = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
         // A file without any line was written as a whole, by a daemon that did not add to it.
         let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(text.len());
         let last = text[..whole].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
-        Ok(last.map(serde_json::from_slice).transpose()?)
+        let run = last.map(serde_json::from_slice).transpose();
+        let or = "; or remove that file, if nothing of the unit runs any more";
+        run.map_err(|why| senseless(&path, why, or))
     }
 
     /// Removes everything of the unit. What was asked goes first: without it there is no unit.
@@ -269,6 +272,17 @@ impl UnitDirectory {
         gone(std::fs::remove_file(self.path.join("asked.json")))?;
         gone(std::fs::remove_dir_all(&self.path))
     }
+}
+
+/// What is written of a run makes no sense, as that of a later version may not. With what to do
+/// about it beside the one thing that is always right.
+pub(crate) fn senseless(path: &Path, why: serde_json::Error, or: &str) -> io::Error {
+    let (why, path) = (io::Error::from(why), path.display());
+    let problem = format!(
+        "what {path} says of what runs makes no sense to this version of fleet ({why}): run the \
+         one that wrote it{or}"
+    );
+    io::Error::new(why.kind(), problem)
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {

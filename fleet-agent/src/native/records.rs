@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::record::Run;
+use super::record::{Run, senseless};
 
 /// How many bytes there are at least before the file is replaced.
 const LEAST_TO_REPLACE: u64 = 1024 * 1024;
@@ -102,7 +102,8 @@ impl Records {
     /// Reads what runs of a unit; `None` when nothing ever ran.
     pub(crate) fn read_run(&self, unit: &str) -> io::Result<Option<Run>> {
         let line = self.line(unit, |places| places.run)?;
-        Ok(line.map(|line| serde_json::from_slice::<OfRun>(&line)).transpose()?.map(|it| it.run))
+        let run = line.map(|line| serde_json::from_slice::<OfRun>(&line)).transpose();
+        Ok(run.map_err(|why| senseless(&self.path, why, ""))?.map(|it| it.run))
     }
 
     /// Writes what a unit was started from.

@@ -12,6 +12,7 @@ mod far;
 mod given;
 mod graph;
 mod graph_crash;
+mod graph_lost;
 mod graph_returns;
 pub(crate) mod helper;
 mod histories;

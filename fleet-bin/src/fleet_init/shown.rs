@@ -2,7 +2,7 @@
 
 use fleet_agent::{Snapshot, Tracking, UnitStatus};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Activity, Obstacle, Retry, Shown, System, Target, Waiting};
+use fleet_core::graph::{Activity, Cause, Obstacle, Retry, Shown, System, Target, Waiting};
 
 use super::asks::{Edge, Head, Unit};
 
@@ -82,7 +82,10 @@ pub(super) fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<Stri
         Shown::Active(Activity::Exited) => ("exited", None),
         Shown::Stopping(reason) => ("stopping", reason.as_ref().map(ToString::to_string)),
         Shown::Failed { cause, retry, stuck } => {
-            let left = if *stuck { "; nothing ends some processes" } else { "" };
+            let left = match (stuck, cause) {
+                (true, Cause::Lost) | (false, _) => "",
+                (true, _) => "; nothing ends some processes",
+            };
             ("failed", Some(format!("{cause}{left}; {}", follows(*retry, now))))
         }
         Shown::Ended(retry) => ("ended", Some(follows(*retry, now))),
@@ -135,7 +138,7 @@ pub(crate) fn brief(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::{Cause, Exit, StopReason};
+    use fleet_core::graph::{Exit, StopReason};
 
     use super::*;
 
@@ -156,6 +159,7 @@ mod tests {
             Shown::Stopping(Some(StopReason::DependencyLost(target("a")))),
             failed(at, false),
             failed(Retry::GaveUp, true),
+            Shown::Failed { cause: Cause::Lost, retry: Retry::Not, stuck: true },
             Shown::Ended(Retry::Not),
         ];
         let told = rows.iter().map(|shown| {
@@ -171,6 +175,7 @@ mod tests {
         stopping: it depends on a, which is lost
         failed: its main process ended with status 3; tried again in 2.5s
         failed: its main process ended with status 3; nothing ends some processes; given up
+        failed: it cannot be taken back, and may run; not tried again
         ended: not tried again
         ");
     }

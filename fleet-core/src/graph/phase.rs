@@ -79,6 +79,8 @@ pub enum Cause {
     OutOfMemory,
     /// It did not even end when it was killed.
     Unkillable,
+    /// Who ran it before has left it, and nobody knows what runs of it.
+    Lost,
 }
 
 /// Why a unit is to stop.
@@ -174,6 +176,7 @@ impl fmt::Display for Cause {
             Self::Pidfile => f.write_str("its pidfile names no process of it"),
             Self::OutOfMemory => f.write_str("a process of it was ended because memory was short"),
             Self::Unkillable => f.write_str("it did not even end when it was killed"),
+            Self::Lost => f.write_str("it cannot be taken back, and may run"),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Runner {
         let record = config.directory.join(WANTED);
         let recalled = Recalled::read(&machine, &graph).map_err(io_error("read the records"))?;
         let written = Choice::read(&record).map_err(io_error("read what was wanted"))?;
-        let Recalled { seen, members, runs } = recalled;
+        let Recalled { seen, members, runs, lost } = recalled;
         let is_written = written.is_some();
         let (system, choice) = restored(graph, settings, seen, written)?;
         let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
@@ -80,6 +80,7 @@ impl Runner {
             unbegun: VecDeque::new(),
             reports,
             outbox,
+            lost,
             services: None,
             host: host(BTreeSet::new(), machine.controllers()),
             touched: BTreeSet::new(),
@@ -155,6 +156,7 @@ impl Runner {
     /// Takes another graph and other settings, all at once: units that would be run otherwise are
     /// started anew, units that are gone are stopped, and all else stays as it is. The goal and the
     /// masks become those of the settings, unless others were chosen than the settings said before.
+    /// Units that could not be taken back from an earlier runner are tried once more.
     /// Once a [`shutdown`](Self::shutdown) has begun, nothing is started by that.
     ///
     /// # Errors
@@ -163,6 +165,7 @@ impl Runner {
     pub async fn reload(&self, graph: Graph, settings: &Settings) -> Result<(), RunnerError> {
         let settings = settings.clone();
         self.ask(move |lead| {
+            lead.take_lost_back(settings.max_starting);
             let choice = lead.choice.under(&settings);
             let (settings, now) = (choice.wanted.within(&settings), lead.machine.now());
             lead.system.reload_with(graph, &settings, now).map_err(RunnerError::Wanted)?;
@@ -177,7 +180,8 @@ impl Runner {
     }
 
     /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
-    /// needed. Tells whether there was something to forget.
+    /// needed. One that an earlier runner left, and that could not be taken back, is taken for one
+    /// of which nothing runs. Tells whether there was something to forget.
     ///
     /// # Errors
     ///
@@ -294,8 +298,9 @@ impl Lead {
 
     pub(super) fn reset(&mut self, target: &Target) -> bool {
         let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
-        if let Some(member) = unit.and_then(|unit| self.members.get_mut(&unit)) {
-            member.retries = false;
+        if let Some(unit) = unit {
+            self.give_up_lost(&unit);
+            self.members.get_mut(&unit).into_iter().for_each(|member| member.retries = false);
         }
         self.system.reset(target, self.machine.now())
     }

@@ -60,6 +60,8 @@ pub(in crate::native) struct Lead {
     pub(super) outbox: mpsc::Sender<Report>,
     /// What can be done for a unit here.
     pub(super) host: Host,
+    /// The units that could not be taken back, with the reason.
+    pub(super) lost: BTreeMap<Name, String>,
     /// What fleet has loaded, where it is fleet that says what is wanted.
     pub(super) services: Option<Services>,
     /// Units that are to be shown to fleet anew, whatever the graph makes of them.

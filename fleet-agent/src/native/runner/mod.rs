@@ -17,6 +17,7 @@ mod error;
 mod front;
 mod inbox;
 pub(in crate::native) mod lead;
+mod lost;
 mod member;
 mod recall;
 pub(in crate::native) mod services;

@@ -17,6 +17,7 @@ use fleet_core::graph::{
 
 use super::front::Runner;
 use super::lead::Lead;
+use super::lost::{lost, reason};
 use super::member::{Member, read_definition};
 use super::services::gave_up;
 use crate::native::adopt::resume;
@@ -26,12 +27,14 @@ use crate::native::machine::{Machine, is_of_this_boot};
 use crate::native::outcome::{End, Outcome};
 use crate::native::record::{Run, UnitDirectory};
 
-/// What was found: what is known of the units, their members, and the runs to go on with.
+/// What was found: what is known of the units, their members, and the runs to go on with; and the
+/// units that cannot be taken back, with the reason.
 #[derive(Default)]
 pub(super) struct Recalled {
     pub(super) seen: Observation,
     pub(super) members: BTreeMap<Name, Member>,
     pub(super) runs: Vec<(Name, Incarnation, Driver)>,
+    pub(super) lost: BTreeMap<Name, String>,
 }
 
 impl Recalled {
@@ -40,16 +43,29 @@ impl Recalled {
         let mut recalled = Self::default();
         for name in machine.known()? {
             let Ok(name) = Name::new(&name) else { continue };
-            // One unit that cannot be read must not keep the others from being taken back.
-            if let Err(error) = recalled.take(machine, graph, &name) {
-                tracing::error!(unit = %name, %error, "cannot take a unit back");
-            }
+            recalled.take(machine, graph, &name);
         }
         recalled.seen.add_virtual(graph, machine.now(), |_| true);
         Ok(recalled)
     }
 
-    fn take(&mut self, machine: &Arc<Machine>, graph: &Graph, name: &Name) -> io::Result<()> {
+    /// Takes a unit back. One that cannot be must not keep the others from it.
+    pub(super) fn take(&mut self, machine: &Arc<Machine>, graph: &Graph, name: &Name) {
+        if let Err(error) = self.try_to_take(machine, graph, name) {
+            tracing::error!(unit = %name, %error, "cannot take a unit back");
+            self.seen.last = Incarnation(self.seen.last.0 + 1);
+            let seen = lost(graph, name, self.seen.last, machine.now());
+            self.seen.units.insert(name.clone(), seen);
+            self.lost.insert(name.clone(), reason(&error));
+        }
+    }
+
+    fn try_to_take(
+        &mut self,
+        machine: &Arc<Machine>,
+        graph: &Graph,
+        name: &Name,
+    ) -> io::Result<()> {
         let directory = machine.record(name.as_str());
         let Some(run) = directory.read_run()? else { return Ok(()) };
         let definition = definition(&directory, graph, name)?;
@@ -70,11 +86,11 @@ impl Recalled {
             seen = Observed::default();
         }
         member.retries = seen.retry_at.is_some();
-        self.seen.units.insert(name.clone(), seen);
         if is_busy(&memory) {
             let driver = go_on(machine, name, &member, &definition, run, incarnation)?.1;
             self.runs.push((name.clone(), incarnation, driver));
         }
+        self.seen.units.insert(name.clone(), seen);
         self.members.insert(name.clone(), member);
         Ok(())
     }

@@ -44,7 +44,8 @@ pub struct UnitStatus {
     /// What it last said of itself in this run (`STATUS=` of `sd_notify`); nothing once that is
     /// over.
     pub status: Option<String>,
-    /// What last kept a process of it from being started, for a person.
+    /// What last kept a process of it from being started, or it from being taken back, for a
+    /// person.
     pub problem: Option<String>,
 }
 
@@ -90,6 +91,7 @@ impl Lead {
         let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
         let member = self.members.get(name);
         let memory = member.map(|member| &*member.memory);
+        let problem = member.and_then(|member| member.problem.as_ref());
         let live = member.filter(|member| member.live.is_some());
         let coincidental = provides.iter().filter(|target| self.system.is_coincidental(target));
         Some(UnitStatus {
@@ -101,7 +103,7 @@ impl Lead {
             degraded_by: self.system.degraded_by(name),
             main_pid: memory.and_then(|memory| memory.main).map(|process| process.pid),
             status: live.and_then(|member| member.memory.status.clone()),
-            problem: member.and_then(|member| member.problem.clone()),
+            problem: self.lost.get(name).or(problem).cloned(),
         })
     }
 }

@@ -140,7 +140,8 @@ impl Node {
     /// Whether what is known of its end is of no use any more, because it is not needed. That it
     /// could not be stopped is kept until something else is wanted.
     fn is_forgotten(&self) -> bool {
-        let kept = matches!(self.seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+        let kept =
+            matches!(self.seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable | Cause::Lost));
         !self.needed
             && match self.seen.phase {
                 Phase::Failed => !kept,

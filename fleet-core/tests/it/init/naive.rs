@@ -181,7 +181,7 @@ impl Naive {
 
     fn reset(&mut self, name: &Name) -> bool {
         let seen = &self.twin.seen[name];
-        let kept = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+        let kept = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable | Cause::Lost));
         let over = match seen.phase {
             Phase::Failed => !kept,
             Phase::Ended => true,

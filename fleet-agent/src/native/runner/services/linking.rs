@@ -11,7 +11,7 @@ use fleet_core::graph::{Circle, Flaw, Graph, Incarnation, Name, Observed, Settin
 use super::super::lead::{Lead, lock};
 use super::super::member::Member;
 use super::super::recall::{go_on, is_busy};
-use super::{Done, Entry, Is, Services};
+use super::{Done, Entry, Is, Services, name_of};
 use crate::ServiceError;
 use crate::native::adopt::only_to_stop;
 
@@ -135,7 +135,7 @@ impl Services {
             let mut units = std::mem::take(&mut linked.units);
             let unfit =
                 self.entries.iter().filter(|(name, it)| it.is_unfit() && busy.contains(*name));
-            units.extend(unfit.map(|(_, entry)| Arc::new(only_to_stop(&entry.unit))));
+            units.extend(unfit.map(|(name, _)| Arc::new(only_to_stop(name.clone()))));
             let (graph, flaws) = Graph::lenient(units, &Settings::default());
             let circle = flaws.iter().find_map(|flaw| match flaw {
                 Flaw::Circle(circle) => Some(circle),
@@ -226,7 +226,7 @@ impl Entry {
     pub(super) fn definition(&self) -> Arc<Unit> {
         match &self.is {
             Is::Fit(compiled) => Arc::clone(&compiled.unit),
-            Is::Unfit(_) => Arc::new(only_to_stop(&self.unit)),
+            Is::Unfit(_) => Arc::new(only_to_stop(name_of(&self.unit))),
         }
     }
 }

@@ -99,6 +99,7 @@ pub(in crate::native) async fn open_services(
         reports,
         outbox,
         unbegun: VecDeque::new(),
+        lost: BTreeMap::new(),
         services: Some(Services { max_starting, of_others, timers, ..Services::default() }),
         touched: BTreeSet::new(),
     };
