@@ -41,8 +41,21 @@ pub(crate) fn limit_of_units() -> Option<Rlimit> {
 /// Why no unit may be started with so few files left: to end units takes some, and so does whoever
 /// asks how they are.
 pub(crate) fn too_few_are_left() -> Option<String> {
+    scarce(1)
+}
+
+/// Refuses to take more units back than so many, where too few files are left: nobody could be
+/// answered, and no unit be stopped. Half of those that are kept back will do, as the other half
+/// may have been in use when the units were left.
+pub(crate) fn see_to_room(units: usize) -> io::Result<()> {
+    let words = |why| format!("more units run than the {units} that could be taken back: {why}");
+    scarce(2).map_or(Ok(()), |why| Err(io::Error::other(words(why))))
+}
+
+/// Why too few files are left, where that part of those that are kept back is not free.
+fn scarce(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
-    let free = most.saturating_sub((most / SHARE).clamp(LEAST, MOST));
+    let free = most.saturating_sub((most / SHARE).clamp(LEAST, MOST) / part);
     // The kernel gives the least number that is free.
     let is_scarce = match fcntl_dupfd_cloexec(io::stdin(), 0) {
         Ok(next) => u64::try_from(next.as_raw_fd()).is_ok_and(|next| next >= free),

@@ -21,6 +21,7 @@ use super::lost::{lost, reason};
 use super::member::{Member, read_definition};
 use super::services::gave_up;
 use crate::native::adopt::resume;
+use crate::native::descriptors::see_to_room;
 use crate::native::drive::Driver;
 use crate::native::life::{Memory, Phase};
 use crate::native::machine::{Machine, is_of_this_boot};
@@ -43,7 +44,12 @@ impl Recalled {
         let mut recalled = Self::default();
         for name in machine.known()? {
             let Ok(name) = Name::new(&name) else { continue };
+            let takes = |recalled: &Self| recalled.runs.len() + recalled.lost.len();
+            let before = takes(&recalled);
             recalled.take(machine, graph, &name);
+            if takes(&recalled) > before {
+                see_to_room(recalled.runs.len())?;
+            }
         }
         recalled.seen.add_virtual(graph, machine.now(), |_| true);
         Ok(recalled)

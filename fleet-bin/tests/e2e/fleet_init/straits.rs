@@ -161,6 +161,35 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
     assert!(log.matches("cannot end a process").count() <= 1, "{log}");
 }
 
+#[test]
+fn one_that_may_open_too_few_files_for_what_runs_refuses_to_begin_and_loses_nothing() {
+    let mut init = start_many(&[]);
+    let all_run = |units: &[(Value, Option<Pid>)]| {
+        units.iter().all(|(state, pid)| state == "running" && pid.is_some())
+    };
+    let all_up = |init: &Init| {
+        wait_for("all run", || {
+            let units = states(init);
+            all_run(&units).then_some(units)
+        })
+    };
+    let before = all_up(&init);
+    init.signal(Signal::KILL);
+    init.wait();
+    let path = |name: &str| init.home.path().join(name);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_fleet-init")]);
+    command.arg("run").arg(path("all.unit")).args(["--goal", "all", "--socket"]).arg(path("s"));
+    let output = command.arg("--state-dir").arg(path("state")).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("too few are left of the 64 files"), "{told}");
+    init.start_again();
+    assert_eq!(all_up(&init), before, "what ran runs on");
+    init.signal(Signal::TERM);
+    assert!(init.wait().success(), "all is ended");
+}
+
 /// While it has none, no run of its unit is under way, whose end could not be seen to.
 #[test]
 fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {

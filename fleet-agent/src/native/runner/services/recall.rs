@@ -25,6 +25,7 @@ use super::outside::OfOthers;
 use super::{Entry, Is, Services, Showcase, timers};
 use crate::ServiceError;
 use crate::native::compile::compile;
+use crate::native::descriptors::see_to_room;
 use crate::native::drive::Driver;
 use crate::native::external::External;
 use crate::native::identity::{Host, host};
@@ -115,7 +116,7 @@ fn take_back(
     host: &Host,
     timers: &mut timers::Known,
 ) -> io::Result<Vec<Back>> {
-    let mut backs = Vec::new();
+    let (mut backs, mut running) = (Vec::new(), 0);
     for name in machine.known()? {
         let Ok(unit) = UnitName::parse(&name) else { continue };
         if is_timer(&unit) {
@@ -124,9 +125,19 @@ fn take_back(
             continue;
         }
         let incarnation = Incarnation(backs.len() as u64 + 1);
-        match take_one_back(machine, host, &unit, incarnation) {
+        let found = take_one_back(machine, host, &unit, incarnation);
+        let may_run = match &found {
+            Ok(back) => back.as_ref().is_some_and(|back| back.driver.is_some()),
+            Err(_) => true,
+        };
+        if may_run {
+            see_to_room(running)?;
+            running += 1;
+        }
+        match found {
             Ok(back) => backs.extend(back),
-            // One unit that cannot be read must not keep the others from being taken back.
+            // One unit that cannot be read must not keep the others from being taken back. It is
+            // not loaded, and cannot be where its run would make no sense.
             Err(error) => tracing::error!(%unit, %error, "cannot take a unit back"),
         }
     }
