@@ -108,14 +108,16 @@ fn wait_for_those_that_become(awaited: usize) {
 
 /// All processes that belong to a run: those that carry its identity, those in the groups of the
 /// leaders that it began with unless they carry another, and everything that these have started.
+/// This one belongs to none, though a unit may have begun it, as one that is logged in to does.
 pub(crate) fn members<'a>(
     all: &'a [Process],
     invocation: &str,
     leaders: &[ProcessId],
 ) -> Vec<&'a Process> {
     let groups = own_groups(all, leaders);
+    let own = std::process::id();
     let mut inside: BTreeSet<u32> = BTreeSet::new();
-    for process in all {
+    for process in all.iter().filter(|process| process.id.pid != own) {
         let carries = process.invocation.as_deref() == Some(invocation);
         let grouped = process.invocation.is_none() && groups.contains(&process.group);
         if carries || grouped {
@@ -125,7 +127,8 @@ pub(crate) fn members<'a>(
     loop {
         let before = inside.len();
         let children = all.iter().filter(|process| inside.contains(&process.parent));
-        let children: Vec<u32> = children.map(|process| process.id.pid).collect();
+        let children = children.map(|process| process.id.pid).filter(|&pid| pid != own);
+        let children: Vec<u32> = children.collect();
         inside.extend(children);
         if inside.len() == before {
             break;
@@ -170,6 +173,19 @@ mod tests {
         };
         assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
         assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn who_looks_is_no_member_and_neither_is_what_it_has_begun() {
+        let own = std::process::id();
+        let all = [
+            process(own + 1, 1, own + 1, Some("a")),
+            process(own, own + 1, own + 1, Some("a")),
+            process(own + 2, own, own + 2, Some("b")),
+            process(own + 3, own, own + 3, Some("a")),
+        ];
+        let found: Vec<u32> = members(&all, "a", &[]).iter().map(|it| it.id.pid).collect();
+        assert_eq!(found, [own + 1, own + 3], "what it began for that run is one");
     }
 
     #[test]

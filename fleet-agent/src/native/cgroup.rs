@@ -10,6 +10,8 @@
 //!
 //! The path of a run's group is written down with the run, for the next daemon may be elsewhere.
 
+mod inside;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
+pub(crate) use self::inside::leave_units;
 use super::resources::Setting;
 use crate::readable::interesting;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::io_error;
 use crate::lock::acquire_private;
-use crate::native::cgroup::Groups;
+use crate::native::cgroup::{Groups, leave_units};
 use crate::native::machine::{Machine, forget_old_boot};
 use crate::{Clock, ServiceError, SystemClock};
 
@@ -57,6 +57,7 @@ impl RunnerConfig {
         let prepared = forget_old_boot(&self.directory, &units);
         prepared.map_err(io_error("read the boot that this machine is in"))?;
         let groups = if self.control_groups {
+            leave_units(&self.directory).map_err(io_error("begin beside its own units"))?;
             Groups::find(&self.directory)
         } else {
             Err("they are turned off".to_owned())

@@ -190,6 +190,50 @@ fn one_that_may_open_too_few_files_for_what_runs_refuses_to_begin_and_loses_noth
     assert!(init.wait().success(), "all is ended");
 }
 
+/// As over a login, where that is a unit.
+#[test]
+fn one_that_was_begun_by_a_unit_of_its_own_does_not_end_with_it() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (file, script, gate, begun) = (path("all.unit"), path("login"), path("gate"), path("pid"));
+    let (program, socket, state) = (env!("CARGO_BIN_EXE_fleet-init"), path("s"), path("state"));
+    let again = format!(
+        "until test -e {gate}; do sleep 0.01; done\n\
+         {program} run {file} --goal all --socket {socket} --state-dir {state} &\n\
+         echo $! >{begun}.new; mv {begun}.new {begun}; wait\n"
+    );
+    std::fs::write(&script, again).unwrap();
+    let one = |name: &str, command: &str| {
+        format!(
+            "unit: {name}\ntype: foreground-supervised\nprovides: {name}\nexec-start: {command}\n"
+        )
+    };
+    let other = one("other", "/bin/sleep 100000");
+    let all =
+        |names: &str| format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {names}\n");
+    let login = one("login", &format!("/bin/sh {script}"));
+    std::fs::write(&file, all("login, other") + &other + &login).unwrap();
+    let mut init = Init::start_in(home, &[], &[&file, "--goal", "all"]);
+    let [login, before] = ["login", "other"].map(|it| wait_state(&init, it, "running").unwrap());
+    init.signal(Signal::KILL);
+    init.wait();
+    std::fs::write(gate, "").unwrap();
+    wait_for("the next one answers", || init.ask(&["status"]).0.success().then_some(()));
+    let next = std::fs::read_to_string(begun).unwrap().trim().parse().ok();
+    let next = next.and_then(Pid::from_raw).unwrap();
+    assert_eq!(wait_state(&init, "login", "running"), Some(login));
+    std::fs::write(&file, all("other") + &other).unwrap();
+    assert!(init.ask(&["reload"]).0.success());
+    wait_for("the unit that has begun it ends", || (!is_alive(login)).then_some(()));
+    wait_for("nothing is left of it", || {
+        let (status, told) = init.ask(&["status"]);
+        (status.success() && !told.contains("login")).then_some(())
+    });
+    assert_eq!(wait_state(&init, "other", "running"), Some(before), "it runs on");
+    kill_process(next, Signal::TERM).unwrap();
+    wait_for("all is ended", || (!is_alive(next) && !is_alive(before)).then_some(()));
+}
+
 /// While it has none, no run of its unit is under way, whose end could not be seen to.
 #[test]
 fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {

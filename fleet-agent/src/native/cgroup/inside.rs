@@ -1,0 +1,58 @@
+//! Who runs units is to be none of them: it would end with the one that it was begun in, and take
+//! the control groups of all others for ones below that.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Groups, own_group};
+
+/// Moves this process out of the control group of a unit of that directory, if it is in one, to
+/// where whoever has begun that unit was.
+///
+/// # Errors
+///
+/// It may not leave it, which is said with what to do.
+pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
+    // Where there are no control groups there is none to be left.
+    let Ok(own) = own_group() else { return Ok(()) };
+    let groups = Groups::below(&own, directory)?.base;
+    let Some(outside) = outside_of(&groups, &own) else { return Ok(()) };
+    fs::write(outside.join("cgroup.procs"), "0").map_err(|error| {
+        let (own, outside) = (own.display(), outside.display());
+        let problem = format!(
+            "it was begun by one of its units, in the control group {own}, which it cannot leave \
+             for {outside}: {error}; begin it from elsewhere, as it would end with that unit"
+        );
+        io::Error::new(error.kind(), problem)
+    })
+}
+
+/// The group that those of the units are in, if one of them is called so and has this process.
+fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
+    let of_units = own.ancestors().find(|group| group.file_name() == groups.file_name())?;
+    of_units.parent().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_begun_by_a_unit_of_its_own_knows_where_to_go() {
+        let outside = |own: &str| {
+            let groups = Path::new(own).join("fleet-1-2");
+            outside_of(&groups, Path::new(own)).map(|group| group.display().to_string())
+        };
+        for (own, expected) in [
+            ("/sys/fs/cgroup/", None),
+            ("/sys/fs/cgroup/system.slice/ssh.service", None),
+            // One of another's units is as good a place as any.
+            ("/sys/fs/cgroup/fleet-3-4/sshd.5", None),
+            ("/sys/fs/cgroup/fleet-1-2/sshd.5", Some("/sys/fs/cgroup")),
+            ("/sys/fs/cgroup/init/fleet-1-2/sshd.5/session/1", Some("/sys/fs/cgroup/init")),
+        ] {
+            assert_eq!(outside(own).as_deref(), expected, "{own}");
+        }
+    }
+}
