@@ -1,11 +1,14 @@
 //! The variables that a process of a unit is started with, and nothing else that fleet itself has.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use fleet_core::graph::Surroundings;
 
+use self::file::parse_file;
 use super::identity::User;
 use super::opening::read_text;
 
@@ -45,7 +48,7 @@ pub(crate) fn collect(
     }
     all.extend(surroundings.environment.iter().cloned());
     for file in &surroundings.environment_files {
-        match read_text(Path::new(&file.path), LONGEST) {
+        match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
             Err(error) if file.optional && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -68,105 +71,14 @@ pub(crate) fn collect(
     Ok(all)
 }
 
-/// Reads a file of variables: `NAME=value` lines, comments with `#` and `;`, quotes that may span
-/// lines, and backslashes before what is to be taken as it is. What is no assignment is skipped.
-pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
-    let mut variables = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        rest = rest.trim_start();
-        if rest.starts_with(['#', ';']) {
-            rest = rest.split_once('\n').map_or("", |(_, after)| after);
-            continue;
-        }
-        let line = rest.split('\n').next().unwrap_or("");
-        let Some((name, _)) = line.split_once('=') else {
-            rest = rest[line.len()..].trim_start_matches('\n');
-            continue;
-        };
-        let (value, after) = parse_value(&rest[name.len() + 1..]);
-        let name = name.trim();
-        if is_variable(name) {
-            variables.push((name.to_owned(), value));
-        }
-        rest = after;
-    }
-    variables
-}
-
-/// Whether a text may be the name of a variable.
-fn is_variable(name: &str) -> bool {
-    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// Reads a value up to the end of its line, and returns what comes after.
-fn parse_value(text: &str) -> (String, &str) {
-    let mut value = String::new();
-    // How much of the value stays when the blanks at its end are taken off.
-    let mut kept = 0;
-    let mut quote = None;
-    let mut characters = text.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
-        match (quote, character) {
-            (None, '\n') => {
-                value.truncate(kept);
-                return (value, &text[at + 1..]);
-            }
-            (None, ' ' | '\t' | '\r') if value.is_empty() => {}
-            (None, ' ' | '\t' | '\r') => value.push(character),
-            (None, '"' | '\'') => quote = Some(character),
-            (Some(open), _) if open == character => {
-                quote = None;
-                kept = value.len();
-            }
-            (Some('\''), _) => value.push(character),
-            (_, '\\') => {
-                unescape(quote, characters.next().map(|(_, next)| next), &mut value);
-                kept = value.len();
-            }
-            _ => {
-                value.push(character);
-                kept = value.len();
-            }
-        }
-    }
-    value.truncate(kept.max(if quote.is_some() { value.len() } else { 0 }));
-    (value, "")
-}
-
-/// A backslash joins lines, and takes the next character as it is; within double quotes it does
-/// so only for the few that mean something there.
-fn unescape(quote: Option<char>, next: Option<char>, value: &mut String) {
-    let Some(next) = next else { return };
-    if next == '\n' {
-        return;
-    }
-    if quote.is_some() && !matches!(next, '"' | '\\' | '`' | '$') {
-        value.push('\\');
-    }
-    value.push(next);
+/// No variable can have a zero byte.
+fn without_zero(text: String) -> io::Result<String> {
+    if text.contains('\0') { Err(io::Error::other("it has a zero byte")) } else { Ok(text) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_of_variables() {
-        for (text, expected) in [
-            ("A=1\nB=two words  \n", &[("A", "1"), ("B", "two words")][..]),
-            ("# A=1\n ; B=2\n\n  C = 3 ", &[("C", "3")]),
-            ("A='x  $B' \nB=\"l1\nl2\"\n", &[("A", "x  $B"), ("B", "l1\nl2")]),
-            ("A=a\\\nb\nB=\"\\$x \\n\"", &[("A", "ab"), ("B", "$x \\n")]),
-            ("nonsense\nA=\n1B=x\nB==\n", &[("A", ""), ("B", "=")]),
-            ("A=\\ x\\ ", &[("A", " x ")]),
-        ] {
-            let expected: Vec<_> =
-                expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-            assert_eq!(parse_file(text), expected, "{text:?}");
-        }
-    }
 
     #[test]
     fn later_sources_win_and_unset_wins_over_all_but_the_identity() {

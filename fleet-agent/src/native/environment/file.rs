@@ -1,0 +1,167 @@
+//! Files of variables, read as systemd reads them: by the states of its `parse_env_file_internal`.
+
+/// Where in the text the next character stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Outside,
+    Name,
+    /// Before a value, or right after a quote was closed in it.
+    BeforeValue,
+    /// In a value without quotes, or in what follows a quoted part. A quote is ordinary there.
+    Value,
+    Escape,
+    InSingle,
+    InDouble,
+    EscapeInDouble,
+    Comment,
+    EscapeInComment,
+}
+
+/// What was read so far.
+struct Reader {
+    at: At,
+    name: String,
+    value: String,
+    /// Where the blanks begin that the value ends with, which are not taken.
+    blanks: Option<usize>,
+    variables: Vec<(String, String)>,
+}
+
+/// Reads a file of variables: `NAME=value` lines, comments with `#` and `;`, quoted values that may
+/// span lines, and backslashes before what is to be taken as it is. Quotes mean something only
+/// where a value begins, or right after another quoted part. What is no assignment is skipped.
+pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
+    let mut reader = Reader {
+        at: At::Outside,
+        name: String::new(),
+        value: String::new(),
+        blanks: None,
+        variables: Vec::new(),
+    };
+    for character in text.chars() {
+        reader.at = reader.take(character);
+    }
+    match reader.at {
+        At::Outside | At::Name | At::Comment | At::EscapeInComment => {}
+        _ => drop(reader.end_variable()),
+    }
+    reader.variables
+}
+
+impl Reader {
+    /// Where the character after this one stands.
+    fn take(&mut self, character: char) -> At {
+        match (self.at, character) {
+            (At::Outside, '#' | ';') => At::Comment,
+            (At::Outside, blank) if is_blank(blank) => At::Outside,
+            (At::Outside, _) => put(&mut self.name, character, At::Name),
+            (At::Name, '\n' | '\r') => self.skip(),
+            (At::Name, '=') => At::BeforeValue,
+            (At::Name, _) => put(&mut self.name, character, At::Name),
+            (At::BeforeValue | At::Value, '\n' | '\r') => self.end_variable(),
+            (At::BeforeValue, '\'') => At::InSingle,
+            (At::BeforeValue, '"') => At::InDouble,
+            (At::BeforeValue, blank) if is_blank(blank) => At::BeforeValue,
+            (At::BeforeValue | At::Value, '\\') => {
+                self.blanks = None;
+                At::Escape
+            }
+            (At::BeforeValue | At::Value, _) => self.take_plain(character),
+            (At::Escape, '\n' | '\r') => At::Value,
+            (At::Escape, _) => put(&mut self.value, character, At::Value),
+            (At::InSingle, '\'') | (At::InDouble, '"') => At::BeforeValue,
+            (At::InDouble, '\\') => At::EscapeInDouble,
+            (At::InSingle | At::InDouble, _) => put(&mut self.value, character, self.at),
+            (At::EscapeInDouble, _) => self.take_escaped(character),
+            (At::Comment, '\\') => At::EscapeInComment,
+            (At::Comment, '\n' | '\r') => At::Outside,
+            (At::Comment | At::EscapeInComment, _) => At::Comment,
+        }
+    }
+
+    /// Takes a character of a value as it is.
+    fn take_plain(&mut self, character: char) -> At {
+        self.blanks = is_blank(character).then(|| self.blanks.unwrap_or(self.value.len()));
+        put(&mut self.value, character, At::Value)
+    }
+
+    /// Within double quotes a backslash joins lines, and means something before few others.
+    fn take_escaped(&mut self, character: char) -> At {
+        match character {
+            '\n' => return At::InDouble,
+            '"' | '\\' | '`' | '$' => {}
+            _ => self.value.push('\\'),
+        }
+        put(&mut self.value, character, At::InDouble)
+    }
+
+    fn end_variable(&mut self) -> At {
+        let mut value = std::mem::take(&mut self.value);
+        value.truncate(self.blanks.take().unwrap_or(value.len()));
+        let name = self.name.trim_end_matches(is_blank);
+        if is_variable(name) {
+            self.variables.push((name.to_owned(), value));
+        }
+        self.skip()
+    }
+
+    fn skip(&mut self) -> At {
+        self.name.clear();
+        At::Outside
+    }
+}
+
+fn put(text: &mut String, character: char, then: At) -> At {
+    text.push(character);
+    then
+}
+
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\n' | '\r')
+}
+
+/// Whether a text may be the name of a variable.
+fn is_variable(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each was read by systemd 252, too.
+    const FILES: [(&str, &[(&str, &str)]); 22] = [
+        ("A=1\nB=two words  \n", &[("A", "1"), ("B", "two words")]),
+        ("# A=1\n ; B=2\n\n  C = 3 ", &[("C", "3")]),
+        ("A='x  $B' \nB=\"l1\nl2\"\n", &[("A", "x  $B"), ("B", "l1\nl2")]),
+        ("A=a\\\nb\nB=\"\\$x \\n\"", &[("A", "ab"), ("B", "$x \\n")]),
+        ("nonsense\nA=\n1B=x\nB==\n", &[("A", ""), ("B", "=")]),
+        ("A=\\ x\\ ", &[("A", " x ")]),
+        ("A={\"a\":\"b c\"}\nB=1", &[("A", "{\"a\":\"b c\"}"), ("B", "1")]),
+        ("A=it's fine\nB=1\n", &[("A", "it's fine"), ("B", "1")]),
+        ("A=--log tag=\"x y\" -v", &[("A", "--log tag=\"x y\" -v")]),
+        ("A=\"one\" two\nB=1", &[("A", "onetwo"), ("B", "1")]),
+        ("A=\"one\" 'two'  \"three\" \n", &[("A", "onetwothree")]),
+        ("A=\"one\" t\"wo\" \n", &[("A", "onet\"wo\"")]),
+        ("A=' x ' \nB=\" y", &[("A", " x "), ("B", " y")]),
+        ("A='x\\'y\n", &[("A", "x\\y")]),
+        ("A=\\'x'\nB=1", &[("A", "'x'"), ("B", "1")]),
+        ("A=x \\\n y\n", &[("A", "x  y")]),
+        ("A=x\\", &[("A", "x")]),
+        ("A=\"x\\\ny\"", &[("A", "xy")]),
+        ("A=1\r\nB=2\rC=3\r\n", &[("A", "1"), ("B", "2"), ("C", "3")]),
+        ("# on \\\nA=1\nB=2", &[("B", "2")]),
+        ("A=1 # x\nB=#x", &[("A", "1 # x"), ("B", "#x")]),
+        ("export A=1\nA\n=x\nB \t=2\nC=\u{a0}", &[("B", "2"), ("C", "\u{a0}")]),
+    ];
+
+    #[test]
+    fn files_of_variables_mean_what_they_mean_to_systemd() {
+        for (text, expected) in FILES {
+            let expected: Vec<_> =
+                expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(parse_file(text), expected, "{text:?}");
+        }
+    }
+}
