@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use fleet_core::graph::{Condition, Test, Verdict};
-use glob::Pattern;
+use glob::{MatchOptions, Pattern};
 use nix::unistd::{Uid, User};
 
 /// The first number of a user who is no part of the system.
@@ -49,11 +49,14 @@ fn holds(test: &Test) -> bool {
 }
 
 fn is_host(pattern: &str) -> bool {
-    if read("/etc/machine-id").trim() == pattern {
+    let id = pattern.replace('-', "").to_ascii_lowercase();
+    if read("/etc/machine-id").trim() == id {
         return true;
     }
     let name = read("/proc/sys/kernel/hostname");
-    Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(name.trim()))
+    // Names of hosts are the same in capital letters.
+    let how = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
+    Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_with(name.trim(), how))
 }
 
 fn has_word(line: &str, word: &str) -> bool {
@@ -98,6 +101,8 @@ mod tests {
             (Test::FileIsExecutable(path("full")), false),
             (Test::Host("*".into()), true),
             (Test::Host("no such host".into()), false),
+            (Test::Host(read("/proc/sys/kernel/hostname").trim().to_ascii_uppercase()), true),
+            (Test::Host(read("/etc/machine-id").trim().to_ascii_uppercase()), true),
             (Test::User(own.to_string()), true),
             (Test::User((own + 1).to_string()), false),
             (Test::User("@system".into()), own < FIRST_PERSON),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::path::{Path, PathBuf};
 
 use fleet_core::graph::Surroundings;
 use fleet_core::graph::systemd::Site;
@@ -42,16 +43,39 @@ pub(crate) struct Identity {
     pub(crate) user: Option<User>,
 }
 
+/// Shells that let nobody in, so that they are none.
+const NO_SHELLS: [&str; 8] = [
+    "/bin/nologin",
+    "/sbin/nologin",
+    "/usr/bin/nologin",
+    "/usr/sbin/nologin",
+    "/bin/false",
+    "/usr/bin/false",
+    "/bin/true",
+    "/usr/bin/true",
+];
+
+/// The user of whom systemd knows that nobody logs in as it.
+const NOBODY: &str = "nobody";
+
 impl User {
-    /// The variables by which programs know who they run as.
-    pub(crate) fn variables(&self) -> [(String, String); 4] {
-        [
-            ("HOME", &self.home),
-            ("USER", &self.name),
-            ("LOGNAME", &self.name),
-            ("SHELL", &self.shell),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.clone()))
+    /// The variables by which programs know who they run as: without a home or a shell where
+    /// systemd takes what the account has for none.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
+        let is_somebody = self.name != NOBODY;
+        let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
+        let has_home = is_somebody && home.is_absolute() && home != Path::new("/");
+        let lets_in = !NO_SHELLS.iter().any(|none| Path::new(none) == shell);
+        let has_shell = is_somebody && shell.is_absolute() && lets_in;
+        // Without what a path can do without.
+        let home: PathBuf = home.components().collect();
+        let variables = [
+            ("HOME", has_home.then(|| home.display().to_string())),
+            ("USER", Some(self.name.clone())),
+            ("LOGNAME", Some(self.name.clone())),
+            ("SHELL", has_shell.then(|| self.shell.clone())),
+        ];
+        variables.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
     }
 }
 
@@ -135,8 +159,46 @@ fn account(name: &str) -> Option<Account> {
     by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
 }
 
+/// As with users, one that is told by its number has to be there.
 fn group(name: &str) -> Result<u32, Unknown> {
-    let by_name = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
-    let found = by_name.or_else(|| name.parse().ok());
-    found.ok_or_else(|| Unknown::Group(format!("there is no group {name:?} here")))
+    let by_name = Group::from_name(name).ok().flatten();
+    let found =
+        by_name.or_else(|| Group::from_gid(Gid::from_raw(name.parse().ok()?)).ok().flatten());
+    let unknown = || Unknown::Group(format!("there is no group {name:?} here"));
+    found.map(|group| group.gid.as_raw()).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As systemd 252 was seen to do it.
+    #[test]
+    fn what_lets_nobody_in_is_no_shell_and_the_root_directory_no_home() {
+        for (account, expected) in [
+            ("u /home/u /bin/sh", "HOME=/home/u USER=u LOGNAME=u SHELL=/bin/sh"),
+            ("u /nonexistent /usr/sbin/nologin", "HOME=/nonexistent USER=u LOGNAME=u"),
+            ("u / /bin/sh", "USER=u LOGNAME=u SHELL=/bin/sh"),
+            ("u /// /sbin/./nologin", "USER=u LOGNAME=u"),
+            ("u relative /bin/true", "USER=u LOGNAME=u"),
+            ("u /home/./u//x/ sh", "HOME=/home/u/x USER=u LOGNAME=u"),
+            ("u /a/../b /usr/bin/false", "HOME=/a/../b USER=u LOGNAME=u"),
+            ("nobody /home/n /bin/sh", "USER=nobody LOGNAME=nobody"),
+            ("root /root /bin/bash", "HOME=/root USER=root LOGNAME=root SHELL=/bin/bash"),
+        ] {
+            let [name, home, shell] =
+                [0, 1, 2].map(|at| account.split(' ').nth(at).expect("it has three").to_owned());
+            let variables = User { name, home, shell }.variables();
+            let told: Vec<String> =
+                variables.map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(told.join(" "), expected, "{account}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_told_by_a_number_has_to_be_there() {
+        assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
+        let unknown = Unknown::Group("there is no group \"4000000000\" here".to_owned());
+        assert_eq!(group("4000000000"), Err(unknown));
+    }
 }
