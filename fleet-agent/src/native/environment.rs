@@ -7,9 +7,12 @@ use std::io;
 use std::path::Path;
 
 use fleet_core::graph::Surroundings;
+use rustix::io::Errno;
 
 use self::file::parse_file;
+use super::descriptors::is_want;
 use super::identity::User;
+use super::look::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 use super::opening::read_text;
 
 /// How many bytes a file of variables may have.
@@ -24,12 +27,13 @@ pub(crate) const SEARCH_PATH: [&str; 6] =
 /// | order | source |
 /// |---|---|
 /// | 1 | `PATH`, and what the service manager was told to pass to all units |
-/// | 2 | `HOME`, `USER`, `LOGNAME`, `SHELL` where `User=` is set |
-/// | 3 | `PassEnvironment=` from fleet's own environment |
-/// | 4 | `Environment=` |
-/// | 5 | `EnvironmentFile=` |
-/// | 6 | what `UnsetEnvironment=` names is taken away |
-/// | 7 | `INVOCATION_ID`, and those that tell a command of its service: `extra` |
+/// | 2 | those that tell a command of its service: `extra` |
+/// | 3 | `HOME`, `USER`, `LOGNAME`, `SHELL` where `User=` is set |
+/// | 4 | `PassEnvironment=` from fleet's own environment |
+/// | 5 | `Environment=` |
+/// | 6 | `EnvironmentFile=` |
+/// | 7 | what `UnsetEnvironment=` names is taken away |
+/// | 8 | those of `extra` by which processes are found: `INVOCATION_ID`, `SYSTEMD_EXEC_PID` |
 pub(crate) fn collect(
     surroundings: &Surroundings,
     passed: &[(String, String)],
@@ -38,6 +42,8 @@ pub(crate) fn collect(
 ) -> Result<BTreeMap<String, String>, String> {
     let mut all = BTreeMap::from([("PATH".to_owned(), SEARCH_PATH.join(":"))]);
     all.extend(passed.iter().cloned());
+    let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
+    all.extend(extra.iter().map(own));
     if let Some(user) = user {
         all.extend(user.variables());
     }
@@ -50,7 +56,8 @@ pub(crate) fn collect(
     for file in &surroundings.environment_files {
         match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
-            Err(error) if file.optional && error.kind() == io::ErrorKind::NotFound => {}
+            // What is wanting for the moment says nothing of the file.
+            Err(error) if file.optional && !Errno::from_io_error(&error).is_some_and(is_want) => {}
             Err(error) => {
                 return Err(format!("cannot read EnvironmentFile={}: {error}", file.path));
             }
@@ -67,7 +74,8 @@ pub(crate) fn collect(
             }
         }
     }
-    all.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    let finds = |name: &str| [INVOCATION_ID, SYSTEMD_EXEC_PID].contains(&name);
+    all.extend(extra.iter().filter(|it| finds(it.0)).map(own));
     Ok(all)
 }
 
@@ -78,20 +86,60 @@ fn without_zero(text: String) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::graph::EnvironmentFile;
+
     use super::*;
 
     #[test]
-    fn later_sources_win_and_unset_wins_over_all_but_the_identity() {
+    fn later_sources_win_and_unset_wins_over_all_but_what_processes_are_found_by() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let surroundings = Surroundings {
-            environment: vec![("A".into(), "unit".into()), ("B".into(), "b".into())],
-            unset_environment: vec!["B".into(), "A=other".into(), "INVOCATION_ID".into()],
+            environment: vec![
+                pair("A", "unit"),
+                pair("B", "b"),
+                pair("MAINPID", "1"),
+                pair(INVOCATION_ID, "8"),
+            ],
+            unset_environment: ["B", "A=other", INVOCATION_ID, SYSTEMD_EXEC_PID, "NOTIFY_SOCKET"]
+                .map(str::to_owned)
+                .into(),
             ..Surroundings::default()
         };
-        let passed = [("A".to_owned(), "machine".to_owned())];
-        let all = collect(&surroundings, &passed, None, &[("INVOCATION_ID", "7".into())]);
+        let extra = [
+            (INVOCATION_ID, "7".to_owned()),
+            (SYSTEMD_EXEC_PID, String::new()),
+            ("MAINPID", "2".to_owned()),
+            ("NOTIFY_SOCKET", "@x".to_owned()),
+            ("PIDFILE", "/run/x".to_owned()),
+        ];
+        let all = collect(&surroundings, &[pair("A", "machine")], None, &extra);
         let all = all.expect("no file is read");
         let of = |name: &str| all.get(name).map(String::as_str);
-        assert_eq!((of("A"), of("B"), of("INVOCATION_ID")), (Some("unit"), None, Some("7")));
+        assert_eq!((of("A"), of("B"), of("PIDFILE")), (Some("unit"), None, Some("/run/x")));
+        assert_eq!((of("MAINPID"), of("NOTIFY_SOCKET")), (Some("1"), None));
+        assert_eq!((of(INVOCATION_ID), of(SYSTEMD_EXEC_PID)), (Some("7"), Some("")));
         assert!(of("PATH").is_some_and(|path| path.starts_with("/usr/local/sbin:")));
+    }
+
+    #[test]
+    fn a_file_with_a_dash_is_passed_over_whatever_is_wrong_with_it() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = |name: &str| home.path().join(name).display().to_string();
+        for (name, bytes) in [("good", &b"A=1\n"[..]), ("bytes", b"A=\xff\n"), ("zero", b"A=\0\n")]
+        {
+            std::fs::write(path(name), bytes).expect("it can be written");
+        }
+        let read = |path: String, optional: bool| {
+            let environment_files = vec![EnvironmentFile { path, optional }];
+            let surroundings = Surroundings { environment_files, ..Surroundings::default() };
+            collect(&surroundings, &[], None, &[]).map(|all| all.get("A").cloned())
+        };
+        for optional in [true, false] {
+            assert_eq!(read(path("good"), optional), Ok(Some("1".to_owned())));
+        }
+        for name in ["none", "bytes", "zero", "", "good/none"] {
+            assert_eq!(read(path(name), true), Ok(None), "{name}");
+            read(path(name), false).expect_err(name);
+        }
     }
 }

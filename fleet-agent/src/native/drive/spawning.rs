@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fleet_core::graph::{Command, NotifyAccess};
+use fleet_core::graph::{Command, Kind, NotifyAccess};
 
 use super::Driver;
 use crate::native::birth::Child;
@@ -93,6 +93,9 @@ impl Driver {
         }
         if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
             variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
+        if let Kind::BackgroundPidfile { path } = &self.spec.kind {
+            variables.push(("PIDFILE", path.clone()));
         }
         let memory = self.service.memory();
         if let (Role::Control, Some(main)) = (role, memory.main) {

@@ -11,6 +11,9 @@ use crate::graph::{
     Target, TimeOuts, Unit,
 };
 
+/// The variables by which processes are found.
+const FOUND_BY: [&str; 2] = ["INVOCATION_ID", "SYSTEMD_EXEC_PID"];
+
 /// systemd's limit for a start or a stop.
 const USUAL: Option<Duration> = Some(Duration::from_secs(90));
 
@@ -26,7 +29,7 @@ impl Draft {
         let remarked = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
         Flaws {
             refused: refused.into_iter().flatten().collect(),
-            remarked: remarked.into_iter().flatten().collect(),
+            remarked: remarked.into_iter().flatten().chain(self.identity()).collect(),
         }
     }
 
@@ -90,6 +93,21 @@ impl Draft {
     fn signal(&self) -> Option<(Blamed, &'static str)> {
         let lost = self.reload_signal.is_some() && self.kind() != Type::NotifyReload;
         lost.then_some((("Service", "ReloadSignal"), "means nothing without Type=notify-reload"))
+    }
+
+    /// Variables by which processes are found are told to each, whatever else is said of them.
+    fn identity(&self) -> impl Iterator<Item = (Blamed, &'static str)> {
+        let it = &self.run.surroundings;
+        let finds = |name: &str| FOUND_BY.contains(&name.split('=').next().unwrap_or_default());
+        let lost = [
+            ("Environment", it.environment.iter().any(|(name, _)| finds(name))),
+            ("PassEnvironment", it.pass_environment.iter().any(|name| finds(name))),
+            ("UnsetEnvironment", it.unset_environment.iter().any(|name| finds(name))),
+        ];
+        let text = "means nothing for INVOCATION_ID and SYSTEMD_EXEC_PID, by which processes are \
+                    found";
+        let lost = lost.into_iter().filter(|(_, is_lost)| *is_lost);
+        lost.map(move |(name, _)| (("Service", name), text))
     }
 
     /// The unit, once nothing is wrong with it.

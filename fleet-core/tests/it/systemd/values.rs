@@ -152,6 +152,20 @@ fn what_surrounds_a_process() {
 }
 
 #[test]
+fn that_variables_by_which_processes_are_found_stay_is_remarked() {
+    let text = format!(
+        "[Service]\n{START}Environment=A=1 INVOCATION_ID=2\nPassEnvironment=B MAINPID\n\
+         UnsetEnvironment=SYSTEMD_EXEC_PID=3 NOTIFY_SOCKET\n"
+    );
+    let compiled = compiled("a.service", &text).unwrap();
+    let told: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
+    let text = "means nothing for INVOCATION_ID and SYSTEMD_EXEC_PID, by which processes are found";
+    let of = |place: &str| format!("{place} {text}");
+    let expected = ["3:1: Service.Environment", "5:1: Service.UnsetEnvironment"].map(of);
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn resources_and_ends() {
     let unit = with(
         "MemoryMax=512M\nMemoryHigh=infinity\nTasksMax=20\nCPUWeight=50\nCPUQuota=150%\n\
