@@ -7,7 +7,7 @@
 //! Where the kernel, or a filter before it, does not know the request, processes are moved. Those
 //! without a control group are begun in the same way.
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -34,8 +34,6 @@ use crate::{Clock as _, SystemClock};
 #[derive(Debug)]
 pub(crate) struct Birth<'a> {
     pub(crate) program: &'a Program,
-    /// Entered before the rights are given up; nothing where they name a directory.
-    pub(crate) directory: Option<CString>,
     pub(crate) input: &'a File,
     /// Where its output and its errors go; nothing is where ours do.
     pub(crate) outputs: &'a [Option<File>; 2],
@@ -275,9 +273,6 @@ impl Birth<'_> {
 
     fn prepare(&self) -> Result<(), Failed> {
         self.connect().map_err(Failed::at(Step::Output))?;
-        if let Some(directory) = &self.directory {
-            rustix::process::chdir(directory.as_c_str()).map_err(Failed::at(Step::Directory))?;
-        }
         self.preparation.enter()
     }
 

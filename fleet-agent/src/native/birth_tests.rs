@@ -6,9 +6,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit};
+
 use super::birth::{Birth, Child};
 use super::cgroup::Groups;
-use super::child::{Preparation, Rights};
+use super::child::{Preparation, Rights, Start};
 use super::look::SYSTEMD_EXEC_PID;
 use super::outcome::End;
 use super::plan::Plan;
@@ -21,17 +23,23 @@ fn text(text: &str) -> CString {
 
 /// How a program ended that was begun in a group of its own, and what it wrote.
 async fn give(program: &str, script: &str) -> Option<(io::Result<End>, String)> {
-    give_as(program, script, None).await
+    give_with(program, script, in_usr()).await
 }
 
-async fn give_as(
+/// Where all begin that need no other place.
+fn in_usr() -> Preparation {
+    let start = Some(Start { path: text("/usr"), optional: false });
+    Preparation { umask: Some(0o27), start, ..Preparation::default() }
+}
+
+async fn give_with(
     program: &str,
     script: &str,
-    identity: Option<Rights>,
+    preparation: Preparation,
 ) -> Option<(io::Result<End>, String)> {
     let home = tempfile::tempdir().expect("a directory can be made");
     let path = home.path().join("out");
-    let ended = match begin(home.path(), program, script, identity)? {
+    let ended = match begin(home.path(), program, script, preparation)? {
         (Ok(mut child), groups) => (child.wait().await, groups),
         (Err(error), groups) => (Err(error), groups),
     };
@@ -44,7 +52,7 @@ fn begin(
     home: &Path,
     program: &str,
     script: &str,
-    identity: Option<Rights>,
+    preparation: Preparation,
 ) -> Option<(io::Result<Child>, Groups)> {
     let groups = Groups::find(home).ok()?;
     let inside = groups.of_run("born", "0").open().expect("it can be made");
@@ -56,10 +64,9 @@ fn begin(
             vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
             true,
         ),
-        directory: Some(text("/usr")),
         input: &File::open("/dev/null").expect("it is there"),
         outputs: &[Some(output), None],
-        preparation: &Preparation { umask: Some(0o27), identity, ..Preparation::default() },
+        preparation: &preparation,
     };
     match birth.give(Some(std::os::fd::AsFd::as_fd(&inside))) {
         Ok(child) => Some((Ok(child?), groups)),
@@ -72,9 +79,9 @@ async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
     let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\") \
                   $((SYSTEMD_EXEC_PID - $$)); grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
     // As a copy of this process, too, which whoever gives up rights begins as.
-    let rights = || Rights { uid: None, gid: None, groups: None, directory: text("/usr") };
+    let rights = || Rights { uid: None, gid: None, groups: None };
     for identity in [None, Some(rights())] {
-        let given = give_as("/bin/sh", script, identity).await;
+        let given = give_with("/bin/sh", script, Preparation { identity, ..in_usr() }).await;
         let Some((end, wrote)) = given else { return };
         // Ours ignores the signal; a program does not.
         assert_eq!(end.expect("it ended"), End::Signal(13));
@@ -93,12 +100,11 @@ async fn a_program_that_the_standard_library_begins_is_given_the_same() {
         let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];
         let plan = Plan {
             program: program.into(),
-            name: "shell",
+            name: "shell".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: variables.map(|(name, value)| (name.into(), value.into())).into(),
-            directory: Some("/usr".into()),
             outputs: [Some(output), None],
-            preparation: Preparation { umask: Some(0o27), ..Preparation::default() },
+            preparation: in_usr(),
         };
         let program = plan.program().expect("it has no zero byte");
         plan.spawn(program)
@@ -114,9 +120,39 @@ async fn a_program_that_the_standard_library_begins_is_given_the_same() {
 async fn what_is_no_program_is_told() {
     let Some((end, _)) = give("/etc/passwd", "").await else { return };
     assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
-    let rights = Rights { uid: None, gid: None, groups: None, directory: text("/nowhere") };
-    let Some((end, _)) = give_as("/bin/sh", "", Some(rights)).await else { return };
-    assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+    for (optional, expected) in [(false, Err(io::ErrorKind::NotFound)), (true, Ok("/\n"))] {
+        let start = Some(Start { path: text("/nowhere"), optional });
+        let given = give_with("/bin/sh", "pwd", Preparation { start, ..in_usr() }).await;
+        let Some((end, wrote)) = given else { return };
+        assert_eq!(end.map(|_| &*wrote).map_err(|error| error.kind()), expected);
+    }
+}
+
+/// Who is not root, or is it in a container, may have little of this.
+#[tokio::test]
+async fn what_a_program_may_not_have_in_full_does_not_keep_it_from_beginning() {
+    let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let more = Rlimit { current: Some(7), maximum: None };
+    let preparation = Preparation {
+        oom_score_adjust: Some("-900".to_owned()),
+        nice: Some(-5),
+        limits: vec![(Resource::Nofile, more)],
+        ..in_usr()
+    };
+    let given = give_with("/bin/sh", "ulimit -Sn; ulimit -Hn", preparation).await;
+    let Some((end, wrote)) = given else { return };
+    assert_eq!(end.expect("it ended"), End::Code(0));
+    // The kernel lets nobody have no limit of open files.
+    let most = hard.expect("so there is one");
+    assert_eq!(wrote, format!("7\n{most}\n"));
+}
+
+#[tokio::test]
+async fn a_program_ignores_the_signal_of_a_broken_pipe_if_it_is_to() {
+    let preparation = Preparation { ignore_sigpipe: true, ..in_usr() };
+    let given = give_with("/bin/sh", "kill -PIPE $$; echo on", preparation).await;
+    let Some((end, wrote)) = given else { return };
+    assert_eq!((end.expect("it ended"), &*wrote), (End::Code(0), "on\n"));
 }
 
 async fn wait_until(mut so: impl FnMut() -> bool) {
@@ -134,7 +170,7 @@ async fn wait_until(mut so: impl FnMut() -> bool) {
 async fn a_child_that_was_let_go_of_does_not_stay_when_it_has_ended() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let path = home.path().join("out");
-    let Some((child, groups)) = begin(home.path(), "/bin/sh", "echo x", None) else { return };
+    let Some((child, groups)) = begin(home.path(), "/bin/sh", "echo x", in_usr()) else { return };
     let child = child.expect("it begins");
     let pid = child.id().expect("it was not waited for");
     drop(child);

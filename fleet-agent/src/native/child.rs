@@ -11,9 +11,11 @@ use std::fs::File;
 use fleet_core::graph::Limits;
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
+use super::closest::{set_limit, set_nice};
 use super::program::Program;
 use super::step::{Failed, Step};
 
@@ -25,6 +27,8 @@ const LAST_SIGNAL: libc::c_int = 64;
 pub(crate) struct Preparation {
     /// The list of processes of the control group that it enters.
     pub(crate) group: Option<File>,
+    /// Whether `SIGPIPE` does nothing to it.
+    pub(crate) ignore_sigpipe: bool,
     /// How readily it is ended when memory is short, as the kernel reads it.
     pub(crate) oom_score_adjust: Option<String>,
     pub(crate) nice: Option<i32>,
@@ -33,17 +37,25 @@ pub(crate) struct Preparation {
     pub(crate) umask: Option<u32>,
     /// Who it is to be; `None` is who we are.
     pub(crate) identity: Option<Rights>,
+    /// Where it begins, entered last, by the rights that it then has; `None` is where we are.
+    pub(crate) start: Option<Start>,
 }
 
-/// Who a process is to be, and where it then begins.
+/// The directory that a process begins in.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) path: CString,
+    /// Whether it begins in the root directory where it cannot enter that.
+    pub(crate) optional: bool,
+}
+
+/// Who a process is to be.
 #[derive(Debug)]
 pub(crate) struct Rights {
     pub(crate) uid: Option<Uid>,
     pub(crate) gid: Option<Gid>,
     /// All groups beside; `None` leaves them as they are, which is all that who is not root can do.
     pub(crate) groups: Option<Vec<Gid>>,
-    /// Entered last, by the rights that it then has.
-    pub(crate) directory: CString,
 }
 
 impl Preparation {
@@ -64,7 +76,7 @@ impl Preparation {
 
     /// Runs in the child.
     pub(crate) fn enter(&self) -> Result<(), Failed> {
-        heed_signals();
+        heed_signals(self.ignore_sigpipe);
         // With a process group of its own, and without a terminal that it could be stopped by.
         rustix::process::setsid().map_err(Failed::at(Step::Session))?;
         if let Some(group) = &self.group {
@@ -75,47 +87,63 @@ impl Preparation {
             write_score(score).map_err(Failed::at(Step::OomScore))?;
         }
         if let Some(nice) = self.nice {
-            rustix::process::setpriority_process(None, nice).map_err(Failed::at(Step::Nice))?;
+            set_nice(nice).map_err(Failed::at(Step::Nice))?;
         }
         for (resource, limit) in &self.limits {
-            let set = rustix::process::setrlimit(*resource, *limit);
-            set.map_err(Failed::at(Step::Limits))?;
+            set_limit(*resource, *limit).map_err(Failed::at(Step::Limits))?;
         }
         if let Some(mask) = self.umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }
-        self.identity.as_ref().map_or(Ok(()), Rights::take)
+        self.identity.as_ref().map_or(Ok(()), Rights::take)?;
+        self.start.as_ref().map_or(Ok(()), Start::enter).map_err(Failed::at(Step::Directory))
     }
 }
 
 /// Has each signal do what it does to a program that says nothing of it. What is ignored would stay
-/// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves.
-fn heed_signals() {
-    // The kernel's `struct sigaction`, which is all zeros for what is usual.
-    let (usual, none) = ([0_u64; 4], std::ptr::null_mut::<u64>());
+/// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves,
+/// which the program may want ignored as well.
+fn heed_signals(but_sigpipe: bool) {
+    let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
+        let is_ignored = but_sigpipe && signal == libc::SIGPIPE;
+        // The kernel's `struct sigaction`, which is all zeros for what is usual, and begins with a
+        // one where nothing is done.
+        let done = [u64::from(is_ignored), 0, 0, 0];
         // SAFETY: nothing of ours is to be run by the signal from then on, and the structure says
         // so. Those that nobody can change are refused, which changes nothing. The C library would
         // leave out the two that it has for itself.
         #[expect(unsafe_code, reason = "no library that we use says what a signal does")]
         unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), none, size_of::<u64>());
+            libc::syscall(libc::SYS_rt_sigaction, signal, done.as_ptr(), none, size_of::<u64>());
         }
     }
 }
 
+/// Who may not set it goes without, as systemd has it: in a container nobody may.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
-    rustix::io::write(file, score.as_bytes()).map(drop)
+    let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
+    match file.and_then(|file| rustix::io::write(file, score.as_bytes())) {
+        Ok(_) | Err(Errno::PERM | Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Start {
+    fn enter(&self) -> rustix::io::Result<()> {
+        match rustix::process::chdir(self.path.as_c_str()) {
+            Err(_) if self.optional => rustix::process::chdir(c"/"),
+            entered => entered,
+        }
+    }
 }
 
 impl Rights {
     fn take(&self) -> Result<(), Failed> {
         self.change_groups().map_err(Failed::at(Step::Groups))?;
         let change = |uid| rustix::thread::set_thread_res_uid(uid, uid, uid);
-        self.uid.map_or(Ok(()), change).map_err(Failed::at(Step::Identity))?;
-        rustix::process::chdir(self.directory.as_c_str()).map_err(Failed::at(Step::Directory))
+        self.uid.map_or(Ok(()), change).map_err(Failed::at(Step::Identity))
     }
 
     fn change_groups(&self) -> rustix::io::Result<()> {

@@ -26,6 +26,7 @@ mod census;
 mod cgroup;
 mod changes;
 mod child;
+mod closest;
 mod compile;
 mod conditions;
 mod descriptors;

@@ -3,9 +3,9 @@
 //! A pipe that nobody has open at its other end is waited for, a device may be, and what has no end
 //! is read for ever: in a unit file such a name is to harm its unit alone.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -19,6 +19,30 @@ pub(crate) fn open_at_once(mut how: OpenOptions, path: &Path) -> io::Result<File
     let file = how.custom_flags(flags()).open(path)?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+/// Opens a file so, to write to it, or makes it with those permissions where there is none,
+/// whatever our own mask takes away.
+///
+/// # Errors
+///
+/// As of any open.
+pub(crate) fn open_or_make(mut how: OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
+    let mut anew = how.clone();
+    match open_at_once(anew.create_new(true).mode(mode).clone(), path) {
+        // A link to where nothing is yet is there, too, and what it names is made.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            open_at_once(how.create(true).mode(mode).clone(), path)
+        }
+        made => {
+            let made = made?;
+            if made.metadata()?.permissions().mode() & 0o777 != mode {
+                // File systems without permissions refuse it.
+                drop(made.set_permissions(Permissions::from_mode(mode)));
+            }
+            Ok(made)
+        }
+    }
 }
 
 /// Reads a text of at most so many bytes from a regular file.
@@ -69,6 +93,23 @@ mod tests {
         let mut said = String::new();
         reader.read_to_string(&mut said).expect("it can be read");
         assert_eq!(said, "said");
+    }
+
+    #[test]
+    fn a_file_is_made_with_its_permissions_whatever_the_mask_of_who_makes_it() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = |name: &str| home.path().join(name);
+        let how = || OpenOptions::new().append(true).clone();
+        let mode = |file: File| file.metadata().expect("it is open").permissions().mode() & 0o777;
+        for made in [0o666, 0o600, 0o640] {
+            let name = path(&made.to_string());
+            assert_eq!(mode(open_or_make(how(), &name, made).expect("it is made")), made);
+            // It has them from then on, whoever writes to it.
+            assert_eq!(mode(open_or_make(how(), &name, 0o622).expect("it is there")), made);
+        }
+        std::os::unix::fs::symlink(path("new"), path("link")).expect("it can be made");
+        open_or_make(how(), &path("link"), 0o600).expect("what it names is made");
+        assert_eq!(mode(File::open(path("new")).expect("it is there")), 0o600);
     }
 
     #[test]

@@ -20,22 +20,20 @@ use super::step::NotBegun;
 
 /// A process that is to be started.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct Plan {
     /// Its file.
     pub(crate) program: PathBuf,
     /// What it is told that it is called.
-    pub(crate) name: &'a str,
+    pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
     /// Its own number is not known yet, so only that it is to be told that.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Entered before the rights are given up; nothing where they name a directory.
-    pub(crate) directory: Option<PathBuf>,
     /// Where its output and its errors go; nothing is where ours do.
     pub(crate) outputs: [Option<File>; 2],
     pub(crate) preparation: Preparation,
 }
 
-impl Plan<'_> {
+impl Plan {
     /// Starts it inside the control group of a directory. Where it cannot begin there it is moved
     /// there, by the list of the group's processes.
     pub(crate) fn start_inside(
@@ -63,9 +61,6 @@ impl Plan<'_> {
     /// Has the standard library start it, as far as to where it becomes its program.
     pub(super) fn spawn(self, program: Program) -> io::Result<Child> {
         let mut process = Process::new(self.program);
-        if let Some(directory) = self.directory {
-            process.current_dir(directory);
-        }
         process.kill_on_drop(false).stdin(Stdio::null());
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
@@ -78,7 +73,7 @@ impl Plan<'_> {
         let texts = |texts: &mut dyn Iterator<Item = String>| {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>()
         };
-        let name = std::iter::once(self.name.to_owned());
+        let name = std::iter::once(self.name.clone());
         let variables = self.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
         let variables = variables.map(|(name, value)| format!("{name}={value}"));
         Ok(Program::new(
@@ -92,7 +87,6 @@ impl Plan<'_> {
     fn birth<'a>(&'a self, program: &'a Program) -> io::Result<Birth<'a>> {
         Ok(Birth {
             program,
-            directory: self.directory.as_deref().map(text).transpose()?,
             input: nothing()?,
             outputs: &self.outputs,
             preparation: &self.preparation,

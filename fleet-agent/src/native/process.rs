@@ -14,11 +14,11 @@ use rustix::process::{Gid, Uid};
 
 use super::birth::Child;
 use super::cgroup::Group;
-use super::child::{Preparation, Rights, limits};
+use super::child::{Preparation, Rights, Start, limits};
 use super::descriptors::{is_want, limit_of_units};
 use super::environment::{SEARCH_PATH, collect};
 use super::identity::{Identity, Unknown, look_up, own_home};
-use super::opening::open_at_once;
+use super::opening::{open_at_once, open_or_make};
 use super::outcome::End;
 use super::plan::Plan;
 use super::resources::Setting;
@@ -43,6 +43,9 @@ const USER: i32 = 217;
 const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
 
+/// Which rights to its new files nobody gets, where a unit says nothing of it.
+const USUAL_MASK: u32 = 0o022;
+
 /// Starts a command of a unit.
 ///
 /// It runs in a session of its own, with an empty standard input. Its output goes straight
@@ -61,17 +64,19 @@ pub(crate) fn spawn(
     // systemd looks for the variables before there is a process that could have an exit code.
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
         .map_err(|words| SpawnProblem { words, end: End::NeverWas })?;
-    let directory = working_directory(surroundings, &identity)?;
+    let start = Some(start(surroundings, &identity)?);
     let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
-    let rights = rights(&identity, &directory)?;
+    let mut words = command.words_with(|name| environment.get(name)).into_iter();
     let plan = Plan {
         program,
-        // systemd tells a program the name that the unit file calls it by.
-        name: command.name.as_ref().unwrap_or(&command.program),
-        arguments: command.arguments_with(|name| environment.get(name)),
-        directory: rights.is_none().then_some(directory),
+        name: words.next().unwrap_or_default(),
+        arguments: words.collect(),
         outputs: outputs(surroundings, log)?,
-        preparation: Preparation { identity: rights, ..preparation(surroundings) },
+        preparation: Preparation {
+            identity: rights(&identity),
+            start,
+            ..preparation(surroundings)
+        },
         environment,
     };
     let started = match group.zip(settings) {
@@ -107,28 +112,29 @@ pub(crate) fn end_of(status: ExitStatus) -> End {
 fn preparation(surroundings: &Surroundings) -> Preparation {
     Preparation {
         group: None,
+        ignore_sigpipe: surroundings.ignore_sigpipe,
         oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
         nice: surroundings.nice,
         limits: limits(&surroundings.limits, limit_of_units()),
-        umask: surroundings.umask,
+        umask: Some(mask(surroundings)),
         identity: None,
+        start: None,
     }
 }
 
+fn mask(surroundings: &Surroundings) -> u32 {
+    surroundings.umask.unwrap_or(USUAL_MASK)
+}
+
 /// Who the child is to become, if that is somebody else.
-fn rights(identity: &Identity, directory: &Path) -> Result<Option<Rights>, SpawnProblem> {
-    if identity.uid.is_none() && identity.gid.is_none() && identity.groups.is_none() {
-        return Ok(None);
-    }
-    let path = CString::new(directory.as_os_str().as_bytes())
-        .map_err(|error| SpawnProblem::new(CHDIR, error.to_string()))?;
+fn rights(identity: &Identity) -> Option<Rights> {
     let groups = identity.groups.as_ref();
-    Ok(Some(Rights {
+    let is_other = identity.uid.is_some() || identity.gid.is_some() || groups.is_some();
+    is_other.then(|| Rights {
         uid: identity.uid.map(Uid::from_raw),
         gid: identity.gid.map(Gid::from_raw),
         groups: groups.map(|groups| groups.iter().copied().map(Gid::from_raw).collect()),
-        directory: path,
-    }))
+    })
 }
 
 /// Finds a program; one without a path in the places that systemd searches.
@@ -146,6 +152,14 @@ fn runnable(path: &Path) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
+/// Where the child begins.
+fn start(surroundings: &Surroundings, identity: &Identity) -> Result<Start, SpawnProblem> {
+    let directory = working_directory(surroundings, identity)?;
+    let path = CString::new(directory.as_os_str().as_bytes())
+        .map_err(|error| SpawnProblem::new(CHDIR, error.to_string()))?;
+    Ok(Start { path, optional: surroundings.directory.optional })
 }
 
 fn working_directory(
@@ -177,9 +191,10 @@ fn working_directory(
 /// Where the output and the errors go; nothing is where those of this process do.
 fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2], SpawnProblem> {
     let (output, error) = (&surroundings.output, surroundings.error.as_ref());
-    let opened = open_output(output, log)?;
+    let open = |output| open_output(output, log, 0o666 & !mask(surroundings));
+    let opened = open(output)?;
     let second = match error {
-        Some(error) if error != output => open_output(error, log)?,
+        Some(error) if error != output => open(error)?,
         // One file has one end, wherever both of its writers are.
         _ => opened
             .as_ref()
@@ -190,25 +205,24 @@ fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2],
     Ok([opened, second])
 }
 
-/// The file that output goes to, if it goes to one.
-fn open_output(output: &Output, log: &Path) -> Result<Option<File>, SpawnProblem> {
+/// The file that output goes to, if it goes to one; made with those permissions.
+fn open_output(output: &Output, log: &Path, mode: u32) -> Result<Option<File>, SpawnProblem> {
     let mut how = OpenOptions::new();
-    how.write(true).create(true);
-    let path = match output {
+    how.write(true);
+    let (path, opened) = match output {
         Output::Inherit => return Ok(None),
-        Output::Log => {
-            let opened = append(log).map_err(|error| unwritable(log, &error))?;
-            return Ok(Some(opened));
+        Output::Log => (log, append(log)),
+        Output::Null => {
+            let path = Path::new("/dev/null");
+            (path, open_at_once(how, path))
         }
-        Output::Null => Path::new("/dev/null"),
-        Output::Append(path) | Output::File(path) | Output::Truncate(path) => Path::new(path),
+        Output::Append(path) | Output::File(path) | Output::Truncate(path) => {
+            how.append(matches!(output, Output::Append(_)));
+            how.truncate(matches!(output, Output::Truncate(_)));
+            (Path::new(path), open_or_make(how, Path::new(path), mode))
+        }
     };
-    match output {
-        Output::Append(_) => how.append(true),
-        Output::Truncate(_) => how.truncate(true),
-        _ => how.truncate(false),
-    };
-    open_at_once(how, path).map(Some).map_err(|error| unwritable(path, &error))
+    opened.map(Some).map_err(|error| unwritable(path, &error))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> SpawnProblem {

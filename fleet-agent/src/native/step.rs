@@ -10,13 +10,13 @@ pub(crate) enum Step {
     Begin,
     Output,
     Session,
-    Directory,
     Group,
     OomScore,
     Nice,
     Limits,
     Groups,
     Identity,
+    Directory,
     Program,
 }
 
@@ -24,13 +24,13 @@ const ALL: [Step; 11] = [
     Step::Begin,
     Step::Output,
     Step::Session,
-    Step::Directory,
     Step::Group,
     Step::OomScore,
     Step::Nice,
     Step::Limits,
     Step::Groups,
     Step::Identity,
+    Step::Directory,
     Step::Program,
 ];
 

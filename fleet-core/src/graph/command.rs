@@ -8,7 +8,8 @@ pub struct Command {
     /// The program: a path, or (for units of systemd alone) a name that is searched for. Variables
     /// are not expanded in it.
     pub program: String,
-    /// What the program is told its name is, where that is not its path (`@`).
+    /// What the program is told its name is, where that is not its path (`@`). Variables are
+    /// expanded in it.
     pub name: Option<String>,
     /// Its arguments, in which `$NAME` as a whole word, `${NAME}` and `$$` are expanded as systemd
     /// does it when the command is executed.
@@ -32,24 +33,25 @@ impl Command {
         }
     }
 
-    /// Its arguments with the values of variables, as systemd puts them in: `$NAME` as a whole word
-    /// becomes the words of the value, none where it is not set; `${NAME}` becomes the value, and
-    /// `$$` a dollar sign.
+    /// What the program is told, its name first, with the values of variables, as systemd puts them
+    /// in: `$NAME` as a whole word becomes the words of the value, none where it is not set;
+    /// `${NAME}` becomes the value, and `$$` a dollar sign.
     ///
     /// ```
     /// use fleet_core::graph::Command;
     ///
     /// let command = Command::new("/bin/run", ["$FLAGS", "${NAME}.log"].map(str::to_owned));
     /// let value = |name: &str| if name == "FLAGS" { Some("-v -n") } else { Some("web") };
-    /// assert_eq!(command.arguments_with(value), ["-v", "-n", "web.log"]);
+    /// assert_eq!(command.words_with(value), ["/bin/run", "-v", "-n", "web.log"]);
+    /// let command = Command { name: Some("${NAME}".to_owned()), ..command };
+    /// assert_eq!(command.words_with(value), ["web", "-v", "-n", "web.log"]);
     /// ```
-    pub fn arguments_with<V: AsRef<str>>(
-        &self,
-        variable: impl Fn(&str) -> Option<V>,
-    ) -> Vec<String> {
+    pub fn words_with<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
+        let name = self.name.as_ref().unwrap_or(&self.program);
+        let words = [name].into_iter().chain(&self.arguments);
         if self.verbatim {
-            return self.arguments.clone();
+            return words.cloned().collect();
         }
-        self.arguments.iter().flat_map(|word| expand_variables(word, &variable)).collect()
+        words.flat_map(|word| expand_variables(word, &variable)).collect()
     }
 }

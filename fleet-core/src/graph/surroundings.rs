@@ -23,6 +23,8 @@ pub struct Surroundings {
     pub supplementary_groups: Vec<String>,
     /// The rights that files which it makes do not have; nothing is 0o022.
     pub umask: Option<u32>,
+    /// Whether `SIGPIPE` does nothing to it, as long as it does not ask for anything else.
+    pub ignore_sigpipe: bool,
     /// From -20, the most urgent, to 19.
     pub nice: Option<i32>,
     /// From -1000 to 1000, the first to be ended when memory is short.
@@ -40,7 +42,7 @@ pub struct Surroundings {
 pub struct EnvironmentFile {
     /// Its absolute path.
     pub path: String,
-    /// Whether it may be missing.
+    /// Whether it is passed over where it cannot be read.
     pub optional: bool,
 }
 
@@ -49,7 +51,7 @@ pub struct EnvironmentFile {
 pub struct Directory {
     /// Which directory.
     pub place: Place,
-    /// Whether it may be missing, so that the root directory serves.
+    /// Whether the root directory serves where it cannot be entered.
     pub optional: bool,
 }
 

@@ -1,5 +1,7 @@
 //! What a process is given before its program begins, and what it is told that failed of that.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use fleet_core::graph::Shown;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -57,19 +59,107 @@ async fn each_process_has_a_session_of_its_own() {
 #[tokio::test]
 async fn what_fails_before_the_program_begins_is_not_called_the_programs_fault() {
     let bench = Bench::new().await;
-    // More than the kernel has for anybody.
-    let mut settings = vec![("LimitNOFILE=1000000000\n", "set its limits")];
-    if rustix::process::geteuid().is_root() {
-        settings.push(("User=nobody\nWorkingDirectory=/root\n", "enter its working directory"));
-    } else {
-        settings.push(("Nice=-5\n", "set its nice level to -5"));
+    let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=/root\n{}", nobody());
+    bench.load("a.service", &service).await;
+    let said = bench.start("a.service").await.expect_err("it may not go there").to_string();
+    let words = "enter its working directory";
+    assert!(said.contains(words) && !said.contains("cannot run"), "{said}");
+    bench.clean_up().await;
+}
+
+/// Has the unit not be root.
+fn nobody() -> &'static str {
+    if rustix::process::geteuid().is_root() { "User=nobody\n" } else { "" }
+}
+
+/// What the kernel tells of a process in a line of a file.
+fn told(pid: u32, file: &str, line: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
+    let told = text.lines().find_map(|text| text.strip_prefix(line)).expect("it is told");
+    told.trim().to_owned()
+}
+
+/// Whether nothing is done at `SIGPIPE`.
+fn ignores_sigpipe(pid: u32) -> bool {
+    let ignored = u64::from_str_radix(&told(pid, "status", "SigIgn:"), 16);
+    ignored.expect("it is a number") & 1 << 12 != 0
+}
+
+#[tokio::test]
+async fn a_unit_of_systemd_is_given_what_systemd_gives_where_it_says_nothing() {
+    let bench = Bench::new().await;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let limit = limit.expect("the kernel gives everybody one").to_string();
+    bench.run("a.service", "ExecStart=/bin/sleep 1000\nLimitNOFILE=infinity\n").await;
+    let pid = bench.pid("a.service").await;
+    assert!(ignores_sigpipe(pid));
+    assert_eq!(told(pid, "status", "Umask:"), "0022");
+    // Nobody can have no limit, and who asks for that has as much as there is.
+    let limits = told(pid, "limits", "Max open files");
+    let limits: Vec<&str> = limits.split_whitespace().take(2).collect();
+    assert_eq!(limits, [&limit, &limit]);
+    bench.stop("a.service").await;
+    bench.run("a.service", "ExecStart=/bin/sleep 1000\nIgnoreSIGPIPE=no\n").await;
+    assert!(!ignores_sigpipe(bench.pid("a.service").await));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_unit_of_files_ignores_the_signal_of_a_broken_pipe_only_if_it_says_so() {
+    let mut stanzas = supervised("heeds", SLEEP);
+    stanzas += &supervised("ignores", &format!("{SLEEP}ignore-sigpipe: yes\n"));
+    stanzas += "unit: all\ntype: virtual\nprovides: all\nwaits-for: heeds, ignores\n";
+    let stand = Stand::new(&stanzas, "all").await;
+    for (unit, expected) in [("heeds", false), ("ignores", true)] {
+        assert_eq!(ignores_sigpipe(stand.running(unit).await), expected, "{unit}");
     }
-    for (setting, words) in settings {
-        let service = format!("ExecStart=/bin/sleep 1000\n{setting}");
-        bench.load("a.service", &service).await;
-        let error = bench.start("a.service").await.expect_err("it cannot be given that");
-        let said = error.to_string();
-        assert!(said.contains(words) && !said.contains("cannot run"), "{setting}: {said}");
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_file_of_an_output_has_the_permissions_that_the_unit_gives_its_files() {
+    let bench = Bench::new().await;
+    for (mask, expected) in [("0077", 0o600), ("0", 0o666), ("0137", 0o640)] {
+        let file = bench.path(mask).display().to_string();
+        let service = format!("Type=oneshot\nExecStart=/bin/true\nUMask={mask}\n");
+        bench.run("a.service", &format!("{service}StandardOutput=append:{file}\n")).await;
+        let mode = std::fs::metadata(&file).expect("it is made").permissions().mode();
+        assert_eq!(mode & 0o777, expected, "{mask}");
     }
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_directory_with_a_dash_that_may_not_be_entered_is_the_root_directory() {
+    let bench = Bench::new().await;
+    let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=-/root\n{}", nobody());
+    bench.run("a.service", &service).await;
+    let pid = bench.pid("a.service").await;
+    let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).expect("it runs");
+    assert_eq!(directory, std::path::Path::new("/"));
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_name_that_a_program_is_told_may_be_a_variable() {
+    let bench = Bench::new().await;
+    let out = bench.path("out").display().to_string();
+    let service = format!("ExecStart=@/bin/sh ${{A}} -c 'echo $$0 >{out}'\nEnvironment='A=x y'\n");
+    bench.run("a.service", &format!("Type=oneshot\n{service}")).await;
+    assert_eq!(std::fs::read_to_string(out).expect("it is written"), "x y\n");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_program_that_goes_into_the_background_is_told_its_pidfile() {
+    let bench = Bench::new().await;
+    let file = bench.path("pid").display().to_string();
+    let service = format!(
+        "Type=forking\nPIDFile={file}\n\
+         ExecStart=/bin/sh -c '/bin/sleep 1000 & echo $$! > $$PIDFILE'\n"
+    );
+    bench.run("a.service", &service).await;
+    let written = std::fs::read_to_string(&file).expect("it is written");
+    assert_eq!(written.trim(), bench.pid("a.service").await.to_string());
     bench.clean_up().await;
 }

@@ -41,6 +41,7 @@ fn units_of_other_inits_become_stanzas() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ---
     s/README: passed over: its name or its first line is none of such a unit
     s/web.service:3:1: loss: Service.ProtectHome is not possible:
@@ -127,6 +128,7 @@ fn what_is_lost_is_told_in_every_form() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ",
     "unit":"web.service"}
     {"column":1,

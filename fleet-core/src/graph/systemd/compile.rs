@@ -103,7 +103,7 @@ impl<'a> Compiler<'a> {
             name,
             file,
             site,
-            draft: Draft::default(),
+            draft: Draft::new(),
             relations: Vec::new(),
             aliases: BTreeSet::new(),
             refusals: Vec::new(),

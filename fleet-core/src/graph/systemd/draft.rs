@@ -75,6 +75,13 @@ const KILL_MODES: [(&str, KillMode); 3] = [
 ];
 
 impl Draft {
+    /// What holds where nothing is said.
+    pub(super) fn new() -> Self {
+        let mut draft = Self::default();
+        draft.run.surroundings.ignore_sigpipe = true;
+        draft
+    }
+
     /// Takes over an option that is honoured and speaks of no other unit.
     pub(super) fn take(
         &mut self,

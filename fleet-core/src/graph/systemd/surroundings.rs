@@ -3,7 +3,7 @@
 use fleet_unitfile::{split_words, split_words_relaxed};
 
 use super::limit;
-use super::value::{In, choice, number, shown, unless_empty};
+use super::value::{In, choice, flag, number, shown, unless_empty};
 use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings};
 
 /// Takes one option over.
@@ -24,6 +24,7 @@ pub(super) fn apply(
         "Group" => it.group = identity(value, unit)?,
         "SupplementaryGroups" => add_groups(&mut it.supplementary_groups, value, unit)?,
         "UMask" => it.umask = Some(umask(value)?),
+        "IgnoreSIGPIPE" => it.ignore_sigpipe = flag(value)?,
         "Nice" => it.nice = unless_empty(value, |value| number(value, -20, 19))?,
         "OOMScoreAdjust" => {
             it.oom_score_adjust = unless_empty(value, |value| number(value, -1000, 1000))?;

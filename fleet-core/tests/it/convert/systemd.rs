@@ -32,6 +32,7 @@ fn services_that_stanzas_can_say_are_exact() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
 
     # from web.service
     unit: web.service
@@ -49,6 +50,7 @@ fn services_that_stanzas_can_say_are_exact() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
 
     # from x.service
     unit: x.service
@@ -64,6 +66,7 @@ fn services_that_stanzas_can_say_are_exact() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ---
     + x.service:2:1 Unit.BindsTo has the unit start after db.service as well
     ");
@@ -90,6 +93,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
 
     # from a/web.service
     unit: web.service
@@ -105,6 +109,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ---
     + a/web.service:3:1 Unit.After names network.target, which is not among the files
     - a/web.service:4:1 Unit.PartOf: its stop would be that of db.service
@@ -125,19 +130,17 @@ fn what_is_not_honoured_is_lost_with_its_place() {
 
 #[test]
 fn what_would_be_a_guess_is_left_out() {
-    let bad = "[Service]\nType=forking\nExecStart=/bin/x\n";
     let value = "[Service]\nExecStart=/bin/x\nType=forging\nProtectHome=yes\n";
     let needs = "[Unit]\nBindsTo=bad.service\nAfter=bad.service\n[Service]\nExecStart=/bin/n\n";
-    let home = "[Service]\nExecStart=/bin/x $HOME\n";
     let bound = "[Unit]\nBindsTo=late.service\n[Service]\nExecStart=/bin/b\n";
     let late = "[Unit]\nAfter=bound.service\n[Service]\nExecStart=/bin/l\n";
     let files = [
         ("a.socket", "[Socket]\nListenStream=80\n"),
         ("b.timer", "[Timer]\nOnBootSec=1\n"),
-        ("bad.service", bad),
+        ("bad.service", "[Service]\nType=forking\nExecStart=/bin/x\n"),
         ("bound.service", bound),
         ("empty.service", ""),
-        ("home.service", home),
+        ("home.service", "[Service]\nExecStart=/bin/x $HOME\n"),
         ("late.service", late),
         ("needs.service", needs),
         ("value.service", value),
@@ -157,6 +160,7 @@ fn what_would_be_a_guess_is_left_out() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
 
     # from needs.service
     unit: needs.service
@@ -171,6 +175,7 @@ fn what_would_be_a_guess_is_left_out() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ---
     - a.socket:1:1 the unit is left out: the native supervisor runs .service, .target
         and .timer units only, not .socket ones
@@ -213,6 +218,7 @@ fn what_has_no_name_of_its_own_is_left_out() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     ---
     - b@.service:1:1 the unit is left out: a template is not run itself
     - text:1:1 the unit is left out: unit name "text" has no type: add a suffix such as
@@ -255,6 +261,7 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
     restart-max-delay: 100ms
     restart-factor: 1
     restart-limit: 5 in 10s
+    ignore-sigpipe: yes
     memory-max: 1G
     ---
     - web.service:2:1 Unit.Conflicts names other.service: no unit is stopped here
@@ -299,6 +306,7 @@ fn specifiers_become_what_they_are_on_the_machine() {
     restart-factor: 1
     restart-limit: 5 in 10s
     env: A=here
+    ignore-sigpipe: yes
     ---
     + web.service:2:1 Service.ExecStart has %H as it is on this machine
     + web.service:3:1 Service.Environment has %l as it is on this machine

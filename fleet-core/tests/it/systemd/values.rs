@@ -146,6 +146,8 @@ fn what_surrounds_a_process() {
     assert_eq!(limit("nice"), Some((Some(15), Some(15))));
     assert_eq!(limit("memlock"), Some((Some(65536), Some(65536))));
     assert_eq!(limit("rttime"), Some((Some(2_000_000), Some(2_000_000))));
+    assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=").run.surroundings.ignore_sigpipe);
+    assert!(!with("IgnoreSIGPIPE=no").run.surroundings.ignore_sigpipe);
     // What it inherits is its input, which is empty.
     assert_eq!(with("StandardOutput=inherit").run.surroundings.output, Output::Null);
     assert_eq!(with("StandardError=inherit").run.surroundings.error, None);
@@ -250,6 +252,7 @@ const REFUSED: &[&str] = &[
     "WorkingDirectory=here",
     "User=a b",
     "UMask=9",
+    "IgnoreSIGPIPE=perhaps",
     "Nice=20",
     "StandardOutput=tty",
     "StandardOutput=file:here",
@@ -316,6 +319,7 @@ fn refusals_name_the_place_and_say_what_to_do() {
     3:1: Service.WorkingDirectory has the relative path "here": write it from the root on
     3:1: Service.User is "a b": write the name or the number of one
     3:1: Service.UMask is "9": write an octal number from 0 to 0777
+    3:1: Service.IgnoreSIGPIPE is "perhaps": write yes or no
     3:1: Service.Nice is "20": write a whole number from -20 to 19
     3:1: Service.StandardOutput is "tty": write journal, null, inherit, or file:, append:
           or truncate: and a path

@@ -12,7 +12,7 @@ use super::broken::{BROKEN, ODD, whole};
 use crate::init::config::cases;
 
 /// Lines that a unit of each type may have below its first ones.
-const LINES: [&str; 63] = [
+const LINES: [&str; 64] = [
     "description: two  words",
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",
@@ -58,6 +58,7 @@ const LINES: [&str; 63] = [
     "limit-fsize: 1M:2M\nlimit-locks: 3",
     "limit-memlock: 64K\nlimit-msgqueue: 1:1",
     "limit-nice: 20",
+    "ignore-sigpipe: yes",
     "limit-nofile: 5:10",
     "limit-nproc: 18446744073709551615",
     "limit-rss: 1:none\nlimit-rtprio: 5",

@@ -21,7 +21,7 @@ fn printed(line: &str) -> String {
 }
 
 /// Lines below a supervised unit, and the lines that are printed of them.
-const LINES: [(&str, &str); 66] = [
+const LINES: [(&str, &str); 68] = [
     ("description:  two  words # no comment ", "description: two  words # no comment"),
     ("depends-on: b ,c", "depends-on: b, c"),
     ("depends-on: b,\n\tc,\n# between\n d", "depends-on: b, c, d"),
@@ -77,6 +77,8 @@ const LINES: [(&str, &str); 66] = [
     ("env: A=", "env: A="),
     ("unset-env: A\nunset-env: B=c", "unset-env: A | unset-env: B=c"),
     ("umask: 22", "umask: 0022"),
+    ("ignore-sigpipe: yes", "ignore-sigpipe: yes"),
+    ("ignore-sigpipe: no", ""),
     ("nice: -5", "nice: -5"),
     ("oom-score-adjust: -1000", "oom-score-adjust: -1000"),
     ("limit-nofile: 1K", "limit-nofile: 1024"),
@@ -125,6 +127,7 @@ fn values_that_keys_do_not_take_are_refused() {
         "umask: 1000",
         "umask: 8",
         "umask: +1",
+        "ignore-sigpipe: maybe",
         "limit-nofile: 2:1",
         "limit-nofile: none:1",
         "limit-nofile: 10%",

@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{Size, WordError, cescape, parse_size, split_words};
 
-use super::write::{list, some, unless};
+use super::write::{list, some, unless, yes_or_no};
 use super::{Form, Key, number, read};
 use crate::graph::text::Code;
 use crate::graph::text::diagnostic::{Problems, short};
@@ -95,6 +95,16 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("umask", Types::RUNNING, Form::Line, read_umask, |unit, _| {
         some(unit.run.surroundings.umask.map(|mask| format!("{mask:04o}")))
     }),
+    Key::new(
+        "ignore-sigpipe",
+        Types::RUNNING,
+        Form::Line,
+        |value, draft, problems| {
+            let ignores = read::yes_or_no(value, problems).unwrap_or_default();
+            draft.run().surroundings.ignore_sigpipe = ignores;
+        },
+        |unit, _| unless(&unit.run.surroundings.ignore_sigpipe, &false, yes_or_no(true)),
+    ),
     number!("nice", nice, -20..=19),
     number!("oom-score-adjust", oom_score_adjust, -1000..=1000),
     Key::new(
