@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::System;
+use super::node::Node;
 use crate::Timestamp;
 use crate::graph::{
     Action, Activity, Cause, EdgeKind, Ending, Exit, Incarnation, Kind, Observed, Order, Phase,
-    StopReason, Target, Unit,
+    Starts, StopReason, Target, Unit,
 };
 
 /// How long a unit that was killed has to end. What is left of it then does not end at all, and
@@ -156,16 +157,24 @@ impl System {
             Some(Ending::Off(_)) | None => self.be_off(at, now),
             Some(Ending::Failed(cause)) => self.have_failed(at, cause, now),
             Some(Ending::ByItself) => self.have_failed(at, Cause::Exit(Exit::Unknown), now),
-            Some(Ending::Well(exit)) => {
-                self.leave(at, Phase::Ended, now);
-                self.node_mut(at).schedule(None, exit, now);
-            }
-            Some(Ending::Skipped) => self.leave(at, Phase::Ended, now),
+            Some(Ending::Well(exit)) => self.have_ended(at, now, |it| it.schedule(None, exit, now)),
+            Some(Ending::Skipped) => self.have_ended(at, now, |_| {}),
+        }
+    }
+
+    /// A unit has ended well, and this is what follows if it is not to be started anew.
+    fn have_ended(&mut self, at: u32, now: Timestamp, follow: impl FnOnce(&mut Node)) {
+        let anew = self.node(at).starts_anew();
+        self.leave(at, Phase::Ended, now);
+        follow(self.node_mut(at));
+        if anew {
+            self.try_at_once(at, now);
         }
     }
 
     /// A unit has failed, and nothing of it is left, or nothing that would ever end.
     pub(super) fn have_failed(&mut self, at: u32, cause: Cause, now: Timestamp) {
+        let anew = self.node(at).starts_anew();
         self.node_mut(at).forgive(now);
         let exit = match cause {
             Cause::Exit(exit) => Some(exit),
@@ -174,6 +183,29 @@ impl System {
         self.leave(at, Phase::Failed, now);
         self.node_mut(at).seen.cause = Some(cause);
         self.node_mut(at).schedule(Some(cause), exit, now);
+        if anew {
+            self.try_at_once(at, now);
+        }
+    }
+
+    /// Has a unit that is over tried again at once, or as soon as its processes are gone, however
+    /// it ended and however often.
+    pub(super) fn try_at_once(&mut self, at: u32, now: Timestamp) {
+        let seen = &mut self.node_mut(at).seen;
+        (seen.attempts, seen.starts) = (0, Starts::default());
+        (seen.retry_at, seen.gave_up) = (Some(now), false);
+        self.touch(at);
+    }
+
+    /// Something else is wanted, so what became of a unit that was not needed is of no use any
+    /// more: if it is needed now, or later, it is started. One that is stopping still ends first.
+    pub(super) fn lapse(&mut self, at: u32, now: Timestamp) {
+        let seen = &mut self.node_mut(at).seen;
+        match seen.phase {
+            Phase::Stopping => seen.renew = true,
+            Phase::Failed if seen.processes => self.try_at_once(at, now),
+            _ => self.forget(at, now),
+        }
     }
 
     /// A unit is off, for whatever reason.
@@ -192,7 +224,7 @@ impl System {
         let seen = &mut self.node_mut(at).seen;
         seen.attempts = 0;
         seen.cause = None;
-        seen.starts = crate::graph::Starts::default();
+        seen.starts = Starts::default();
         self.touch(at);
     }
 

@@ -132,9 +132,14 @@ impl Node {
         }
     }
 
-    /// Whether that it failed is forgotten as soon as anything else is wanted.
+    /// Whether how it ended, or is about to, is forgotten as soon as anything else is wanted.
     pub(super) fn is_lapsed(&self) -> bool {
-        self.seen.phase == Phase::Failed && !self.needed && !self.seen.processes
+        !self.needed && matches!(self.seen.phase, Phase::Failed | Phase::Stopping)
+    }
+
+    /// Whether it starts anew after this run, however that ends.
+    pub(super) fn starts_anew(&self) -> bool {
+        self.redefined || self.seen.renew
     }
 
     /// Whether what is known of its end is of no use any more, because it is not needed. That it

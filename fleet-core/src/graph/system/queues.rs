@@ -29,7 +29,7 @@ impl Dirty {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     pub(super) resets: BTreeSet<u32>,
-    /// Those whose failure is forgotten as soon as anything else is wanted.
+    /// Those whose end is forgotten as soon as anything else is wanted.
     pub(super) lapsed: BTreeSet<u32>,
     pub(super) stops: BTreeSet<u32>,
     /// The starts that need no room.

@@ -154,11 +154,14 @@ impl System {
         self.max_starting = settings.max_starting;
         self.roomless.clone_from(&settings.roomless);
         graph.share(&self.graph);
+        for at in self.queues.lapsed.clone() {
+            self.lapse(at, now);
+        }
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
-            if old.runs_otherwise_than(new) && self.is_over(at) {
-                self.forget(at, now);
+            if old.runs_otherwise_than(new) {
+                self.define_otherwise(at, now);
             } else {
                 self.node_mut(at).seen.attempts = 0;
             }
@@ -177,9 +180,7 @@ impl System {
         let seen = &mut self.node_mut(at).seen;
         let something = seen.attempts > 0 || matches!(phase, Phase::Failed | Phase::Ended);
         if phase == Phase::Failed && seen.processes {
-            // It can only be started when its processes are gone, and is as soon as they are.
-            (seen.attempts, seen.gave_up, seen.retry_at) = (0, false, Some(now));
-            self.touch(at);
+            self.try_at_once(at, now);
         } else if is_over {
             self.forget(at, now);
         } else {
@@ -241,13 +242,13 @@ impl System {
         Ok(())
     }
 
+    /// Takes note that much is wanted otherwise. What lapses by that was not needed before, or is
+    /// not any more; that it is needed again keeps nothing.
     fn want_otherwise(&mut self, now: Timestamp) {
+        let mut lapsed: Vec<u32> = self.queues.lapsed.iter().copied().collect();
         self.weigh();
-        for at in self.all() {
-            if self.node(at).is_lapsed() {
-                self.forget(at, now);
-            }
-        }
+        lapsed.extend(self.all().filter(|&at| self.node(at).is_lapsed()));
+        lapsed.into_iter().for_each(|at| self.lapse(at, now));
         self.propagate();
     }
 
@@ -257,14 +258,22 @@ impl System {
         let mut lapsed: Vec<u32> = self.queues.lapsed.iter().copied().collect();
         if let Some(at) = at {
             change(&mut self.node_mut(at).weight);
-            lapsed.extend(self.weigh_from(at));
+            let changed = self.weigh_from(at).into_iter();
+            lapsed.extend(changed.filter(|&at| self.node(at).is_lapsed()));
         }
-        for at in lapsed {
-            if self.node(at).is_lapsed() {
-                self.forget(at, now);
-            }
-        }
+        lapsed.into_iter().for_each(|at| self.lapse(at, now));
         self.propagate();
+    }
+
+    /// A unit runs something else from now on. One that does now is found to when it is laid out.
+    fn define_otherwise(&mut self, at: u32, now: Timestamp) {
+        if self.is_over(at) {
+            self.forget(at, now);
+        } else if self.node(at).seen.phase == Phase::Failed {
+            self.try_at_once(at, now);
+        } else {
+            self.node_mut(at).seen.attempts = 0;
+        }
     }
 
     fn is_over(&self, at: u32) -> bool {

@@ -79,6 +79,7 @@ impl Naive {
             }
             Phase::Stopping if self.twin.seen[name].killed => {
                 let exit = self.twin.seen[name].exit;
+                let anew = self.twin.seen[name].renew || self.twin.runs_otherwise(name);
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
                 let policy = self.twin.units[name].restart.clone();
@@ -90,6 +91,10 @@ impl Naive {
                 seen.attempts = attempts;
                 seen.gave_up = again && limited;
                 seen.retry_at = (again && !limited).then(|| now.after(policy.delay_of(attempts)));
+                if anew {
+                    (seen.attempts, seen.starts) = (0, Starts::default());
+                    (seen.gave_up, seen.retry_at) = (false, Some(now));
+                }
             }
             _ => {
                 let now = self.now;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
 use fleet_core::graph::{
-    EdgeKind, Graph, Name, Observed, Restart, Settings, System, Target, TimeOuts, Unit,
+    AfterExit, Cause, EdgeKind, Event, Exit, Graph, Happening, Name, Observed, Restart, Settings,
+    System, Target, TimeOuts, Unit,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::config::{cases, target, units as units_of};
+use super::config::{cases, name, target, units as units_of};
 use super::script::moves;
 use super::twin::is_acyclic;
 use super::world::World;
@@ -74,6 +75,101 @@ fn a_unit_that_is_read_again_as_it_was_is_there_once() {
     let after = ["a", "b"].map(|name| unit(&system, name));
     assert_ne!(after[0], before[0]);
     assert!(Arc::ptr_eq(&after[1], &before[1]), "it is there twice");
+}
+
+/// A unit that is up, and never tried again, whatever happens to it.
+struct Once {
+    system: System,
+    now: Timestamp,
+}
+
+impl Once {
+    fn up() -> Self {
+        let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+        let system = System::new(Self::graph(None), &settings).unwrap();
+        let mut once = Self { system, now: Timestamp::from_millis(0) };
+        assert_eq!(once.pass(0), "start a");
+        assert_eq!(once.tell(Happening::Ready), "");
+        once
+    }
+
+    fn graph(watchdog: Option<Duration>) -> Graph {
+        let mut all = units_of("a notified");
+        all[0].restart = Restart::never();
+        all[0].run.after_exit = AfterExit::Rests;
+        all[0].run.watchdog = watchdog;
+        Graph::strict(all, &Settings::default()).unwrap()
+    }
+
+    fn reads_otherwise(&mut self) -> String {
+        self.system.reload(Self::graph(Some(HOUR)), self.now).unwrap();
+        self.pass(0)
+    }
+
+    fn pass(&mut self, seconds: u64) -> String {
+        self.now = self.now.after(Duration::from_secs(seconds));
+        let actions = self.system.next_actions(self.now);
+        actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    fn tell(&mut self, what: Happening) -> String {
+        let (unit, incarnation) = (name("a"), self.system.last());
+        assert!(self.system.on_event(&Event { unit, incarnation, what }, self.now), "{what:?}");
+        self.pass(0)
+    }
+}
+
+/// It stayed failed, or ended: the new definition was forgotten with the run of before.
+#[test]
+fn a_unit_that_fails_or_ends_before_it_is_stopped_for_its_new_definition_starts_by_it() {
+    for (status, ending) in [
+        (1, "stop a: its main process ended with status 1"),
+        (0, "stop a: its main process has ended well"),
+    ] {
+        let mut once = Once::up();
+        assert_eq!(once.tell(Happening::MainExited(Exit::Status(status))), ending);
+        assert_eq!(once.reads_otherwise(), "");
+        assert_eq!(once.tell(Happening::AllGone), "start a");
+    }
+    let mut once = Once::up();
+    once.system.reload(Once::graph(Some(HOUR)), once.now).unwrap();
+    let (unit, incarnation) = (name("a"), once.system.last());
+    for what in [Happening::Stopping, Happening::AllGone] {
+        once.system.on_event(&Event { unit: unit.clone(), incarnation, what }, once.now);
+    }
+    assert_eq!(once.pass(0), "start a", "it stopped by itself, before it was told to");
+}
+
+/// What was planned was a restart.
+#[test]
+fn a_unit_that_has_to_be_killed_for_its_new_definition_starts_by_it() {
+    let mut once = Once::up();
+    assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
+    assert_eq!(once.pass(90), "kill a");
+    assert_eq!(once.tell(Happening::AllGone), "start a");
+    let mut once = Once::up();
+    assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
+    assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
+    assert_eq!(once.tell(Happening::AllGone), "start a");
+}
+
+#[test]
+fn a_unit_that_nothing_could_kill_starts_by_a_definition_that_came_meanwhile() {
+    let mut once = Once::up();
+    once.tell(Happening::Failed(Cause::Watchdog));
+    assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
+    assert_eq!(once.reads_otherwise(), "");
+    assert_eq!(once.tell(Happening::AllGone), "start a");
+}
+
+/// It was left down.
+#[test]
+fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
+    let mut once = Once::up();
+    assert!(once.system.renew(&target("a")));
+    assert_eq!(once.pass(0), "stop a: it is to be started anew");
+    assert_eq!(once.pass(90), "kill a");
+    assert_eq!(once.tell(Happening::AllGone), "start a");
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

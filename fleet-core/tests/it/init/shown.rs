@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Event, Exit, Graph, Happening, Settings, Shown, System};
+use fleet_core::graph::{Event, Exit, Graph, Happening, Restart, Settings, Shown, System, Unit};
 
 use super::config::{name, target, units};
 
@@ -17,8 +17,14 @@ struct Story {
 
 impl Story {
     fn new(text: &str, goal: &str) -> Self {
+        Self::with(text, goal, |_| {})
+    }
+
+    fn with(text: &str, goal: &str, change: impl FnMut(&mut Unit)) -> Self {
         let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
-        let graph = Graph::strict(units(text), &settings).unwrap();
+        let mut all = units(text);
+        all.iter_mut().for_each(change);
+        let graph = Graph::strict(all, &settings).unwrap();
         let now = Timestamp::from_millis(0);
         Self { system: System::new(graph, &settings).unwrap(), now }
     }
@@ -56,6 +62,25 @@ impl Story {
         self.plan()
     }
 
+    fn wants(&mut self, beside: &str) -> String {
+        self.system.want(target(beside), self.now).unwrap();
+        self.plan()
+    }
+
+    /// Reads other units, none of which is ever tried again.
+    fn reads(&mut self, text: &str) -> String {
+        let mut all = units(text);
+        all.iter_mut().for_each(never);
+        let graph = Graph::strict(all, &Settings::default()).unwrap();
+        self.system.reload(graph, self.now).unwrap();
+        self.plan()
+    }
+
+    fn pass(&mut self, seconds: u64) -> String {
+        self.now = self.now.after(Duration::from_secs(seconds));
+        self.plan()
+    }
+
     fn mask(&mut self, mask: &[&str]) -> String {
         let mask = mask.iter().map(|it| target(it)).collect();
         self.system.set_mask(mask, self.now).unwrap();
@@ -69,6 +94,10 @@ impl Story {
         let flag = if state.degraded { ", degraded" } else { "" };
         format!("{:?}{flag}", state.what).replace("Target(", "(")
     }
+}
+
+fn never(unit: &mut Unit) {
+    unit.restart = Restart::never();
 }
 
 /// A dependency that crashed takes down what depends on it, though it has to wait for those that
@@ -254,6 +283,62 @@ fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
     assert_eq!(story.shown("a"), shown, "nobody needs it, so that it is not tried again");
     story.goal("c", &[]);
     assert_eq!(story.shown("a"), "Disabled");
+}
+
+/// It stayed down for good: it was needed again before its failure was forgotten.
+#[test]
+fn a_unit_that_could_not_be_stopped_starts_when_it_is_wanted_again() {
+    let ways: [fn(&mut Story) -> String; 3] = [
+        |story| story.goal("a", &[]),
+        |story| story.wants("a"),
+        |story| story.reads("a notified\nb virtual wf:a"),
+    ];
+    for way in ways {
+        let mut story = Story::with("a notified\nb virtual", "a", never);
+        story.plan();
+        story.ready("a");
+        story.goal("b", &[]);
+        assert_eq!(story.pass(90), "kill a");
+        assert_eq!(story.gone("a"), "");
+        assert_eq!(way(&mut story), "start a");
+    }
+}
+
+#[test]
+fn a_unit_that_nothing_could_kill_starts_once_it_is_gone_if_it_was_wanted_again() {
+    let ways: [fn(&mut Story) -> String; 3] = [
+        |story| story.goal("a", &[]),
+        |story| story.wants("a"),
+        |story| story.reads("a notified\nb virtual wf:a"),
+    ];
+    for way in ways {
+        let mut story = Story::with("a notified\nb virtual", "a", never);
+        story.plan();
+        story.ready("a");
+        story.goal("b", &[]);
+        assert_eq!((story.pass(90).as_str(), story.pass(10)), ("kill a", String::new()));
+        assert_eq!(way(&mut story), "");
+        assert_eq!(story.gone("a"), "start a");
+    }
+}
+
+/// Whether the kill or the change of mind comes first makes no difference.
+#[test]
+fn a_unit_that_is_wanted_again_while_it_stops_starts_however_that_ends() {
+    for kill_first in [false, true] {
+        let mut story = Story::with("a notified\nb virtual", "a", never);
+        story.plan();
+        story.ready("a");
+        story.goal("b", &[]);
+        if kill_first {
+            assert_eq!(story.pass(90), "kill a");
+            assert_eq!(story.goal("a", &[]), "");
+        } else {
+            assert_eq!(story.goal("a", &[]), "");
+            assert_eq!(story.pass(90), "kill a");
+        }
+        assert_eq!(story.gone("a"), "start a");
+    }
 }
 
 #[test]

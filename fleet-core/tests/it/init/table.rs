@@ -231,8 +231,8 @@ fn a_kill_that_works_is_a_failed_stop() {
     assert_eq!(one.plan(), "stop a: it is to be started anew");
     assert_eq!(one.pass(90), "kill a");
     one.tell(GONE);
-    assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "failed: it did not end in time"));
-    assert_eq!(one.pass(1), "start a");
+    assert_eq!(told(&one), "failed: it did not end in time");
+    assert_eq!(one.plan(), "start a");
 }
 
 #[test]
@@ -358,6 +358,19 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
         assert!(one.system.reset(&target("a"), one.now));
         assert_eq!(one.plan(), "start a");
     }
+}
+
+/// It was given up again, for the starts of before.
+#[test]
+fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of_starts() {
+    let mut unit = unit("a notified");
+    unit.restart.limit = Limit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
+    let mut one = One::new(&unit);
+    assert_eq!(one.pass(90), "stop a: it was not up in time");
+    assert_eq!((one.pass(90).as_str(), one.pass(10)), ("kill a", String::new()));
+    assert!(one.system.reset(&target("a"), one.now));
+    assert!(one.tell(GONE));
+    assert_eq!(one.plan(), "start a");
 }
 
 #[test]
