@@ -50,6 +50,8 @@ pub struct Observed {
     pub cause: Option<Cause>,
     /// How often in a row it has ended by itself, without having been up for long in between.
     pub attempts: u32,
+    /// How many of these ends, since the last good one, were failures.
+    pub failures: u32,
     /// When it is started again, if it is.
     pub retry_at: Option<Timestamp>,
     /// Whether it would be started again, but was tried too often.
@@ -106,6 +108,11 @@ impl Observed {
             definition: Some(Arc::clone(unit)),
             ..Self::default()
         }
+    }
+
+    /// That it has ended by itself is forgiven.
+    pub(super) fn forgive(&mut self) {
+        (self.attempts, self.failures) = (0, 0);
     }
 
     /// Whether it is as if the unit had never been seen.

@@ -60,7 +60,8 @@ pub enum Growth {
 pub enum Limit {
     /// Never.
     None,
-    /// When it has failed more often than this without having been up for long.
+    /// When it has failed more often than this without having been up for long, or having ended
+    /// well, in between.
     Failures(u32),
     /// When it would be started more often than this within the interval, as `StartLimitBurst=` and
     /// `StartLimitIntervalSec=` have it.

@@ -181,18 +181,18 @@ fn observed(
         definition: Some(Arc::clone(definition)),
         processes: true,
         exit: memory.exit.map(End::exit),
+        attempts: memory.restarts,
+        failures: failures_before(definition, memory),
         ..Observed::default()
     };
     match memory.phase {
         phase if phase.is_starting() => {
-            let (phase, attempts) = (Doing::Starting, memory.restarts);
-            Observed { phase, attempts, deadline: later(limits.start), ..busy }
+            Observed { phase: Doing::Starting, deadline: later(limits.start), ..busy }
         }
         phase if phase.is_stopping() => Observed {
             phase: Doing::Stopping,
             ending: Some(ending(memory)),
             deadline: later(limits.stop),
-            attempts: memory.restarts,
             ..busy
         },
         Phase::Failed if memory.stop_asked && memory.outcome == Some(Outcome::Timeout) => {
@@ -209,7 +209,7 @@ fn observed(
             let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
             let deadline = runtime.into_iter().chain(reload).min();
             let phase = Doing::Up(activity);
-            Observed { phase, up_since: Some(now), deadline, attempts: memory.restarts, ..busy }
+            Observed { phase, up_since: Some(now), deadline, ..busy }
         }
     }
 }
@@ -239,12 +239,22 @@ fn failed_or_ended(
 ) -> Observed {
     let phase = if cause.is_some() { Doing::Failed } else { Doing::Ended };
     let attempts = memory.restarts.saturating_add(1);
+    let before = failures_before(definition, memory);
+    let failures = if cause.is_some() { before.saturating_add(1) } else { 0 };
     let restart = &definition.restart;
     let exit = memory.exit.map(End::exit);
     let gave_up = memory.gave_up || memory.outcome == Some(Outcome::StartLimitHit);
     let again = memory.outcome != Some(Outcome::Condition) && restart.applies(cause, exit);
     let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
-    Observed { phase, since: now, cause, attempts, retry_at, gave_up, ..Observed::default() }
+    let counts = Observed { attempts, failures, ..Observed::default() };
+    Observed { phase, since: now, cause, retry_at, gave_up, ..counts }
+}
+
+/// How often it had failed in a row before this run. Nobody wrote down how the ends before the last
+/// one were: where that was a failure, all count as one.
+fn failures_before(definition: &Unit, memory: &Memory) -> u32 {
+    let ended_well = memory.exit_before.is_some_and(|end| definition.is_success(end.exit()));
+    if ended_well { 0 } else { memory.restarts }
 }
 
 /// Why a run failed, as far as it remembers; nothing if it did not.
@@ -273,7 +283,13 @@ mod tests {
         for phase in starting.into_iter().chain([Phase::Running, Phase::StopSigterm]) {
             let memory = Memory { phase, restarts: 2, ..Memory::default() };
             let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
-            assert_eq!(seen.attempts, 2, "{phase:?}");
+            assert_eq!((seen.attempts, seen.failures), (2, 2), "{phase:?}");
+            let memory = Memory { exit_before: Some(End::Code(0)), ..memory };
+            let mut definition = Unit::clone(&definition);
+            definition.run.success.codes = [0].into();
+            let definition = Arc::new(definition);
+            let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
+            assert_eq!((seen.attempts, seen.failures), (2, 0), "{phase:?}");
         }
     }
 }

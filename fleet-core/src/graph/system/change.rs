@@ -192,7 +192,8 @@ impl System {
     /// it ended and however often.
     pub(super) fn try_at_once(&mut self, at: u32, now: Timestamp) {
         let seen = &mut self.node_mut(at).seen;
-        (seen.attempts, seen.starts) = (0, Starts::default());
+        seen.forgive();
+        seen.starts = Starts::default();
         (seen.retry_at, seen.gave_up) = (Some(now), false);
         self.touch(at);
     }
@@ -222,7 +223,7 @@ impl System {
             self.be_off(at, now);
         }
         let seen = &mut self.node_mut(at).seen;
-        seen.attempts = 0;
+        seen.forgive();
         seen.cause = None;
         seen.starts = Starts::default();
         self.touch(at);

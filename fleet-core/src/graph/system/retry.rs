@@ -19,12 +19,13 @@ impl Node {
         let restart = &self.unit.restart;
         let seen = &mut self.seen;
         seen.attempts = seen.attempts.saturating_add(1);
+        seen.failures = if cause.is_some() { seen.failures.saturating_add(1) } else { 0 };
         seen.retry_at = None;
         seen.gave_up = false;
         if !restart.applies(cause, exit) {
             return;
         }
-        seen.gave_up = matches!(restart.limit, Limit::Failures(most) if seen.attempts > most);
+        seen.gave_up = matches!(restart.limit, Limit::Failures(most) if seen.failures > most);
         if !seen.gave_up {
             seen.retry_at = Some(now.after(restart.delay_of(seen.attempts)));
         }
@@ -51,7 +52,7 @@ impl Node {
     pub(super) fn forgive(&mut self, now: Timestamp) {
         let restart = &self.unit.restart;
         if self.seen.up_since.is_some_and(|since| restart.forgives(&self.seen, now.since(since))) {
-            self.seen.attempts = 0;
+            self.seen.forgive();
         }
     }
 }

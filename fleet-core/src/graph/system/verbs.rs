@@ -163,7 +163,7 @@ impl System {
             if old.runs_otherwise_than(new) {
                 self.define_otherwise(at, now);
             } else {
-                self.node_mut(at).seen.attempts = 0;
+                self.node_mut(at).seen.forgive();
             }
         }
         self.take_graph(graph);
@@ -184,7 +184,8 @@ impl System {
         } else if is_over {
             self.forget(at, now);
         } else {
-            (seen.attempts, seen.starts) = (0, Starts::default());
+            seen.forgive();
+            seen.starts = Starts::default();
         }
         self.propagate();
         something
@@ -198,7 +199,8 @@ impl System {
             return false;
         }
         let seen = &mut self.node_mut(at).seen;
-        (seen.attempts, seen.gave_up, seen.retry_at) = (0, false, Some(now));
+        seen.forgive();
+        (seen.gave_up, seen.retry_at) = (false, Some(now));
         self.touch(at);
         self.propagate();
         true
@@ -272,7 +274,7 @@ impl System {
         } else if self.node(at).seen.phase == Phase::Failed {
             self.try_at_once(at, now);
         } else {
-            self.node_mut(at).seen.attempts = 0;
+            self.node_mut(at).seen.forgive();
         }
     }
 

@@ -83,16 +83,17 @@ impl Naive {
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
                 let policy = self.twin.units[name].restart.clone();
-                let limited = matches!(policy.limit, Limit::Failures(most) if attempts > most);
+                let failures = self.twin.seen[name].failures + 1;
+                let limited = matches!(policy.limit, Limit::Failures(most) if failures > most);
                 let again = policy.applies(Some(Cause::Unkillable), exit);
                 let now = self.now;
                 let seen = self.seen(name);
                 seen.cause = Some(Cause::Unkillable);
-                seen.attempts = attempts;
+                (seen.attempts, seen.failures) = (attempts, failures);
                 seen.gave_up = again && limited;
                 seen.retry_at = (again && !limited).then(|| now.after(policy.delay_of(attempts)));
                 if anew {
-                    (seen.attempts, seen.starts) = (0, Starts::default());
+                    (seen.attempts, seen.failures, seen.starts) = (0, 0, Starts::default());
                     (seen.gave_up, seen.retry_at) = (false, Some(now));
                 }
             }
@@ -200,7 +201,8 @@ impl Naive {
             self.over(name, Phase::Off);
         }
         let seen = self.seen(name);
-        (seen.attempts, seen.cause, seen.starts) = (0, None, Starts::default());
+        (seen.attempts, seen.failures) = (0, 0);
+        (seen.cause, seen.starts) = (None, Starts::default());
         true
     }
 
@@ -277,7 +279,7 @@ impl Naive {
         let twice = restart.delay_of(seen.attempts) * 2;
         let most = restart.reset.unwrap_or(twice.max(Duration::from_secs(10)));
         if seen.up_since.is_some_and(|since| now.since(since) >= most) {
-            seen.attempts = 0;
+            (seen.attempts, seen.failures) = (0, 0);
         }
     }
 
@@ -293,6 +295,7 @@ impl Naive {
             processes: seen.processes,
             cause: seen.cause,
             attempts: seen.attempts,
+            failures: seen.failures,
             starts: seen.starts,
             ..Observed::default()
         };

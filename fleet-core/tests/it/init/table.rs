@@ -360,6 +360,29 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
     }
 }
 
+/// Good ends were counted as failures, so that it was given up after the third one.
+#[test]
+fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
+    let mut unit = unit("a supervised");
+    unit.run.success.codes = [0].into();
+    unit.restart =
+        Restart { when: RestartWhen::Always, limit: Limit::Failures(2), ..Restart::default() };
+    let mut one = One::new(&unit);
+    let mut pauses = Vec::new();
+    for status in [0, 0, 0, 0, 1, 1, 0, 1, 1, 1] {
+        one.start.incarnation = one.seen().incarnation.unwrap();
+        for what in [READY, exits(status), GONE] {
+            one.tell(what);
+            one.plan();
+        }
+        pauses.push(one.seen().retry_at.map(|at| at.since(one.now).as_secs()));
+        one.pass(60);
+    }
+    let growing = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Some);
+    assert_eq!(pauses, [&growing[..], &[None]].concat(), "what it ends as paces it all the same");
+    assert!(one.seen().gave_up, "it failed three times in a row");
+}
+
 /// It was given up again, for the starts of before.
 #[test]
 fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of_starts() {
