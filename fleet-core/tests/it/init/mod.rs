@@ -16,4 +16,5 @@ mod script;
 mod shown;
 mod table;
 mod twin;
+mod wishes;
 mod world;

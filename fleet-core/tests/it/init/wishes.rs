@@ -1,0 +1,170 @@
+//! What comes of a unit whose stop fails, or whose run fails, while something else is asked of it:
+//! nothing that was asked is lost with the run of before.
+
+use std::collections::BTreeMap;
+
+use fleet_core::graph::strategies::{Units, units};
+use fleet_core::graph::{
+    Action, Cause, Ending, Exit, Happening, Incarnation, Name, Phase, Restart, RestartWhen,
+    StopReason,
+};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::config::cases;
+use super::script::{Edit, Move};
+use super::world::World;
+
+/// Units of which most are never tried again.
+fn units_that_stay_down(most: usize) -> impl Strategy<Value = Units> {
+    (units(most), prop::collection::vec(prop::bool::weighted(0.8), most)).prop_map(
+        |(mut units, never)| {
+            for (unit, never) in units.0.iter_mut().zip(never) {
+                let restart = Restart { when: RestartWhen::OnFailure, ..Restart::default() };
+                unit.restart = if never { Restart::never() } else { restart };
+            }
+            units
+        },
+    )
+}
+
+/// Whatever may be asked, between starts and stops of which many fail.
+fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
+    let who = any::<Index>;
+    let failure = select(vec![
+        Happening::MainExited(Exit::Status(1)),
+        Happening::MainExited(Exit::Status(0)),
+        Happening::Failed(Cause::Watchdog),
+        Happening::Failed(Cause::StopTimeOut),
+        Happening::Stopping,
+        Happening::AllGone,
+    ]);
+    let edit = prop_oneof![
+        4 => who().prop_map(Edit::Runs),
+        1 => who().prop_map(Edit::Remove),
+        1 => Just(Edit::Restore),
+        1 => (who(), 0..3u8).prop_map(|(it, what)| Edit::Live(it, what)),
+    ];
+    let one = prop_oneof![
+        9 => (who(), prop::bool::weighted(0.9)).prop_map(|(who, well)| Move::Answer { who, well }),
+        4 => who().prop_map(|who| Move::Gone { who }),
+        5 => (who(), failure).prop_map(|(who, what)| Move::Tell { who, what, late: false }),
+        8 => Just(Move::Due(0)),
+        5 => (who(), prop::option::weighted(0.3, who()))
+            .prop_map(|(goal, with)| Move::Goal(Some(goal), with)),
+        3 => (who(), any::<bool>()).prop_map(|(it, more)| Move::Want(it, more)),
+        2 => (who(), any::<bool>()).prop_map(|(it, more)| Move::MaskOne(it, more)),
+        3 => who().prop_map(Move::Renew),
+        1 => who().prop_map(Move::Reset),
+        4 => edit.prop_map(Move::Reload),
+    ];
+    prop::collection::vec(one, 0..=most)
+}
+
+/// A world, and what was asked in it.
+struct Asked {
+    world: World,
+    /// Those that could not be stopped, and were wanted again before they were gone, by the run
+    /// that is to be gone first.
+    wanted_again: BTreeMap<Name, Option<Incarnation>>,
+    /// Those that were to be started anew, by the run that was to end.
+    renewed: BTreeMap<Name, Incarnation>,
+}
+
+impl Asked {
+    fn of(units: &Units) -> Self {
+        let mut world = World::new(units);
+        world.compared = false;
+        Self { world, wanted_again: BTreeMap::new(), renewed: BTreeMap::new() }
+    }
+
+    fn make(&mut self, it: &Move) {
+        let before = self.world.twin();
+        let goals: Vec<_> = self.world.system.goals().cloned().collect();
+        let mask = self.world.mask.clone();
+        self.world.make(it);
+        let after = self.world.twin();
+        let is_read = matches!(it, Move::Reload(_)) && before.units != after.units;
+        let is_otherwise = mask != self.world.mask || !self.world.system.goals().eq(&goals);
+        for (name, seen) in before.seen.iter().filter(|_| is_read || is_otherwise) {
+            let failed = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+            let lapsed = seen.phase == Phase::Failed && !before.needed.contains(name);
+            if failed && lapsed && after.needed.contains(name) {
+                self.wanted_again.insert(name.clone(), seen.incarnation);
+            }
+        }
+        for (name, seen) in before.seen.iter().filter(|_| matches!(it, Move::Renew(_))) {
+            let stops = Some(Ending::Off(StopReason::Renewed));
+            let is_asked = after.seen.get(name).is_some_and(|it| it.renew || it.ending == stops);
+            let runs = seen.phase == Phase::Starting || seen.phase.is_active();
+            if let Some(run) = seen.incarnation.filter(|_| runs && !seen.renew && is_asked) {
+                self.renewed.insert(name.clone(), run);
+            }
+        }
+        self.is_nothing_left_failed();
+    }
+
+    /// Whoever was wanted again and is gone has not failed any more, by that run.
+    fn is_nothing_left_failed(&mut self) {
+        let twin = self.world.twin();
+        self.wanted_again.retain(|name, run| {
+            let Some(seen) = twin.seen.get(name).filter(|it| it.incarnation == *run) else {
+                return false;
+            };
+            let failed = seen.phase == Phase::Failed;
+            assert!(!failed || seen.processes, "{name} stays failed, and is wanted");
+            failed && twin.needed.contains(name)
+        });
+    }
+
+    /// All comes to rest, each start and each end going well from now on.
+    fn rest(&mut self) {
+        for _ in 0..2_000 {
+            self.world.plan();
+            let pending = self.world.pending();
+            match (pending.first(), self.world.system.due()) {
+                (Some(name), _) if self.world.seen(name).phase == Phase::Starting => {
+                    self.world.answer_for(name, true);
+                }
+                (Some(name), _) => self.world.all_gone(name),
+                (None, Some(due)) => self.world.now = due.max(self.world.now),
+                (None, None) => return,
+            }
+        }
+        panic!("a system does not come to rest");
+    }
+
+    fn last_start(&self, name: &Name) -> Option<&Action> {
+        self.world.log.iter().rfind(|it| it.unit == *name && it.is_start())
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    /// At rest a unit that is needed is up by what it runs now, has failed or ended by that, or
+    /// cannot start for a reason; and one that was to be started anew was.
+    #[test]
+    fn nothing_that_was_asked_is_lost_with_a_run_that_fails(
+        units in units_that_stay_down(5),
+        wishes in wishes(24),
+    ) {
+        let mut asked = Asked::of(&units);
+        wishes.iter().for_each(|it| asked.make(it));
+        asked.rest();
+        asked.is_nothing_left_failed();
+        let twin = asked.world.twin();
+        for name in &twin.needed {
+            let phase = twin.phase(name);
+            if phase == Phase::Off {
+                prop_assert!(twin.doomed(name), "{name} is off");
+                continue;
+            }
+            let Some(run) = asked.last_start(name) else { continue };
+            let otherwise = run.definition.runs_otherwise_than(&twin.units[name]);
+            prop_assert!(!otherwise, "{name} is {phase} by what it was before");
+            let anew = asked.renewed.get(name).is_none_or(|before| run.incarnation > *before);
+            prop_assert!(anew, "{name} is {phase} and was not started anew");
+        }
+    }
+}
