@@ -150,6 +150,28 @@ fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
     assert!(matches!(&flaws[..], [Flaw::Circle(circle)] if circle.steps.len() == COUNT));
 }
 
+/// How many dependencies the shortest circle has of those that lead to a unit and come from it: by
+/// way of each unit in turn.
+fn shortest_circle_around(units: &[Unit], first: usize) -> Option<usize> {
+    let all = 0..units.len();
+    let leads = |from: usize, to: usize| {
+        let mut edges = units[from].edges.iter();
+        edges.any(|(kind, target)| kind.orders() && units[to].provides.contains(target))
+    };
+    let row = |from| all.clone().map(|to| leads(from, to).then_some(1)).collect();
+    let mut ways: Vec<Vec<Option<usize>>> = all.clone().map(row).collect();
+    for by in all.clone() {
+        for from in all.clone() {
+            for to in all.clone() {
+                let around = ways[from][by].zip(ways[by][to]).map(|(one, other)| one + other);
+                ways[from][to] = ways[from][to].into_iter().chain(around).min();
+            }
+        }
+    }
+    let tangle = all.filter(|&it| ways[first][it].is_some() && ways[it][first].is_some());
+    tangle.filter_map(|it| ways[it][it]).min()
+}
+
 proptest! {
     #![proptest_config(cases(10))]
 
@@ -221,6 +243,8 @@ proptest! {
                 prop_assert!(unit.edges.iter().filter(by).any(|(found, _)| named(found)));
             }
             prop_assert_eq!(steps.iter().map(|(name, _)| name).min(), Some(&steps[0].0));
+            let first = units.iter().position(|unit| unit.name == steps[0].0).unwrap();
+            prop_assert_eq!(Some(steps.len()), shortest_circle_around(&units, first));
         }
     }
 }
