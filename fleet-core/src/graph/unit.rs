@@ -71,6 +71,8 @@ pub struct PatternProblem {
     pub message: String,
     /// Where that begins, in bytes from the start of the pattern.
     pub at: usize,
+    /// What to write instead.
+    pub help: &'static str,
 }
 
 /// How long something may take; nothing is for ever.
@@ -115,14 +117,21 @@ impl Unit {
 }
 
 impl Pattern {
-    /// Reads a regular expression.
+    /// Reads a regular expression. One that is taken can be compiled by [`regex::bytes`] as it is,
+    /// within the limit that it has by itself.
     ///
     /// # Errors
     ///
     /// The first thing that is wrong with it, and where.
     pub fn new(text: &str) -> Result<Self, PatternProblem> {
         let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(text);
-        parsed.map(|_| Self(text.to_owned())).map_err(|error| problem(&error))
+        parsed.map_err(|error| problem(&error))?;
+        let compiled = regex::bytes::Regex::new(text);
+        compiled.map(|_| Self(text.to_owned())).map_err(|_| PatternProblem {
+            message: "what it repeats takes too much room".to_owned(),
+            at: 0,
+            help: "repeat less, or write [a-z] or . for a class of all scripts such as \\w",
+        })
     }
 
     /// As it is written.
@@ -151,5 +160,6 @@ fn problem(error: &regex_syntax::Error) -> PatternProblem {
         }
         other => (other.to_string(), 0),
     };
-    PatternProblem { message, at }
+    let help = "write one without look-around and back-references; \\ keeps a character";
+    PatternProblem { message, at, help }
 }

@@ -35,6 +35,7 @@ const ROOMS: [Room; 8] = [
             "glob",
             "immutable-chunkmap",
             "proptest?",
+            "regex",
             "regex-syntax",
             "strsim",
             "thiserror",

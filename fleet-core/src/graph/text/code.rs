@@ -59,7 +59,7 @@ codes! {
     WrongType "E18" "A key is not for units of this type."
     MissingKey "E19" "A key is missing that units of this type need."
     TwoReadinesses "E20" "Both `ready-wait` and `ready-grep` are given."
-    BadPattern "E21" "A regular expression cannot be read."
+    BadPattern "E21" "A regular expression cannot be read, or takes too much room."
     BadStatus "E22" "An exit status or a signal is none."
     VirtualCommand "E23" "A virtual unit is to execute something."
     RestartAlways "E24" "A oneshot is to be started again after it has succeeded."

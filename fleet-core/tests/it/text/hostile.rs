@@ -40,6 +40,25 @@ fn files_that_are_wrong_throughout_are_read_in_one_walk() {
     }
 }
 
+/// It was taken, and its unit never became ready, because it cannot be compiled.
+#[test]
+fn a_pattern_that_takes_too_much_room_is_refused() {
+    let told = |pattern: &str| -> Vec<String> {
+        let text = format!(
+            "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n\
+             ready-grep: {pattern}\n"
+        );
+        let found = read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics;
+        found.iter().map(|it| format!("{} {}; {}", it.code.as_str(), it.message, it.help)).collect()
+    };
+    assert_eq!(told(r"^listening on \w{1,64}:\d{1,5}$"), Vec::<String>::new());
+    let expected = "E21 this is no regular expression: what it repeats takes too much room; \
+                    repeat less, or write [a-z] or . for a class of all scripts such as \\w";
+    assert_eq!(told(r"^listening on \w{1,64}:\w{1,255}$"), [expected]);
+    assert_eq!(told(&r"\pL".repeat(1300)), [expected]);
+    assert_eq!(told(&"x{1000}".repeat(500)), [expected]);
+}
+
 #[test]
 fn each_unknown_target_of_a_long_line_has_a_place_of_its_own() {
     let targets: Vec<String> = (0..20_000).map(|number| format!("u{number}")).collect();

@@ -157,8 +157,7 @@ fn read_pattern(value: &Value, draft: &mut Draft, problems: &mut Problems) {
             let next = value.text().get(at..).and_then(|rest| rest.chars().next());
             let end = at + next.map_or(0, char::len_utf8);
             let message = format!("this is no regular expression: {problem}");
-            let help = "write one without look-around and back-references; \\ keeps a character";
-            problems.add(Code::BadPattern, value.part(at..end), message, help);
+            problems.add(Code::BadPattern, value.part(at..end), message, problem.help);
         }
     }
 }
