@@ -20,7 +20,7 @@ use crate::fleetctl::error::CliError;
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.whole(args.goal.as_ref())?;
-    let settings = Settings { goal: goal.clone(), ..Settings::default() };
+    let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
     let system = System::new(graph.clone(), &settings).map_err(cannot)?;
     let needed = goal.is_some().then(|| needed(&system));

@@ -79,7 +79,7 @@ impl Telling<'_> {
             }
             Fate::Restarts(stop, start, why) => {
                 (row.stop_wave, row.wave) = (Some(*stop), Some(*start));
-                ("restart", why_restarted(why, &row))
+                ("restart", self.why_restarted(why, &row))
             }
             Fate::Stays => self.why_stays(it, unit, &row)?,
         };
@@ -104,7 +104,7 @@ impl Telling<'_> {
             Some(Shown::Ended(_)) => "it ended, and is started again; ",
             _ => "",
         };
-        format!("{again}{}{}", self.for_whom(unit, row), without(row))
+        format!("{again}{}{}", self.for_whom(unit, row), self.without(row))
     }
 
     fn why_stopped(&self, it: &Foreseen, why: &StopReason) -> String {
@@ -138,7 +138,7 @@ impl Telling<'_> {
                 let keys = row.changed.join(", ");
                 let live = format!("; what is new is taken as it runs ({keys})");
                 let live = if keys.is_empty() { String::new() } else { live };
-                Some(("stay", self.for_whom(unit, row) + &live + &without(row)))
+                Some(("stay", self.for_whom(unit, row) + &live + &self.without(row)))
             }
         }
     }
@@ -164,22 +164,31 @@ impl Telling<'_> {
         let users = (!names.is_empty()).then(|| format!("needed by {names}"));
         goal.map(str::to_owned).into_iter().chain(users).collect::<Vec<_>>().join("; ")
     }
-}
 
-fn why_restarted(why: &StopReason, row: &Planned) -> String {
-    let keys = row.changed.join(", ");
-    let keys = if keys.is_empty() { keys } else { format!(" ({keys})") };
-    match why {
-        StopReason::Redefined => format!("{why}{keys}{}", without(row)),
-        _ => format!("{why}{}", without(row)),
+    fn why_restarted(&self, why: &StopReason, row: &Planned) -> String {
+        let keys = row.changed.join(", ");
+        let keys = if keys.is_empty() { keys } else { format!(" ({keys})") };
+        match why {
+            StopReason::Redefined => format!("{why}{keys}{}", self.without(row)),
+            _ => format!("{why}{}", self.without(row)),
+        }
     }
-}
 
-fn without(row: &Planned) -> String {
-    if row.degraded_by.is_empty() {
-        return String::new();
+    /// What a unit has to do without, and what of it is there and has to do so itself.
+    fn without(&self, row: &Planned) -> String {
+        let (up, down): (Vec<&str>, Vec<&str>) =
+            row.degraded_by.iter().map(String::as_str).partition(|target| self.is_up(target));
+        let down = (!down.is_empty()).then(|| format!("; does without {}", down.join(", ")));
+        let up = (!up.is_empty()).then(|| format!("; with {} degraded", up.join(", ")));
+        down.into_iter().chain(up).collect()
     }
-    format!("; does without {}", row.degraded_by.join(", "))
+
+    fn is_up(&self, target: &str) -> bool {
+        let after = &self.foresight.after;
+        let provider = Target::new(target).ok().and_then(|it| after.graph().provider(&it));
+        let state = provider.and_then(|unit| after.state(&unit.name));
+        state.is_some_and(|state| matches!(state.what, Shown::Active(_)))
+    }
 }
 
 fn text(what: impl ToString) -> String {
@@ -218,6 +227,26 @@ mod tests {
             "wait db: it is masked",
         ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    /// Whoever depends on one that is up and degraded was said to do without it.
+    #[test]
+    fn nobody_does_without_what_is_only_degraded() {
+        let source = "unit: goal\ntype: virtual\nprovides: goal\nwaits-for: web, db\n\
+                      unit: web\ntype: virtual\nprovides: web\nwaits-for: db\n\
+                      unit: db\ntype: virtual\nprovides: db\n";
+        let goal = Some(Target::new("goal").unwrap());
+        let mask = BTreeSet::from([Target::new("db").unwrap()]);
+        let settings = Settings { goal, mask, ..Settings::default() };
+        let system = System::new(graph(source), &settings).unwrap();
+        let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
+        let told = rows.iter().map(|row| row.why.as_str()).collect::<Vec<_>>();
+        let expected = [
+            "needed by goal (waits-for); does without db",
+            "it is the goal; does without db; with web degraded",
+            "it is masked",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -121,24 +121,34 @@ impl<'a> Tree<'a> {
             state,
             cell(unit.milliseconds.filter(|_| !off).map(brief)),
             cell(unit.main_pid.map(|pid| pid.to_string())),
-            cell(Some(why(unit))),
+            cell(Some(self.why(unit))),
         ]);
         self.rows.push(row);
+    }
+
+    fn why(&self, unit: &Unit) -> String {
+        let (up, down): (Vec<&str>, Vec<&str>) =
+            unit.degraded_by.iter().map(String::as_str).partition(|it| self.is_degraded(unit, it));
+        let down = (!down.is_empty()).then(|| format!("does without {}", down.join(", ")));
+        let up = (!up.is_empty()).then(|| format!("with {} degraded", up.join(", ")));
+        let coincidental = (!unit.coincidental.is_empty())
+            .then(|| format!("nobody needs {}", unit.coincidental.join(", ")));
+        let status = unit.status.as_ref().map(|status| format!("says: {status}"));
+        let parts = [unit.reason.clone(), down, up, coincidental, status];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether what provides a target that a unit depends on is up, and has to do without
+    /// something itself.
+    fn is_degraded(&self, unit: &Unit, target: &str) -> bool {
+        let providers = unit.depends.iter().filter_map(|it| self.by_name.get(it.unit.as_str()));
+        let mut providers = providers.filter(|it| it.provides.iter().any(|name| name == target));
+        providers.any(|it| !it.degraded_by.is_empty())
     }
 }
 
 fn of(kind: &str) -> String {
     if kind.is_empty() { String::new() } else { format!(" ({kind})") }
-}
-
-fn why(unit: &Unit) -> String {
-    let degraded = (!unit.degraded_by.is_empty())
-        .then(|| format!("does without {}", unit.degraded_by.join(", ")));
-    let coincidental = (!unit.coincidental.is_empty())
-        .then(|| format!("nobody needs {}", unit.coincidental.join(", ")));
-    let status = unit.status.as_ref().map(|status| format!("says: {status}"));
-    let parts = [unit.reason.clone(), degraded, coincidental, status];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -156,6 +166,23 @@ mod tests {
             depends: depends.iter().map(edge).collect(),
             ..Unit::default()
         }
+    }
+
+    /// Whoever depends on one that is up and degraded was said to do without it.
+    #[test]
+    fn nobody_does_without_what_is_only_degraded() {
+        let head = Head { goal: Some("home".into()), ..Head::default() };
+        let by = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let units = [
+            Unit {
+                degraded_by: by(&["bot", "web"]),
+                ..unit("home", "running", &[("waits-for", "bot"), ("waits-for", "web")])
+            },
+            Unit { degraded_by: by(&["bot"]), ..unit("web", "running", &[("waits-for", "bot")]) },
+            unit("bot", "failed", &[]),
+        ];
+        let told = tree(&head, &units, Colour::Off);
+        assert!(told.contains("does without bot; with web degraded"), "{told}");
     }
 
     #[test]

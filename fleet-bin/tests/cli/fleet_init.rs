@@ -298,6 +298,19 @@ fn a_graph_is_drawn_for_graphviz() {
     "#);
 }
 
+/// What is masked was drawn as if it were needed.
+#[test]
+fn what_is_masked_is_grey_in_a_graph() {
+    let folder = folder();
+    let text = "goal: irc-bot\nmask: ircd\n";
+    std::fs::write(folder.path().join("home/init.conf"), text).unwrap();
+    let told = run(folder.path(), "graph home");
+    let node =
+        |unit: &str| told.lines().find(|it| it.starts_with(&format!("  \"{unit}\" ["))).unwrap();
+    assert!(node("inspircd").contains("grey"), "{told}");
+    assert!(!node("irc-bot").contains("grey"), "{told}");
+}
+
 #[test]
 fn the_help_names_the_commands_and_the_exit_codes() {
     insta::assert_snapshot!(run(folder().path(), ""), @"

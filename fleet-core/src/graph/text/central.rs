@@ -109,7 +109,7 @@ impl Reader {
         let times = &mut settings.time_outs;
         match key {
             "goal" => {
-                settings.goal = target(value.text(), value.span(), problems);
+                settings.goal = keys::one_target(value, problems);
                 self.central.goal = Some(value.span());
             }
             "max-starting" => {

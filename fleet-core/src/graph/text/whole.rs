@@ -87,7 +87,7 @@ impl<'a> Whole<'a> {
                     let message = format!("the goal goes down whenever `{target}` does");
                     self.add(file, Code::HardGoal, *span, message, "write waits-for");
                 }
-            } else if graph.dependents(&unit.name).is_empty() && provides_something {
+            } else if !is_needed_by_any(graph, &unit.name) && provides_something {
                 let message = "neither the goal nor any other unit needs this one";
                 let help = "name what it provides in another unit, if it is to run";
                 self.add(file, Code::Unneeded, stanza.name_span, message.to_owned(), help);
@@ -240,6 +240,11 @@ impl<'a> Whole<'a> {
         let first = circle.steps.first().map_or("", |(unit, _)| called(unit));
         steps.chain([first.to_owned()]).collect()
     }
+}
+
+/// Whether some other unit requires this one, and does not only order itself after it.
+fn is_needed_by_any(graph: &Graph, unit: &Name) -> bool {
+    graph.dependents(unit).iter().any(|(kind, _)| kind.requires())
 }
 
 /// What to do about a target that nobody provides.

@@ -1,7 +1,7 @@
 //! Stanzas with one mistake each, and what is found in them.
 
 /// A stanza with [`whole`] to make it one, and the one code that it is worth.
-pub(super) const BROKEN: [(&str, &str); 46] = [
+pub(super) const BROKEN: [(&str, &str); 48] = [
     ("VIRTUALdepends-on a\n", "E01"),
     ("VIRTUALDescription: a\n", "E02"),
     ("unit: NAME\ntype: virtual\nprovide: NAME\n", "E02"),
@@ -58,6 +58,8 @@ pub(super) const BROKEN: [(&str, &str); 46] = [
     ("VIRTUALdescription: a\0b\n", "E26"),
     ("VIRTUALdescription: a\rb\n", "E26"),
     ("ONESHOTnice: 20\n", "E29"),
+    ("ONESHOTgroups: wheel docker\n", "E29"),
+    ("ONESHOTgroups: wheel,\n  audio\tdocker\n", "E29"),
     ("unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a ; /b\n", "E29"),
 ];
 

@@ -108,7 +108,7 @@ fn central_settings_have_their_own_keys() {
     E06 line 1, column 7: `a b` is no name of a target
     1 | goal: a b
       |       ^^^
-    help: put a comma between two names
+    help: name one target; that of a virtual unit may wait for several others
     E29 line 2, column 15: `0` is no value of this key
     2 | max-starting: 0
       |               ^

@@ -257,6 +257,17 @@ fn the_goal_is_provided_and_everything_is_there_for_it() {
     ");
 }
 
+/// Whoever comes after another one does not need it, so that nobody was told.
+#[test]
+fn a_unit_that_others_only_come_after_is_needed_by_nobody() {
+    let text = unit("a", "after: b\npulls: c\n") + &unit("b", "") + &unit("c", "");
+    let told = check(&[("a.unit", &text), ("init.conf", "goal: a\n")]);
+    let codes: Vec<&str> = told.lines().filter(|line| line.starts_with(['E', 'W'])).collect();
+    let expected =
+        "W03 a.unit line 7, column 7: neither the goal nor any other unit needs this one";
+    assert_eq!(codes, [expected]);
+}
+
 #[test]
 fn a_mask_of_a_target_that_nobody_provides_is_an_error() {
     let text = unit("a", "waits-for: cups\n") + &unit("cups", "");

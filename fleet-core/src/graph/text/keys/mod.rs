@@ -17,7 +17,8 @@ use super::value::Value;
 use crate::graph::{TimeOuts, Unit};
 
 pub(super) use read::{
-    duration_or_none, is_variable, list, name, nearest, number, one_of, target, target_items,
+    duration_or_none, is_variable, list, name, nearest, number, one_of, one_target, target,
+    target_items,
 };
 pub(super) use stop::stop_time_out;
 pub(super) use write::duration;

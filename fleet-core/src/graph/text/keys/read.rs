@@ -166,6 +166,17 @@ pub(in crate::graph::text) fn target(
     read.map_err(|problem| bad_name("target", text, span, problem, problems)).ok()
 }
 
+/// The name of a target, where only one can stand.
+pub(in crate::graph::text) fn one_target(value: &Value, problems: &mut Problems) -> Option<Target> {
+    if !value.text().contains([' ', '\t', ',']) {
+        return target(value.text(), value.span(), problems);
+    }
+    let message = format!("`{}` is no name of a target", short(value.text()));
+    let help = "name one target; that of a virtual unit may wait for several others";
+    problems.add(Code::BadName, value.span(), message, help);
+    None
+}
+
 /// The name of a unit.
 pub(in crate::graph::text) fn name(
     text: &str,

@@ -64,9 +64,7 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Fold,
         |value, draft, problems| {
-            let items = super::list(value, problems).into_iter();
-            draft.run().surroundings.supplementary_groups =
-                items.map(|(item, _)| item.to_owned()).collect();
+            draft.run().surroundings.supplementary_groups = words(value, problems);
         },
         |unit, _| list(&unit.run.surroundings.supplementary_groups),
     ),
@@ -151,6 +149,20 @@ fn word(value: &Value, problems: &mut Problems) -> Option<String> {
         read::refuse(value, problems, "write one word");
     }
     word.map(str::to_owned)
+}
+
+/// One word beside the other, in a list.
+fn words(value: &Value, problems: &mut Problems) -> Vec<String> {
+    let mut items = super::list(value, problems);
+    items.retain(|(item, span)| {
+        let is_word = !item.contains([' ', '\t']);
+        if !is_word {
+            let message = format!("`{}` is more than one word", short(item));
+            problems.add(Code::BadValue, *span, message, "put a comma between two names");
+        }
+        is_word
+    });
+    items.into_iter().map(|(item, _)| item.to_owned()).collect()
 }
 
 fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
