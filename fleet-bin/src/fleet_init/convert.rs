@@ -1,5 +1,6 @@
 //! `convert`: units of another init as stanzas, and what is lost on the way.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,10 +24,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         if path.is_dir() {
             found.read_directory(path, args.from)?;
         } else {
-            found.read(path)?;
+            found.read(path, args.from)?;
         }
     }
-    let sources = files::once(found.sources, |source| Path::new(&source.path));
+    let sources = found.take_sources()?;
     let origin = match args.from {
         From::Systemd => Origin::Systemd,
         From::Openrc => Origin::Openrc,
@@ -76,17 +77,41 @@ fn tell(converted: &Converted, others: &[PathBuf], format: Format) -> Result<(),
 #[derive(Default)]
 struct Found {
     sources: Vec<Source>,
+    /// Links that give units of systemd other names, each with the file of its unit.
+    links: Vec<(String, PathBuf)>,
     /// Names in directories that were passed over.
     others: Vec<PathBuf>,
     /// Directories with pieces of unit files.
-    drop_ins: Vec<PathBuf>,
+    drop_ins: BTreeSet<PathBuf>,
 }
 
 impl Found {
-    fn read(&mut self, path: &Path) -> Result<(), CliError> {
+    fn read(&mut self, path: &Path, from: From) -> Result<(), CliError> {
+        if from == From::Systemd {
+            self.drop_ins.extend(drop_ins_beside(path));
+            if let Some(link) = as_link(path) {
+                self.links.push(link);
+                return Ok(());
+            }
+        }
         let source = read_file(path)?;
-        self.sources.push(Source { path: path.display().to_string(), source });
+        let path = path.display().to_string();
+        self.sources.push(Source { path, source, aliases: Vec::new() });
         Ok(())
+    }
+
+    /// The files, each of which has the names that links give its unit.
+    fn take_sources(&mut self) -> Result<Vec<Source>, CliError> {
+        for (alias, file) in std::mem::take(&mut self.links) {
+            let is_named = |it: &Source| Path::new(&it.path).file_name() == file.file_name();
+            if !self.sources.iter().any(is_named) {
+                self.read(&file, From::Systemd)?;
+            }
+            for source in self.sources.iter_mut().filter(|it| is_named(it)) {
+                source.aliases.push(alias.clone());
+            }
+        }
+        Ok(files::once(std::mem::take(&mut self.sources), |source| Path::new(&source.path)))
     }
 
     fn read_directory(&mut self, path: &Path, from: From) -> Result<(), CliError> {
@@ -109,9 +134,9 @@ impl Found {
                 From::Sysv => begins_with_interpreter(&path, ""),
             };
             if is_file && fits {
-                self.read(&path)?;
+                self.read(&path, from)?;
             } else if from == From::Systemd && is_drop_in(&path) {
-                self.drop_ins.push(path);
+                self.drop_ins.insert(path);
             } else {
                 self.others.push(path);
             }
@@ -131,11 +156,40 @@ fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     first.starts_with("#!") && names.split('|').any(|name| first.contains(name))
 }
 
-/// Whether it is a directory whose files add to a unit of systemd.
+/// Whether it is a directory whose files add to a unit of systemd, or to all units of a type.
 fn is_drop_in(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let unit = name.strip_suffix(".d").map(str::parse::<UnitName>);
+    let unit = name.strip_suffix(".d").map(|name| format!("all.{name}").parse::<UnitName>());
     path.is_dir() && unit.is_some_and(|unit| unit.is_ok())
+}
+
+/// The directories beside a unit file whose files add to its unit: those of its name, of what its
+/// name begins with up to a dash, of its template and of its type.
+fn drop_ins_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut names = Vec::new();
+    if let Some(unit) = unit_name(path) {
+        let kind = unit.unit_type();
+        let dashes = unit.stem().match_indices('-');
+        names.extend(dashes.map(|(at, _)| format!("{}-.{kind}", &unit.stem()[..at])));
+        names.extend(unit.template().map(|it| it.to_string()));
+        names.extend([unit.to_string(), kind.to_string()]);
+    }
+    let directories = names.into_iter().map(|name| path.with_file_name(format!("{name}.d")));
+    directories.filter(|path| path.is_dir()).collect::<Vec<_>>().into_iter()
+}
+
+/// The name of a link and the file that it leads to, if that makes the name another one of the
+/// unit: a template is another unit for each of its names.
+fn as_link(path: &Path) -> Option<(String, PathBuf)> {
+    let file = fs::canonicalize(path).ok()?;
+    let (own, other) = (unit_name(path)?, unit_name(&file)?);
+    let is_other = own != other && own.unit_type() == other.unit_type();
+    let is_alias = is_other && !own.is_template() && !other.is_template();
+    is_alias.then(|| (own.to_string(), file))
+}
+
+fn unit_name(path: &Path) -> Option<UnitName> {
+    path.file_name()?.to_str()?.parse().ok()
 }
 
 fn drop_in(path: &Path) -> Loss {

@@ -138,8 +138,14 @@ fn what_is_lost_is_told_in_every_form() {
     "line":3,
     "message":"Service.ProtectHome is not possible:
     the native supervisor cannot confine processes in this way"}
+    {"column":1,
+    "file":"s/web.service.d",
+    "help":"write all of it into the unit file, as `systemctl cat` shows it",
+    "kind":"loss",
+    "line":1,
+    "message":"what is in this directory adds to a unit, and is not read"}
     ---
-    fleet-init: there is 1 loss
+    fleet-init: there are 2 losses
     "#);
     let told = run(folder.path(), "convert --from systemd s/web.service -o name");
     insta::assert_snapshot!(told.replace(": the nat", ":\nthe nat"), @"
@@ -149,7 +155,9 @@ fn what_is_lost_is_told_in_every_form() {
     s/web.service:3:1: loss: Service.ProtectHome is not possible:
     the native supervisor cannot confine processes in this way
     help: take the option out or set it to what asks for nothing, or run the unit under systemd
-    fleet-init: there is 1 loss
+    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
+    help: write all of it into the unit file, as `systemctl cat` shows it
+    fleet-init: there are 2 losses
     ");
     insta::assert_snapshot!(run(folder.path(), "convert --from openrc o/web -o name"), @"
     exit 0
@@ -173,5 +181,51 @@ fn what_is_converted_can_be_checked() {
         std::fs::write(folder.path().join("a.unit"), text).unwrap();
         let told = run(folder.path(), "check a.unit");
         assert!(told.starts_with("exit 0\n") && told.ends_with("ok: 1 unit\n"), "{told}");
+    }
+}
+
+/// Whoever names a file is told of its drop-ins, as whoever names its directory is.
+#[test]
+fn drop_ins_beside_a_file_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a-web.service"), "[Service]\nExecStart=/bin/w\n").unwrap();
+    for name in ["a-web.service", "a-.service", "service", "other.service", "b-.service"] {
+        std::fs::create_dir(folder.path().join(format!("{name}.d"))).unwrap();
+    }
+    let told = run(folder.path(), "convert --from systemd a-web.service");
+    let losses = told.lines().filter(|line| line.contains("loss: "));
+    let losses: Vec<_> = losses.map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(losses, ["a-.service.d", "a-web.service.d", "service.d"], "{told}");
+    assert!(told.starts_with("exit 3\n"), "{told}");
+}
+
+/// What `systemctl enable` leaves for an `Alias=` is no second daemon.
+#[test]
+fn a_link_to_a_unit_file_is_another_name_of_its_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for directory in ["etc", "lib"] {
+        std::fs::create_dir(path(directory)).unwrap();
+    }
+    std::fs::write(path("lib/rsyslog.service"), "[Service]\nExecStart=/bin/l\n").unwrap();
+    std::fs::write(path("lib/tty@.service"), "[Service]\nExecStart=/bin/tty %i\n").unwrap();
+    for (link, to) in [
+        ("etc/syslog.service", "../lib/rsyslog.service"),
+        ("etc/tty@one.service", "../lib/tty@.service"),
+        ("lib/log.service", "rsyslog.service"),
+    ] {
+        std::os::unix::fs::symlink(to, path(link)).unwrap();
+    }
+    for (paths, provides) in [
+        ("lib/rsyslog.service lib/log.service", "rsyslog.service, log.service"),
+        ("lib/log.service", "rsyslog.service, log.service"),
+        ("etc", "rsyslog.service, syslog.service"),
+        ("etc lib/log.service", "rsyslog.service, log.service, syslog.service"),
+    ] {
+        let told = run(folder.path(), &format!("convert --from systemd {paths}"));
+        assert!(told.starts_with("exit 0\n"), "{told}");
+        assert_eq!(told.matches("exec-start: /bin/l\n").count(), 1, "{told}");
+        assert!(told.contains(&format!("provides: {provides}\n")), "{told}");
+        assert_eq!(told.contains("exec-start: /bin/tty one\n"), paths.contains("etc"), "{told}");
     }
 }

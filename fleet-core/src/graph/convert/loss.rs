@@ -68,6 +68,11 @@ impl<'a> Report<'a> {
         self.sources.get(file).map_or("", |source| source.path.as_str())
     }
 
+    /// The names that links give the unit of a file.
+    pub(super) fn aliases(&self, file: usize) -> &'a [String] {
+        self.sources.get(file).map_or(&[], |source| source.aliases.as_slice())
+    }
+
     /// Something is not the same.
     pub(super) fn loss(
         &mut self,

@@ -37,12 +37,14 @@ pub enum Origin {
 }
 
 /// A file of another init.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
     /// What it is called in messages; the last part of the path is the name of its unit.
     pub path: String,
     /// Its bytes.
     pub source: Vec<u8>,
+    /// Other names of its unit, as links to the file give them. Only units of systemd have such.
+    pub aliases: Vec<String>,
 }
 
 /// What became of some files.
@@ -71,7 +73,8 @@ pub struct Stanza {
 /// use fleet_core::graph::convert::{Origin, Source, convert};
 ///
 /// let source = b"[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n".to_vec();
-/// let files = vec![Source { path: "web.service".to_owned(), source }];
+/// let path = "web.service".to_owned();
+/// let files = vec![Source { path, source, aliases: Vec::new() }];
 /// let converted = convert(Origin::Systemd, files);
 /// assert!(converted.stanzas[0].text.contains("exec-start: /usr/bin/web\n"));
 /// assert_eq!((converted.losses[0].line, converted.is_exact()), (3, false));

@@ -117,6 +117,12 @@ fn one(
         report.left_out(file, 1, why, "let another program start what the timer does");
         return None;
     }
+    for alias in report.aliases(file) {
+        match alias.parse() {
+            Ok(alias) => drop(compiled.aliases.insert(alias)),
+            Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), BY_HAND),
+        }
+    }
     let places = |key: &str| {
         let option: String = key.split('-').map(capital).collect();
         let place = compiled.place_of("Service", &option);

@@ -147,7 +147,7 @@ proptest! {
             if sysv { (Origin::Sysv, &SYSV[..]) } else { (Origin::Openrc, &OPENRC[..]) };
         let files = all.iter().enumerate().map(|(at, said)| {
             let source = script(words, said, origin).into_bytes();
-            Source { path: NAMES[at].to_owned(), source }
+            Source { path: NAMES[at].to_owned(), source, ..Source::default() }
         });
         let converted = converted(origin, files.collect());
         let place = |name: &str| NAMES.iter().position(|it| *it == name).unwrap();
@@ -175,7 +175,8 @@ proptest! {
     ) {
         let files = texts.iter().enumerate().map(|(at, text)| {
             let end = if origin == Origin::Systemd { ".service" } else { "" };
-            Source { path: format!("{}{end}", NAMES[at]), source: text.clone().into_bytes() }
+            let source = text.clone().into_bytes();
+            Source { path: format!("{}{end}", NAMES[at]), source, ..Source::default() }
         });
         let files: Vec<Source> = files.collect();
         let all = converted(origin, files.clone());

@@ -10,8 +10,11 @@ use fleet_core::graph::convert::{Converted, Origin, Source, Weight, convert};
 use fleet_core::graph::text::{File, Role, Sources};
 
 fn sources(files: &[(&str, &str)]) -> Vec<Source> {
-    let source =
-        |(path, text): &(&str, &str)| Source { path: (*path).to_owned(), source: (*text).into() };
+    let source = |(path, text): &(&str, &str)| Source {
+        path: (*path).to_owned(),
+        source: (*text).into(),
+        ..Source::default()
+    };
     files.iter().map(source).collect()
 }
 

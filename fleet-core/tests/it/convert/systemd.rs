@@ -3,7 +3,7 @@
 use fleet_core::graph::convert::{Origin, Source, convert, convert_on};
 use fleet_unitfile::{Fact, Facts};
 
-use super::{sources, told, words};
+use super::{converted, sources, told, words};
 
 #[test]
 fn services_that_stanzas_can_say_are_exact() {
@@ -230,7 +230,8 @@ fn what_has_no_name_of_its_own_is_left_out() {
 #[test]
 fn what_is_no_text_is_left_out() {
     let files = [("a.service", vec![b'\n', 0xff]), ("b.service", vec![b'\n'; (1 << 20) + 1])];
-    let files = files.map(|(path, source)| Source { path: path.to_owned(), source });
+    let files =
+        files.map(|(path, source)| Source { path: path.to_owned(), source, ..Source::default() });
     let converted = convert(Origin::Systemd, files.into());
     let losses: Vec<_> = converted.losses.iter().map(|it| (it.line, it.message.as_str())).collect();
     let expected = [
@@ -311,4 +312,18 @@ fn specifiers_become_what_they_are_on_the_machine() {
     + web.service:2:1 Service.ExecStart has %H as it is on this machine
     + web.service:3:1 Service.Environment has %l as it is on this machine
     ");
+}
+
+/// A link to a unit file is another name of its unit, which runs once.
+#[test]
+fn a_link_is_another_name_of_the_unit() {
+    let log = "[Service]\nExecStart=/bin/log\n";
+    let web = "[Unit]\nRequires=syslog.service\nAfter=syslog.service\n[Service]\n\
+               ExecStart=/bin/web\n";
+    let mut files = sources(&[("rsyslog.service", log), ("web.service", web)]);
+    files[0].aliases = vec!["syslog.service".to_owned()];
+    let told = words(&converted(Origin::Systemd, files));
+    assert_eq!(told.matches("exec-start: /bin/log").count(), 1, "{told}");
+    assert!(told.contains("provides: rsyslog.service, syslog.service\n"), "{told}");
+    assert!(told.contains("depends-ms: rsyslog.service\n") && told.ends_with("---\n"), "{told}");
 }
