@@ -76,8 +76,24 @@ fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
     }
 }
 
-fn services() -> impl Strategy<Value = Vec<Said>> {
-    vec(vec((0..3_usize, 0..NAMES.len()), 0..4), 1..NAMES.len())
+type Words = &'static [(&'static str, EdgeKind)];
+
+/// An init with its words, and services that say some of them.
+fn services() -> impl Strategy<Value = (Origin, Words, Vec<Said>)> {
+    let inits: Vec<(Origin, Words)> = vec![(Origin::Sysv, &SYSV), (Origin::Openrc, &OPENRC)];
+    select(inits).prop_flat_map(|(origin, words)| {
+        let said = vec((0..words.len(), 0..NAMES.len()), 0..4);
+        (Just(origin), Just(words), vec(said, 1..NAMES.len()))
+    })
+}
+
+/// What the files of an init begin with, without which they are none of its.
+fn beginning(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Systemd => "",
+        Origin::Openrc => "#!/sbin/openrc-run\n",
+        Origin::Sysv => "#!/bin/sh\n### BEGIN INIT INFO\n",
+    }
 }
 
 /// A script that may be anything, of pieces that mean something.
@@ -106,6 +122,9 @@ fn anything() -> impl Strategy<Value = String> {
         "before",
         "{",
         "start()",
+        "\nreload()\n",
+        "\n}\n",
+        "\n)\n",
         "export ",
         "A=",
         ":=",
@@ -142,9 +161,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn edges_are_those_that_scripts_ask_for(all in services(), sysv in any::<bool>()) {
-        let (origin, words) =
-            if sysv { (Origin::Sysv, &SYSV[..]) } else { (Origin::Openrc, &OPENRC[..]) };
+    fn edges_are_those_that_scripts_ask_for((origin, words, all) in services()) {
         let files = all.iter().enumerate().map(|(at, said)| {
             let source = script(words, said, origin).into_bytes();
             Source { path: NAMES[at].to_owned(), source, ..Source::default() }
@@ -175,7 +192,7 @@ proptest! {
     ) {
         let files = texts.iter().enumerate().map(|(at, text)| {
             let end = if origin == Origin::Systemd { ".service" } else { "" };
-            let source = text.clone().into_bytes();
+            let source = format!("{}{text}", beginning(origin)).into_bytes();
             Source { path: format!("{}{end}", NAMES[at]), source, ..Source::default() }
         });
         let files: Vec<Source> = files.collect();

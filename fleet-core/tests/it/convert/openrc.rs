@@ -179,6 +179,56 @@ fn what_only_a_shell_can_tell_is_left_to_the_script() {
     }
 }
 
+/// What stands behind a body that is none in braces is read as what it is.
+#[test]
+fn a_function_without_braces_swallows_nothing() {
+    for body in [
+        "reload() (\n\tkill 1\n)\ndepend() {\n\tneed net\n}\n",
+        "reload()\n\n(\n\tkill 1\n)\ndepend() { need net; }\n",
+    ] {
+        let told = script(body).replace("\n    ", " ");
+        assert!(told.contains("- 2:1 a line outside of functions does more"), "{told}");
+        assert!(told.contains("`net` is provided by no file"), "{told}");
+    }
+    let told = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
+    assert!(told.contains("- 2:1 what `depend` says from here on"), "{told}");
+    // An end too many, or too few.
+    for body in ["a()\n}\n}\ndepend() {\n\tneed net\n}\n", "depend() {\n\tneed net\n"] {
+        let told = script(body).replace("\n    ", " ");
+        assert!(told.contains("- 2:1") && told.contains("only OpenRC can run"), "{told}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_quote_without_an_end_is_lost_aloud() {
+    let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
+    let depend = "depend() {\n\tneed net\n\tkeyword -jail\n}\n";
+    for (start, line) in [
+        ("start_pre() {\n\tcat >/run/x <<EOF\nit's here\nEOF\n}\n", 5),
+        ("start_pre() {\n\tcat >/run/x <<EOF\nall here\nEOF\n}\n", 5),
+        ("name='web\n", 4),
+        ("name=\"web\n", 4),
+        ("name=`web\n", 4),
+    ] {
+        let told = script(&format!("{daemon}{start}{depend}")).replace("\n    ", " ");
+        assert!(told.contains(&format!("- {line}:1 what `depend` says from here on")), "{told}");
+        let why = format!("- {line}:1 what the script says from here on only a shell can tell");
+        assert!(told.contains(&why), "{told}");
+        // What is before it is known.
+        let told = script(&format!("{daemon}{depend}{start}"));
+        assert!(told.contains("`net` is provided by no file"), "{told}");
+    }
+}
+
+#[test]
+fn a_condition_holds_over_the_end_of_its_line() {
+    for condition in ["yesno \"$USE_DB\" &&\n\tneed db", "yesno \"$USE_DB\" && {\n\tneed db\n\t}"] {
+        let told = script(&format!("depend() {{\n\t{condition}\n\tneed net\n}}\n"));
+        assert!(told.contains("- 4:1 whether `need` counts here, only a shell can tell"), "{told}");
+        assert!(told.contains("`net` is provided") && !told.contains("`db`"), "{told}");
+    }
+}
+
 #[test]
 fn what_openrc_would_do_besides_is_told() {
     let body = "command=/bin/web\npidfile=/run/web.pid\nextra_started_commands=reload\n\

@@ -16,8 +16,16 @@ pub(super) fn read(
     report: &mut Report<'_>,
 ) -> (Vec<Target>, Vec<Wish>) {
     let mut reader = Reader { file, report, provides: Vec::new(), wishes: Vec::new(), depth: 0 };
+    let lost = script.lost;
+    if let Some(line) = lost {
+        let message = "what `depend` says from here on, only a shell can tell";
+        let help = "write depends-ms, waits-for, after and provides of it into the stanza";
+        reader.report.loss((file, line), message, help);
+    }
     for command in std::mem::take(&mut script.depend) {
-        reader.command(script, &command);
+        if lost.is_none_or(|line| command.line < line) {
+            reader.command(script, &command);
+        }
     }
     (reader.provides, reader.wishes)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{Piece, Token, plain, tokens};
+use super::words::{Piece, Token, plain, tokens, tokens_until_lost};
 
 /// What a script says.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(super) struct Script {
     pub(super) depend: Vec<Command>,
     /// Lines outside of functions that do something else than to set variables.
     pub(super) others: Vec<usize>,
+    /// The first line from which on only a shell can tell what the script says.
+    pub(super) lost: Option<usize>,
     /// Defaults that a file in conf.d may replace, by the names of the variables.
     pub(super) defaults: BTreeMap<String, usize>,
 }
@@ -47,35 +49,59 @@ impl Script {
             let value = (1, Value::Text(name.to_owned()));
             script.variables.insert(own.to_owned(), value);
         }
-        let mut inside: Option<(String, usize)> = None;
-        for command in commands(text) {
-            match &mut inside {
-                None => inside = script.outside(&command),
-                Some((function, depth)) => {
-                    let first = command.words.first().and_then(|word| plain(word));
-                    *depth += usize::from(first.as_deref() == Some("{"));
-                    if first.as_deref() == Some("}") {
-                        *depth -= 1;
-                        if *depth == 0 {
-                            inside = None;
-                        }
-                    } else if function == "depend" && first.as_deref() != Some("{") {
-                        script.depend.push(command);
-                    }
-                }
-            }
+        let (commands, lost) = commands(text);
+        script.lost = lost;
+        let mut inside: Option<Function> = None;
+        for command in commands {
+            inside = match inside {
+                Some(function) => script.inside(function, command),
+                None => script.outside(&command),
+            };
+        }
+        if let Some(open) = inside {
+            script.lost.get_or_insert(open.line);
         }
         script
     }
 
+    fn lose(&mut self, line: usize) {
+        self.lost = Some(self.lost.map_or(line, |known| known.min(line)));
+    }
+
+    /// Takes a command that stands in a function; says in which one the next stands.
+    fn inside(&mut self, mut function: Function, mut command: Command) -> Option<Function> {
+        let plain = |word: Option<&Vec<Piece>>| word.and_then(|word| plain(word));
+        let first = plain(command.words.first());
+        let (first, last) = (first.as_deref(), plain(command.words.last()));
+        if function.depth == 0 && first != Some("{") {
+            // Its body is in parentheses, or a single command.
+            match function.name.as_str() {
+                "depend" => self.lose(function.line),
+                _ => self.others.push(function.line),
+            }
+            return self.outside(&command);
+        }
+        if first == Some("}") {
+            function.depth -= 1;
+            return Some(function).filter(|it| it.depth > 0);
+        }
+        function.depth += usize::from(last.as_deref() == Some("{"));
+        if function.name == "depend" && first != Some("{") {
+            // What stands in braces of its own may be behind a condition.
+            command.simple &= function.depth == 1;
+            self.depend.push(command);
+        }
+        Some(function)
+    }
+
     /// Takes a command that stands in no function; says if one begins.
-    fn outside(&mut self, command: &Command) -> Option<(String, usize)> {
+    fn outside(&mut self, command: &Command) -> Option<Function> {
         let texts: Vec<Option<String>> = command.words.iter().map(|word| plain(word)).collect();
         let first = texts.first()?.as_deref();
         if let Some(name) = first.and_then(|word| function(word, &texts)) {
             self.functions.insert(name.clone(), command.line);
             let opens = texts.iter().any(|it| it.as_deref().is_some_and(|it| it.ends_with('{')));
-            return Some((name, usize::from(opens)));
+            return Some(Function { name, line: command.line, depth: usize::from(opens) });
         }
         let (export, words) = match first {
             Some("export") => (true, &command.words[1..]),
@@ -171,6 +197,14 @@ impl Script {
     }
 }
 
+/// A function that is being read.
+struct Function {
+    name: String,
+    line: usize,
+    /// How many braces are open.
+    depth: usize,
+}
+
 /// The name of the function that begins with these words.
 fn function(first: &str, texts: &[Option<String>]) -> Option<String> {
     let second = texts.get(1).and_then(|it| it.as_deref());
@@ -183,12 +217,14 @@ fn function(first: &str, texts: &[Option<String>]) -> Option<String> {
     (!name.is_empty() && name.chars().all(is_name)).then(|| name.to_owned())
 }
 
-/// All commands of a text. A function's `{` may stand in the line of its name, or below.
-fn commands(text: &str) -> Vec<Command> {
+/// All commands of a text, and the line from which on they are not to be trusted. A function's `{`
+/// may stand in the line of its name, or below.
+fn commands(text: &str) -> (Vec<Command>, Option<usize>) {
     let mut commands: Vec<Command> = Vec::new();
     let mut open: Option<Command> = None;
     let mut joined = false;
-    for (line, token) in tokens(text) {
+    let (tokens, lost) = tokens_until_lost(text);
+    for (line, token) in tokens {
         match token {
             Token::Word(word) => {
                 let new = || Command { line, words: Vec::new(), simple: !joined };
@@ -206,8 +242,9 @@ fn commands(text: &str) -> Vec<Command> {
                 }
             }
             Token::End => {
+                // A line that ends with an operator goes on in the next.
+                joined &= open.is_none();
                 commands.extend(open.take());
-                joined = false;
             }
             Token::Operator => {
                 if let Some(command) = &mut open {
@@ -219,5 +256,5 @@ fn commands(text: &str) -> Vec<Command> {
         }
     }
     commands.extend(open);
-    commands
+    (commands, lost)
 }

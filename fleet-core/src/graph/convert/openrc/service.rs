@@ -76,6 +76,10 @@ struct Own<'r, 'a> {
 impl Own<'_, '_> {
     /// What speaks against knowing what the script runs.
     fn refusal(&self) -> Option<Why> {
+        if let Some(line) = self.script.lost {
+            let why = "what the script says from here on only a shell can tell";
+            return Some((line, why.to_owned()));
+        }
         if let Some(line) = self.script.others.first() {
             let why = "a line outside of functions does more than to set variables";
             return Some((*line, why.to_owned()));

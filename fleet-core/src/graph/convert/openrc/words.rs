@@ -36,12 +36,18 @@ pub(super) enum Token {
 
 /// The tokens of a text, each with its line.
 pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
-    let mut lexer = Lexer { chars: text.chars().peekable(), line: 1 };
+    tokens_until_lost(text).0
+}
+
+/// The same, and the line from which on they are not to be trusted: a quote there has no end, or a
+/// here-document begins, whose lines are no commands.
+pub(super) fn tokens_until_lost(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
+    let mut lexer = Lexer { chars: text.chars().peekable(), line: 1, lost: None };
     let mut tokens = Vec::new();
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
-    tokens
+    (tokens, lexer.lost)
 }
 
 /// The text of a word that is all known.
@@ -56,6 +62,8 @@ pub(super) fn plain(word: &[Piece]) -> Option<String> {
 struct Lexer<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
+    /// The first line from which on nobody can tell what stands there.
+    lost: Option<usize>,
 }
 
 impl Lexer<'_> {
@@ -85,11 +93,18 @@ impl Lexer<'_> {
                 }
                 '&' | '|' | '<' | '>' => {
                     self.bump();
+                    if next == '<' && self.chars.peek() == Some(&'<') {
+                        self.lose(line);
+                    }
                     return Some((line, Token::Operator));
                 }
                 _ => return Some((line, Token::Word(self.word()))),
             }
         }
+    }
+
+    fn lose(&mut self, line: usize) {
+        self.lost.get_or_insert(line);
     }
 
     /// Passes over a backslash before a line end, which joins the lines.
@@ -110,8 +125,10 @@ impl Lexer<'_> {
                 ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' => break,
                 '\'' => {
                     self.bump();
-                    let text = self.until('\'');
-                    push(&mut word, text);
+                    match self.until('\'') {
+                        Some(text) => push(&mut word, text),
+                        None => word.push(Piece::Unknown),
+                    }
                 }
                 '"' => {
                     self.bump();
@@ -124,6 +141,7 @@ impl Lexer<'_> {
     }
 
     fn double(&mut self, word: &mut Vec<Piece>) {
+        let line = self.line;
         push(word, String::new());
         while let Some(&next) = self.chars.peek() {
             if next == '"' {
@@ -132,6 +150,7 @@ impl Lexer<'_> {
             }
             self.piece(word, true);
         }
+        self.lose(line);
         word.push(Piece::Unknown);
     }
 
@@ -188,38 +207,59 @@ impl Lexer<'_> {
         }
     }
 
-    fn until(&mut self, end: char) -> String {
+    /// What stands before a quote's end; nothing if it has none.
+    fn until(&mut self, end: char) -> Option<String> {
+        let line = self.line;
         let mut text = String::new();
         while let Some(next) = self.bump() {
             if next == end {
-                break;
+                return Some(text);
             }
             text.push(next);
         }
-        text
+        self.lose(line);
+        None
     }
 
     fn braced(&mut self) -> String {
+        let line = self.line;
         let mut text = String::new();
         let mut depth = 1;
         while let Some(next) = self.bump() {
             depth += i32::from(next == '{') - i32::from(next == '}');
             if depth == 0 {
-                break;
+                return text;
             }
             text.push(next);
         }
+        self.lose(line);
         text
     }
 
+    /// Passes over what stands in `$(…)`, and over the quotes in it.
     fn parenthesised(&mut self) {
+        let line = self.line;
+        let is_arithmetic = self.chars.peek() == Some(&'(');
         let mut depth = 1;
         while let Some(next) = self.bump() {
-            depth += i32::from(next == '(') - i32::from(next == ')');
+            match next {
+                '\\' => {
+                    self.bump();
+                }
+                '\'' => {
+                    self.until('\'');
+                }
+                '"' => self.double(&mut Vec::new()),
+                '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => self.lose(self.line),
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
             if depth == 0 {
                 return;
             }
         }
+        self.lose(line);
     }
 }
 
@@ -291,8 +331,25 @@ mod tests {
             ("a && b | c > d", "a|&|&|b|&|c|&|d"),
             ("\"a", "a?"),
             ("${A:-${B}} ${A:-$(b)}", "<A=${B}>|?"),
+            ("'a", "?"),
+            ("$(a ')' \")\" \\) ) b", "?|b"),
         ] {
             assert_eq!(told(text), expected, "{text}");
+        }
+    }
+    #[test]
+    fn what_cannot_be_followed_is_known_by_its_line() {
+        for (text, expected) in [
+            ("a\ncat <<EOF\nit's\n", Some(2)),
+            ("a\nb 'c\nd", Some(2)),
+            ("a\n\nb \"c\nd", Some(3)),
+            ("a `b\n", Some(1)),
+            ("a\n${b\n", Some(2)),
+            ("a\n$(b\n", Some(2)),
+            ("a $(cat <<x)", Some(1)),
+            ("a <b $((1 << 2)) '<<' \"<<\" # <<\n", None),
+        ] {
+            assert_eq!(tokens_until_lost(text).1, expected, "{text}");
         }
     }
 }
