@@ -71,8 +71,13 @@ fn supervised_daemons_are_started_again() {
     type: foreground-supervised
     exec-start: /bin/web -a -b -f
     restart: always
+    restart-delay: 0
+    restart-max-delay: 0
+    restart-factor: 1
+    restart-limit: 10
     ---
-    + 1:1 how often supervise-daemon would start it again is its own matter
+    + 1:1 how often supervise-daemon would start it again is its own matter: here
+        it is 10 times in a row
     ");
     insta::assert_snapshot!(script(&format!("{body}{limits}")), @"
     type: foreground-supervised
@@ -93,6 +98,9 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     type: foreground-supervised
     exec-start: /bin/web
     restart: always
+    restart-delay: 0
+    restart-max-delay: 0
+    restart-factor: 1
     restart-limit: 5
     ---
     + 4:1 without `respawn_period` each failure counts for ever; here those count
@@ -102,6 +110,9 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     type: foreground-supervised
     exec-start: /bin/web
     restart: always
+    restart-delay: 0
+    restart-max-delay: 0
+    restart-factor: 1
     restart-limit: 5
     ---
     + 4:1 without `respawn_period` each failure counts for ever; here those count
@@ -111,6 +122,9 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     type: foreground-supervised
     exec-start: /bin/web
     restart: always
+    restart-delay: 0
+    restart-max-delay: 0
+    restart-factor: 1
     restart-limit: 11 in 1min
     ---
     + 4:1 without `respawn_max` OpenRC starts it again 10 times in that time
@@ -119,6 +133,9 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     type: foreground-supervised
     exec-start: /bin/web
     restart: always
+    restart-delay: 0
+    restart-max-delay: 0
+    restart-factor: 1
     ---
     ");
 }
@@ -179,6 +196,64 @@ fn what_only_a_shell_can_tell_is_left_to_the_script() {
     }
 }
 
+#[test]
+fn without_a_delay_supervised_daemons_reach_their_limit() {
+    let body = "supervisor=supervise-daemon\ncommand=/bin/web\nrespawn_period=60\n";
+    let told = script(body);
+    assert!(told.contains("restart-delay: 0\n"), "{told}");
+    assert!(told.contains("restart-max-delay: 0\nrestart-factor: 1\n"), "{told}");
+}
+
+#[test]
+fn variables_for_what_starts_a_daemon_are_not_for_the_daemon() {
+    let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
+    let body = "export SSD_NICELEVEL=\"-10\" SSD_OOM_SCORE_ADJ=\"-900\" SSD_IONICELEVEL=2:2 A=b\n\
+                SSD_STARTWAIT=100\nrespawn_delay_step=1\nrespawn_delay_cap=9\nopts=reload\n";
+    insta::assert_snapshot!(script(&format!("{daemon}{body}")), @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    exec-start: /bin/web
+    restart: never
+    env: A=b
+    nice: -10
+    oom-score-adjust: -900
+    ---
+    - 4:1 `SSD_IONICELEVEL` is not honoured
+    - 5:1 `SSD_STARTWAIT` is not honoured
+    - 6:1 `respawn_delay_step` is not honoured
+    - 7:1 `respawn_delay_cap` is not honoured
+    - 8:1 `opts` is not honoured
+    ");
+    let told = script(&format!("{daemon}SSD_NICELEVEL=5\nexport SSD_OOM_SCORE_ADJ\n"));
+    insta::assert_snapshot!(told, @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    exec-start: /bin/web
+    restart: never
+    ---
+    - 1:1 `SSD_OOM_SCORE_ADJ` is set elsewhere, and is not honoured
+    - 4:1 `SSD_NICELEVEL` is not exported, so that it is not honoured
+    ");
+    let told = script(&format!("{daemon}export SSD_NICELEVEL=low\n"));
+    assert!(told.contains("- 4:1 `SSD_NICELEVEL` has a value that cannot be told"), "{told}");
+}
+
+#[test]
+fn what_a_virtual_unit_requires_is_lost_aloud() {
+    let told = script("required_files=/etc/web.conf\nrequired_dirs=/srv\n");
+    assert!(told.contains("- 2:1 `required_files` is not looked at"), "{told}");
+    assert!(told.contains("- 3:1 `required_dirs` is not looked at"), "{told}");
+}
+
+#[test]
+fn a_number_of_seconds_goes_with_the_signal_of_its_own() {
+    let body = "command=/bin/web\npidfile=/run/web.pid\nstopsig=QUIT\nretry=20\n";
+    let told = script(body);
+    assert!(told.contains("stop-timeout: 20s\nstop-signal: SIGQUIT\n"), "{told}");
+    let told = script(&format!("{body}supervisor=supervise-daemon\n"));
+    assert!(told.contains("stop-timeout: 20s\n") && !told.contains("stop-signal"), "{told}");
+}
+
 /// What stands behind a body that is none in braces is read as what it is.
 #[test]
 fn a_function_without_braces_swallows_nothing() {
@@ -227,6 +302,21 @@ fn a_condition_holds_over_the_end_of_its_line() {
         assert!(told.contains("- 4:1 whether `need` counts here, only a shell can tell"), "{told}");
         assert!(told.contains("`net` is provided") && !told.contains("`db`"), "{told}");
     }
+}
+
+/// A script runs as root and as it is, whatever could be read of it before.
+#[test]
+fn a_script_that_is_called_has_nothing_of_the_daemon() {
+    let told = script("command=/bin/web\npidfile=/run/web.pid\ncommand_user=www\nretry=often\n");
+    insta::assert_snapshot!(told, @"
+    type: background-scripted
+    exec-start: /etc/init.d/web --nodeps start
+    exec-stop: /etc/init.d/web --nodeps stop
+    restart: never
+    ---
+    - 5:1 `retry` has a value that cannot be told from the script, which only
+        OpenRC can run: the unit calls /etc/init.d/web
+    ");
 }
 
 #[test]

@@ -14,7 +14,9 @@ use crate::graph::{
 const STEPS: [&str; 6] = ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
 
 /// Variables that OpenRC goes by and nothing here does. What is confined by them is not any more.
-const UNKNOWN: [&str; 24] = [
+const UNKNOWN: [&str; 27] = [
+    "SSD_IONICELEVEL",
+    "SSD_STARTWAIT",
     "capabilities",
     "chroot",
     "command_progress",
@@ -30,16 +32,21 @@ const UNKNOWN: [&str; 24] = [
     "no_new_privs",
     "notify",
     "oom_score_adj",
+    "opts",
     "output_logger",
     "procname",
     "ready",
+    "respawn_delay_cap",
+    "respawn_delay_step",
     "secbits",
-    "ssd_ionice",
-    "ssd_nice",
     "start_inactive",
     "start_stop_daemon_args",
     "supervise_daemon_args",
 ];
+
+/// Variables of the environment that are for what starts a daemon, and not for the daemon.
+const OF_STARTER: [&str; 4] =
+    ["SSD_IONICELEVEL", "SSD_NICELEVEL", "SSD_OOM_SCORE_ADJ", "SSD_STARTWAIT"];
 
 /// The `respawn_max` of who gives none.
 const RESPAWN_MAX: u32 = 10;
@@ -55,6 +62,7 @@ pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Re
         unit.description = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     unit.restart = Restart::never();
+    let bare = unit.clone();
     let mut own = Own { script, file, report, unit };
     let native = own.refusal().map_or_else(|| own.native(), Err);
     match native {
@@ -62,7 +70,11 @@ pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Re
             own.not_known();
             unit
         }
-        Err((line, why)) => own.called(line, &why),
+        Err((line, why)) => {
+            // What was found before that is for the script to do.
+            own.unit = bare;
+            own.called(line, &why)
+        }
     }
 }
 
@@ -114,6 +126,7 @@ impl Own<'_, '_> {
             let message = "there is no `command`, so the unit is virtual";
             let help = "give the stanza another type and an exec-start, if it is to run something";
             self.report.remark((self.file, 1), message, help);
+            self.required_of_none();
             return Ok(self.unit.clone());
         };
         let supervised = match self.text("supervisor")? {
@@ -148,6 +161,7 @@ impl Own<'_, '_> {
             }
         };
         self.unit.run.start = vec![Command::new(program, arguments)];
+        self.weights()?;
         self.surroundings()?;
         self.ends(supervised)?;
         self.required()?;
@@ -159,7 +173,8 @@ impl Own<'_, '_> {
         let directory = self.text("directory")?;
         let (output, error) = (self.text("output_log")?, self.text("error_log")?);
         let umask = self.text("umask")?;
-        let exported = std::mem::take(&mut self.script.exported);
+        let mut exported = std::mem::take(&mut self.script.exported);
+        exported.retain(|name| !OF_STARTER.contains(&name.as_str()));
         let around = &mut self.unit.run.surroundings;
         if let Some((_, user)) = user {
             let (user, group) = user.split_once(':').unwrap_or((user.as_str(), ""));
@@ -187,6 +202,39 @@ impl Own<'_, '_> {
         Ok(())
     }
 
+    /// How its processes weigh, which is in variables that what starts them finds only if they are
+    /// exported.
+    fn weights(&mut self) -> Result<(), Why> {
+        for name in OF_STARTER {
+            let exported = self.script.exported.iter().any(|it| it == name);
+            if exported && self.script.value(name).is_none() {
+                let message = format!("`{name}` is set elsewhere, and is not honoured");
+                let help = "write what does the same into the stanza, if there is something";
+                self.report.loss((self.file, 1), message, help);
+            }
+        }
+        let nice = self.level("SSD_NICELEVEL", -20, 19)?;
+        let oom_score_adjust = self.level("SSD_OOM_SCORE_ADJ", -1000, 1000)?;
+        let around = &mut self.unit.run.surroundings;
+        (around.nice, around.oom_score_adjust) = (nice, oom_score_adjust);
+        Ok(())
+    }
+
+    fn level(&mut self, name: &str, least: i32, most: i32) -> Result<Option<i32>, Why> {
+        let Some((line, text)) = self.text(name)? else { return Ok(None) };
+        let level: i32 = text.parse().map_err(|_| not_read(line, name))?;
+        if !(least..=most).contains(&level) {
+            return Err(not_read(line, name));
+        }
+        if self.script.exported.iter().any(|it| it == name) {
+            return Ok(Some(level));
+        }
+        let message = format!("`{name}` is not exported, so that it is not honoured");
+        let help = "write nice or oom-score-adjust into the stanza, if it is to count";
+        self.report.loss((self.file, line), message, help);
+        Ok(None)
+    }
+
     /// How it is stopped, and started again.
     fn ends(&mut self, supervised: bool) -> Result<(), Why> {
         if let Some((line, text)) = self.text("stopsig")? {
@@ -195,19 +243,24 @@ impl Own<'_, '_> {
         }
         if let Some((line, text)) = self.text("retry")? {
             let (signal, seconds) = retry(&text).ok_or_else(|| not_read(line, "retry"))?;
-            self.unit.run.kill.signal = signal.unwrap_or(self.unit.run.kill.signal);
+            // A number goes with `stopsig`, to which supervise-daemon then pays no heed.
+            let kill = &mut self.unit.run.kill;
+            kill.signal = signal.unwrap_or(if supervised { Signal::TERM } else { kill.signal });
             self.unit.time_outs.stop = Some(Duration::from_secs(seconds));
         }
         if !supervised {
             return Ok(());
         }
-        self.unit.restart = Restart { when: RestartWhen::Always, ..Restart::default() };
-        if let Some(delay) = self.number("respawn_delay")? {
-            let delay = Duration::from_secs(delay);
-            let restart = &mut self.unit.restart;
-            (restart.delay, restart.max_delay, restart.growth) = (delay, delay, Growth::Factor(1));
-        }
-        self.unit.restart.limit = self.limit()?;
+        // Without one supervise-daemon waits for nothing, and its limits are made for that.
+        let delay = self.number("respawn_delay")?.map(Duration::from_secs).unwrap_or_default();
+        self.unit.restart = Restart {
+            when: RestartWhen::Always,
+            delay,
+            max_delay: delay,
+            growth: Growth::Factor(1),
+            limit: self.limit()?,
+            ..Restart::default()
+        };
         Ok(())
     }
 
@@ -240,9 +293,10 @@ impl Own<'_, '_> {
             ),
             (None, None) => (
                 "",
-                "how often supervise-daemon would start it again is its own matter",
+                "how often supervise-daemon would start it again is its own matter: here it is 10 \
+                 times in a row",
                 "write restart-delay and restart-limit into the stanza",
-                Limit::None,
+                Limit::Failures(RESPAWN_MAX),
             ),
         };
         let line = self.script.value(name).map_or(1, |(line, _)| line);
@@ -263,6 +317,17 @@ impl Own<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Tells that nothing has to be there before a unit is up that runs nothing.
+    fn required_of_none(&mut self) {
+        for name in ["required_dirs", "required_files"] {
+            if let Some((line, _)) = self.script.value(name) {
+                let message = format!("`{name}` is not looked at, because the unit is virtual");
+                let help = "make it a oneshot that runs /bin/true, with `assert: path-exists PATH`";
+                self.report.loss((self.file, line), message, help);
+            }
+        }
     }
 
     /// Tells what else is said that OpenRC would go by.
@@ -373,11 +438,11 @@ fn not_read(line: usize, name: &str) -> Why {
     (line, format!("`{name}` has a value that cannot be told from the script"))
 }
 
-/// The signal and the seconds of `TERM/30/KILL/5`, whose end is what is done here anyway, or of a
-/// number by itself.
+/// The signal and the seconds of `TERM/30/KILL/5`, whose end is what is done here anyway, or the
+/// seconds of a number by itself.
 fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
     if let Ok(seconds) = text.parse() {
-        return Some((Some(Signal::TERM), seconds));
+        return Some((None, seconds));
     }
     let parts: Vec<&str> = text.split('/').collect();
     let (first, seconds) = match parts.as_slice() {
