@@ -80,9 +80,19 @@ fn units_of_other_inits_become_json() {
               provides: www
               exec-start: /etc/init.d/web start
               exec-stop: /etc/init.d/web stop
+              start-timeout: none
+              stop-timeout: 5min
               restart: never
               ",
         "unit": "web"
+      },
+      {
+        "column": 1,
+        "file": "y/web",
+        "help": "write another stop-timeout into the stanza, if that is not long enough",
+        "kind": "remark",
+        "line": 1,
+        "message": "its start has no time-out, as before, but its stop has one of 5 minutes"
       },
       {
         "column": 1,

@@ -1,8 +1,14 @@
 //! A unit on its way from a file of another init to a stanza.
 
+use std::time::Duration;
+
 use super::loss::Report;
 use crate::graph::text::{print, read_stanzas};
-use crate::graph::{EdgeKind, Name, Restart, Target, TimeOuts, Unit};
+use crate::graph::{Command, EdgeKind, Kind, Name, Restart, Target, TimeOuts, Unit};
+
+/// How long the stop of a script may take, which here is over only when no process is left. Without
+/// an end one process that stays would hold up the end of the whole system.
+const STOP_OF_SCRIPT: Duration = Duration::from_secs(5 * 60);
 
 /// A unit, and what its file says of others.
 #[derive(Debug)]
@@ -50,6 +56,21 @@ pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
             None
         }
     }
+}
+
+/// Makes a unit call a script, for which its init would wait however long it took.
+pub(super) fn call_script(
+    unit: &mut Unit,
+    file: usize,
+    report: &mut Report<'_>,
+    call: impl Fn(&str) -> Vec<Command>,
+) {
+    unit.kind = Kind::BackgroundScripted;
+    (unit.run.start, unit.run.stop) = (call("start"), call("stop"));
+    (unit.time_outs.start, unit.time_outs.stop) = (None, Some(STOP_OF_SCRIPT));
+    let message = "its start has no time-out, as before, but its stop has one of 5 minutes";
+    let help = "write another stop-timeout into the stanza, if that is not long enough";
+    report.remark((file, 1), message, help);
 }
 
 /// The unit as its stanza has it; nothing if no stanza can have it. What is lost is told, at the

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Draft, Wish, as_stanza, name_of};
+use super::draft::{Draft, Wish, as_stanza, call_script, name_of};
 use super::loss::Report;
 use super::openrc::script_path;
-use crate::graph::{Command, EdgeKind, Kind, Name, Restart, Target, Unit};
+use crate::graph::{Command, EdgeKind, Name, Restart, Target, Unit};
 
 /// Fields of a header, each with its line and value.
 type Header = Vec<(String, (usize, String))>;
@@ -34,7 +34,7 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
         let message = "there is no LSB header, so what it comes after is not known";
         report.loss((file, 1), message, "write depends-ms and waits-for into the stanza");
     }
-    let mut unit = called(name, report.path(file));
+    let mut unit = called(name, file, report);
     let mut reader = Reader { file, report, provides: Vec::new(), wishes: Vec::new() };
     for (key, (line, value)) in &header {
         reader.field(key, *line, value, &mut unit);
@@ -51,19 +51,34 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
 }
 
 /// The unit that calls a script.
-fn called(name: Name, path: &str) -> Unit {
+fn called(name: Name, file: usize, report: &mut Report<'_>) -> Unit {
     let provides = [Target::from(&name)];
-    let script = script_path(path);
-    let call = |what: &str| vec![Command::new(script.clone(), [what.to_owned()])];
+    let script = script_path(report.path(file));
     let mut unit = Unit::new_virtual(name, provides);
-    unit.kind = Kind::BackgroundScripted;
     unit.restart = Restart::never();
-    unit.run.start = call("start");
-    unit.run.stop = call("stop");
+    let call = |what: &str| vec![Command::new(script.clone(), [what.to_owned()])];
+    call_script(&mut unit, file, report, call);
     unit
 }
 
-/// The fields between the two marks. A line that begins with a tab or two blanks goes on.
+/// Fields of a header that are known.
+const KNOWN: [&str; 12] = [
+    "default-start",
+    "default-stop",
+    "description",
+    "provides",
+    "required-start",
+    "required-stop",
+    "short-description",
+    "should-start",
+    "should-stop",
+    "x-interactive",
+    "x-start-before",
+    "x-stop-after",
+];
+
+/// The fields between the two marks. A description goes on in lines that begin with a tab or two
+/// blanks, unless they are known fields; no other field does. What is in none has no key.
 fn header(text: &str) -> Header {
     let lines = text.lines().enumerate();
     let inside = lines
@@ -73,16 +88,17 @@ fn header(text: &str) -> Header {
     let mut fields: Header = Vec::new();
     for (at, line) in inside {
         let Some(line) = line.strip_prefix('#') else { continue };
-        let goes_on = line.starts_with('\t') || line.starts_with("  ");
-        match (line.split_once(':'), fields.last_mut()) {
-            (_, Some((_, (_, value)))) if goes_on => {
+        let indented = line.starts_with('\t') || line.starts_with("  ");
+        let field = line.split_once(':').map(|(key, value)| (key.trim().to_lowercase(), value));
+        let is_known = field.as_ref().is_some_and(|(key, _)| KNOWN.contains(&key.as_str()));
+        match (field, fields.last_mut()) {
+            (_, Some((key, (_, value)))) if indented && !is_known && key == "description" => {
                 value.push(' ');
                 value.push_str(line.trim());
             }
-            (Some((key, value)), _) => {
-                fields.push((key.trim().to_lowercase(), (at + 1, value.trim().to_owned())));
-            }
-            _ => {}
+            (Some((key, value)), _) => fields.push((key, (at + 1, value.trim().to_owned()))),
+            (None, _) if line.trim().is_empty() => {}
+            (None, _) => fields.push((String::new(), (at + 1, line.trim().to_owned()))),
         }
     }
     fields
@@ -125,6 +141,11 @@ impl Reader<'_, '_> {
             }
             "default-start" | "default-stop" | "description" | "required-stop" | "should-stop"
             | "x-interactive" | "x-stop-after" => {}
+            "" => {
+                let message = format!("`{value}` belongs to no field: only a description goes on");
+                let help = "write the name of its field into the line";
+                self.report.loss((self.file, line), message, help);
+            }
             _ => {
                 let message = format!("the field `{key}` is none of a header that is known");
                 let help = "write what it says into the stanza, if it matters";

@@ -312,8 +312,11 @@ fn a_script_that_is_called_has_nothing_of_the_daemon() {
     type: background-scripted
     exec-start: /etc/init.d/web --nodeps start
     exec-stop: /etc/init.d/web --nodeps stop
+    start-timeout: none
+    stop-timeout: 5min
     restart: never
     ---
+    + 1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     - 5:1 `retry` has a value that cannot be told from the script, which only
         OpenRC can run: the unit calls /etc/init.d/web
     ");

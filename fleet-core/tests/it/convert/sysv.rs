@@ -8,19 +8,27 @@ fn script(header: &str) -> String {
     format!("#!/bin/sh\n### BEGIN INIT INFO\n{header}### END INIT INFO\n# X-More: not read\n")
 }
 
-#[test]
-fn a_header_becomes_edges() {
+/// Scripts that say all that a header can say and a stanza can have.
+fn whole_headers() -> [(&'static str, String); 4] {
     let web = script(
-        "# Provides:          web http\n# Required-Start:    $network $syslog\n#\tdb\n\
+        "# Provides:          web http\n# Required-Start:    $network $syslog db\n\
          # Required-Stop:     $network db\n# Should-Start:      cache\n\
          # X-Start-Before:    proxy\n# Default-Start:     2 3 4 5\n# Default-Stop:      0 1 6\n\
          # Short-Description: A web server\n# Description:       A web\n#  server\n",
     );
     let db = script("# Provides: db $network\n# Description: Data\n#  base\n");
     let (more, proxy) = (script("# Provides: cache\n"), script("# Provides: proxy\n"));
-    let (web, db) = (("/etc/rc.d/init.d/web", web.as_str()), ("/etc/rc.d/init.d/db", db.as_str()));
-    let files = [web, db, ("cache.sh", &more), ("etc/init.d/proxy", &proxy)];
-    insta::assert_snapshot!(told(Origin::Sysv, &files), @"
+    let (web, db) = (("/etc/rc.d/init.d/web", web), ("/etc/rc.d/init.d/db", db));
+    [web, db, ("cache.sh", more), ("etc/init.d/proxy", proxy)]
+}
+
+#[test]
+fn a_header_becomes_edges() {
+    let files = whole_headers();
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    // Each script has these.
+    let told = told(Origin::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
+    insta::assert_snapshot!(told, @"
     # from cache.sh
     unit: cache.sh
     type: background-scripted
@@ -64,18 +72,47 @@ fn a_header_becomes_edges() {
     exec-stop: /etc/rc.d/init.d/web stop
     restart: never
     ---
+    + /etc/rc.d/init.d/db:1:1 its start has no time-out, as before, but its stop has
+        one of 5 minutes
     + /etc/rc.d/init.d/db:1:1 whether the script can be reloaded, or asked for its
         state, is not known
+    + /etc/rc.d/init.d/web:1:1 its start has no time-out, as before, but its stop has
+        one of 5 minutes
     + /etc/rc.d/init.d/web:1:1 whether the script can be reloaded, or asked for its
         state, is not known
     - /etc/rc.d/init.d/web:4:1 nothing stands for $syslog yet: `facility-syslog` is
         always there
-    - /etc/rc.d/init.d/web:9:1 it would be started in the runlevels 2 3 4 5
+    - /etc/rc.d/init.d/web:8:1 it would be started in the runlevels 2 3 4 5
+    + cache.sh:1:1 its start has no time-out, as before, but its stop has one of 5
+        minutes
     + cache.sh:1:1 whether the script can be reloaded, or asked for its state, is not
         known
+    + etc/init.d/proxy:1:1 its start has no time-out, as before, but its stop has one
+        of 5 minutes
     + etc/init.d/proxy:1:1 whether the script can be reloaded, or asked for its state,
         is not known
     ");
+}
+
+#[test]
+fn fields_behind_two_blanks_or_a_tab_are_fields_of_their_own() {
+    let web = script(
+        "#  Provides: web\n#  Required-Start: db\n#\tDescription: A web\n#  server: fast\n\
+         #\tand small\n#  Should-Start: cache\n#\tmore\n# \n",
+    );
+    let more = [("db", script("# Provides: db\n")), ("cache", script("# Provides: cache\n"))];
+    let files = [("web", web.as_str()), (more[0].0, &more[0].1), (more[1].0, &more[1].1)];
+    let told = told(Origin::Sysv, &files);
+    for line in [
+        "description: A web server: fast and small",
+        "provides: web",
+        "depends-ms: db",
+        "waits-for: cache",
+        "- web:9:1 `more` belongs to no field: only a description goes on",
+    ] {
+        assert!(told.lines().any(|it| it == line), "{line}\n{told}");
+    }
+    assert_eq!(told.matches("\n- ").count(), 1, "{told}");
 }
 
 #[test]
@@ -93,6 +130,8 @@ fn what_has_no_place_in_a_stanza_is_told() {
     provides: old
     exec-start: /etc/init.d/old start
     exec-stop: /etc/init.d/old stop
+    start-timeout: none
+    stop-timeout: 5min
     restart: never
 
     # from web
@@ -101,12 +140,16 @@ fn what_has_no_place_in_a_stanza_is_told() {
     provides: web
     exec-start: /etc/init.d/web start
     exec-stop: /etc/init.d/web stop
+    start-timeout: none
+    stop-timeout: 5min
     restart: never
     ---
     - README:1:1 the unit is left out: the first line names no shell, so it is no init
         script
     - old:1:1 there is no LSB header, so what it comes after is not known
+    + old:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + old:1:1 whether the script can be reloaded, or asked for its state, is not known
+    + web:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + web:1:1 whether the script can be reloaded, or asked for its state, is not known
     - web:3:1 `~` is no name for a target: `~` is not allowed in it, only ASCII
         letters, digits and _ - . @ : \
@@ -134,6 +177,8 @@ fn a_target_has_one_provider_and_circles_are_opened() {
     pulls: web
     exec-start: /etc/init.d/db start
     exec-stop: /etc/init.d/db stop
+    start-timeout: none
+    stop-timeout: 5min
     restart: never
 
     # from web
@@ -143,14 +188,19 @@ fn a_target_has_one_provider_and_circles_are_opened() {
     depends-ms: db
     exec-start: /etc/init.d/web start
     exec-stop: /etc/init.d/web stop
+    start-timeout: none
+    stop-timeout: 5min
     restart: never
     ---
     - db:1:1 the units wait for one another, so db does not for web
+    + db:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + db:1:1 whether the script can be reloaded, or asked for its state, is not known
     + db:4:1 it depends on `db` itself
     - web:1:1 it provides `mail`, which is left to db
+    + web:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + web:1:1 whether the script can be reloaded, or asked for its state, is not known
     - x/db:1:1 the unit is left out: db has one of this name
+    + x/db:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + x/db:1:1 whether the script can be reloaded, or asked for its state, is not known
     ");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::script::{Script, Value};
 use super::words::{Piece, Token, tokens};
+use crate::graph::convert::draft::call_script;
 use crate::graph::convert::loss::Report;
 use crate::graph::{
     Command, Condition, Directory, EnvironmentFile, Growth, Kind, Limit, Name, Output, Place,
@@ -104,19 +105,20 @@ impl Own<'_, '_> {
     fn called(&mut self, line: usize, why: &str) -> Unit {
         let path = script_path(self.report.path(self.file));
         let message = format!("{why}, which only OpenRC can run: the unit calls {path}");
-        let help = "keep OpenRC installed; or write what it runs into the stanza, as \
-                    exec-start-pre, exec-start and exec-stop";
+        let help = "write what it runs into the stanza, as exec-start-pre, exec-start and \
+                    exec-stop; or keep OpenRC installed, and where OpenRC has not booted the \
+                    machine, have a oneshot before it run `rc-status` and `touch \
+                    /run/openrc/softlevel`, without which openrc-run refuses to start and to stop";
         self.report.loss((self.file, line), message, help);
         let call = |what: &str| {
             let arguments = ["--nodeps", what].map(str::to_owned);
             vec![Command::new(path.clone(), arguments)]
         };
         let mut unit = self.unit.clone();
-        unit.kind = Kind::BackgroundScripted;
-        unit.run.start = call("start");
-        unit.run.stop = call("stop");
+        call_script(&mut unit, self.file, self.report, call);
         if self.script.functions.contains_key("reload") {
             unit.run.reload = call("reload");
+            unit.time_outs.reload = None;
         }
         unit
     }
