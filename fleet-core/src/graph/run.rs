@@ -85,8 +85,8 @@ pub struct Kill {
     pub send_sighup: bool,
 }
 
-/// Which processes of a unit are signalled. Those that are left when its stop is over run on, beside
-/// what the unit starts later, as systemd has it.
+/// Which processes of a unit are signalled. Those that are left when its stop is over run on,
+/// beside what the unit starts later, as systemd has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KillMode {
     /// All of them.

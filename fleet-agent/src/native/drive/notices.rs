@@ -206,8 +206,8 @@ impl Driver {
         }
     }
 
-    /// Takes the process for the main one that the file of the unit names, if it names another: what
-    /// goes on as another process writes so before it ends.
+    /// Takes the process for the main one that the file of the unit names, if it names another:
+    /// what goes on as another process writes so before it ends.
     pub(super) fn look_for_successor(&mut self) {
         let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
         let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));

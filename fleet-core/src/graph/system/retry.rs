@@ -13,8 +13,8 @@ const LEAST_RESET: Duration = Duration::from_secs(10);
 const NANOS: u128 = 1_000_000_000;
 
 impl Node {
-    /// Notes what follows the end of a unit: nothing is the cause of a good one. The exit is that of
-    /// its main process, whether that was the cause or not.
+    /// Notes what follows the end of a unit: nothing is the cause of a good one. The exit is that
+    /// of its main process, whether that was the cause or not.
     pub(super) fn schedule(&mut self, cause: Option<Cause>, exit: Option<Exit>, now: Timestamp) {
         let restart = &self.unit.restart;
         let seen = &mut self.seen;
@@ -58,8 +58,8 @@ impl Node {
 }
 
 impl Restart {
-    /// Whether a unit is started again after this end: by a cause if it was bad, and by how its main
-    /// process has ended, whatever the cause was.
+    /// Whether a unit is started again after this end: by a cause if it was bad, and by how its
+    /// main process has ended, whatever the cause was.
     #[must_use]
     pub fn applies(&self, cause: Option<Cause>, exit: Option<Exit>) -> bool {
         if cause == Some(Cause::Assertion) || exit.is_some_and(|exit| self.prevent.contains(exit)) {

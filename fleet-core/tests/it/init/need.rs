@@ -21,8 +21,8 @@ fn needed(system: &System) -> BTreeSet<Name> {
     needed.cloned().collect()
 }
 
-/// Units with one dependency more, of this kind. Where it would close a circle it goes the other way
-/// round, and of a unit on itself it orders nothing.
+/// Units with one dependency more, of this kind. Where it would close a circle it goes the other
+/// way round, and of a unit on itself it orders nothing.
 fn with_one_more(units: &Units, graph: &Graph, kind: EdgeKind, from: usize, to: usize) -> Units {
     let of = |unit: &Arc<Unit>| -> Vec<Edge> {
         let all = graph.dependencies(&unit.name).into_iter();

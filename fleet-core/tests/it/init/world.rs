@@ -292,6 +292,7 @@ impl World {
 
     /// Asks what is owed, holds it against the definitions, and does it.
     pub(super) fn plan(&mut self) -> Vec<Action> {
+        let before = self.twin();
         let expected = self.compared.then(|| self.expected());
         self.owed.clear();
         let actions = self.system.next_actions(self.now);
@@ -309,7 +310,7 @@ impl World {
         self.each_retry_that_is_shown_comes();
         actions.iter().for_each(|action| self.carry_out(action));
         if self.compared {
-            self.check(&actions, &after);
+            self.check(&actions, &before, &after);
         }
         self.log.extend(actions.iter().cloned());
         actions
@@ -335,7 +336,7 @@ impl World {
     }
 
     /// What must hold after each plan, whatever was done.
-    fn check(&self, actions: &[Action], after: &Observation) {
+    fn check(&self, actions: &[Action], before: &Twin, after: &Observation) {
         let twin = self.twin();
         let starting = after.units.values().filter(|it| it.phase == Phase::Starting).count();
         let most = self.room.map_or(usize::MAX, |room| room as usize);
@@ -351,8 +352,8 @@ impl World {
                     let stays = |on: &Name| twin.active(on) && !twin.must_stop(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsOn]).all(stays), "{unit}");
                     // A milestone that has ended may be tried again at once, after this start.
-                    let again = |on: &Name| actions.iter().any(|it| it.unit == *on);
-                    let done = |on: &Name| stays(on) || twin.phase(on) == Phase::Ended || again(on);
+                    let ended = |on: &Name| before.phase(on) == Phase::Ended;
+                    let done = |on: &Name| stays(on) || ended(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsMs]).all(done), "{unit}");
                 }
                 Order::Stop { reason: StopReason::Failed(_), .. } => {}

@@ -195,7 +195,8 @@ proptest! {
         let option = format!("{section}.{name}");
         let line = before.matches('\n').count() + 2;
         let place = Position { line, column: 1, option };
-        let expected = Refusal { place: Some(place), cause: Cause::Setting, problem: why.to_owned() };
+        let problem = why.to_owned();
+        let expected = Refusal { place: Some(place), cause: Cause::Setting, problem };
         prop_assert!(refusals.all.contains(&expected), "{text}{refusals}");
         prop_assert!(!sound || refusals.all.len() == 1, "{text}{refusals}");
     }

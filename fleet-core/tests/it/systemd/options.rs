@@ -160,6 +160,7 @@ const NEVER_EMPTY: &[&str] = &[
     "DefaultDependencies",
     "FinalKillSignal",
     "FixedRandomDelay",
+    "IgnoreSIGPIPE",
     "KillSignal",
     "NotifyAccess",
     "Persistent",

@@ -146,7 +146,7 @@ fn what_surrounds_a_process() {
     assert_eq!(limit("nice"), Some((Some(15), Some(15))));
     assert_eq!(limit("memlock"), Some((Some(65536), Some(65536))));
     assert_eq!(limit("rttime"), Some((Some(2_000_000), Some(2_000_000))));
-    assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=").run.surroundings.ignore_sigpipe);
+    assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=yes").run.surroundings.ignore_sigpipe);
     assert!(!with("IgnoreSIGPIPE=no").run.surroundings.ignore_sigpipe);
     // What it inherits is its input, which is empty.
     assert_eq!(with("StandardOutput=inherit").run.surroundings.output, Output::Null);
@@ -244,6 +244,10 @@ const REFUSED: &[&str] = &[
     "KillSignal=",
     "TimeoutStopSec=",
     "RuntimeMaxSec=0",
+];
+
+/// The same, of what surrounds its processes, and of commands.
+const REFUSED_AROUND: &[&str] = &[
     "Environment=A",
     "Environment=A=%Z",
     "EnvironmentFile=relative",
@@ -308,6 +312,14 @@ fn refusals_name_the_place_and_say_what_to_do() {
           unit such as "5s", or "infinity"
     3:1: Service.RuntimeMaxSec is "0", which ends the unit as soon as it is up: write how
           long it may run, or infinity
+    "#);
+}
+
+#[test]
+fn refusals_of_what_surrounds_a_process_do_so_too() {
+    let told: Vec<String> =
+        REFUSED_AROUND.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
+    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
     3:1: Service.Environment has "A": write NAME=value, in quotes where the value has
           blanks
     3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%
