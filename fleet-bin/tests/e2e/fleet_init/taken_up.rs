@@ -72,7 +72,9 @@ fn one_that_cannot_write_its_log_takes_its_units_back_all_the_same() {
 
 #[test]
 fn one_that_cannot_be_started_for_want_of_memory_is_tried_until_it_can() {
-    let init = start_of(UNITS, "all", &[], &["--reap"]);
+    // How much it takes to start another depends on how many variables are handed on.
+    let through = &["env", "-i", "PATH=/usr/bin:/bin"];
+    let init = start_of(UNITS, "all", through, &["--reap"]);
     let db = wait_state(&init, "db", "running").unwrap();
     // The first process gets no more than it has.
     let none = Rlimit { current: Some(1), maximum: None };
